@@ -1,20 +1,20 @@
 """What requests of three kinds cost on TensorRT 8.6 in the profiles of plan-profiles: predicted, and measured.
 
-    python bench/gpu/traffic.py [--jobs 4] [--seconds 95] [--out FOLDER]      needs TensorRT 8.6 and a GPU
+    python bench/gpu/traffic.py [--jobs 4] [--seconds 240] [--out FOLDER]      needs TensorRT 8.6 and a GPU
 
-First a segmenter is timed at the opts of five profiles, all that the prediction is made from (--measured). Then for
-each kind of traffic three engines are built: with the planned profiles, with the best one profile, and with --split
-auto; each size of the requests is timed where the dispatcher sends it, as a CUDA graph without copies. The cost is the
-mean of a request, in microseconds.
+First a segmenter with five profiles is timed as `trtconv bench` does, at min, opt and max of each: all that the
+predictions are made from (--measured). Then for each kind of traffic three engines are built: with the planned
+profiles, with the best one profile, and with --split auto; each size of the requests is timed where the dispatcher
+sends it, as a CUDA graph without copies. The cost is the mean of a request, in microseconds.
 
-Writes FOLDER/gpu-traffic-8.6.json and prints a table. Exit status: 0 all three were measured, each at most 10 % from
-its prediction; 1 not.
+Writes FOLDER/gpu-traffic-8.6.json, after every row, and prints a table. Exit status: 0 all three were measured, each
+at most 10 % from its prediction; 1 not.
 """
 
 from __future__ import annotations
 
-import argparse
 import contextlib
+import datetime
 import json
 import statistics
 import sys
@@ -27,53 +27,82 @@ ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(ROOT), str(HERE), str(ROOT / "tests")]
 
-from children import Row, options, run_script, serve  # noqa: E402
+from children import Children, Row, options, serve  # noqa: E402
 from formats import TEXT  # noqa: E402
-from serving import DYNAMIC  # noqa: E402
 
 NAME = "gpu-traffic-8.6.json"
-_SIDES = (128, 192, 256, 384, 512)
+_SIDES = (64, 128, 256, 512)
 _WITHIN = 0.1
+NET = """
+<ir_version: 8, opset_import: ["": 17]>
+g (float[n, 3, h, w] x) => (float[n, 8, h2, w2] y)
+<float[32, 3, 3, 3] w0, float[64, 32, 3, 3] w1, float[64, 64, 3, 3] w2, float[64, 32, 4, 4] w3, float[32, 8, 4, 4] w4>
+{
+  a = Conv <pads = [1, 1, 1, 1]> (x, w0)
+  b = Relu (a)
+  c = Conv <pads = [1, 1, 1, 1], strides = [2, 2]> (b, w1)
+  d = Relu (c)
+  e = Conv <pads = [1, 1, 1, 1], strides = [2, 2]> (d, w2)
+  f = Relu (e)
+  g0 = ConvTranspose <pads = [1, 1, 1, 1], strides = [2, 2]> (f, w3)
+  i = Relu (g0)
+  y = ConvTranspose <pads = [1, 1, 1, 1], strides = [2, 2]> (i, w4)
+}
+"""
 TRAFFICS = {
     "one size": {(256, 256): 1000, (384, 256): 30, (512, 512): 10},
-    "two sizes": {(128, 128): 1000, (120, 128): 200, (512, 512): 300, (480, 512): 50},
-    "many sizes": {(h, w): 100 * 128 * 128 // h // w + 1 for h in range(128, 513, 64) for w in range(128, 513, 128)},
+    "two sizes": {(64, 64): 1000, (60, 64): 200, (512, 512): 300, (480, 512): 50},
+    "many sizes": {(h, w): 100 * 64 * 64 // h // w + 1 for h in range(64, 513, 64) for w in range(64, 513, 128)},
 }
 """Kind of traffic to height and width of its requests, and how many there are."""
 _WAYS = ("planned", "one", "auto")
 
 
 def main() -> int:
-    given = options(__doc__, len(TRAFFICS) * len(_WAYS))
+    given = options(__doc__, len(_WAYS), seconds=240)
     if given.worker:
         return serve(Builder)
+    given.out.mkdir(parents=True, exist_ok=True)
     begin = time.monotonic()
+    end = begin + given.seconds
+    rows: list[Row] = []
 
-    def run(tasks: list[Row], jobs: int, seconds: float) -> list[Row]:
-        left = min(seconds, given.seconds - (time.monotonic() - begin))
-        return run_script(__file__, tasks, argparse.Namespace(**{**vars(given), "jobs": jobs, "seconds": left}), NAME)
+    def done(task: Row, answer: Row) -> None:
+        rows.append({**task, **answer})
+        document = {"date": str(datetime.date.today()), "rows": rows, "seconds": time.monotonic() - begin}
+        (given.out / NAME).write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+        print(f"{time.monotonic() - begin:5.0f} s  {told(rows[-1])}", flush=True)
 
-    with tempfile.TemporaryDirectory() as folder:
-        (timed,) = run([{"do": "time", "folder": folder}], 1, 40)
-        print(f"times: {timed.get('times') or timed.get('failed') or timed.get('why')}", flush=True)
-        tasks: list[Row] = [{"do": "build", "traffic": t, "way": w, "folder": folder} for t in TRAFFICS for w in _WAYS]
-        built = run(tasks if "times" in timed else [], given.jobs, 60)
-        ready = [{**row, "do": "measure", "folder": folder} for row in built if "runs" in row]
-        rows = run(ready, 1, 95)
-    lost = [row for row in built if "runs" not in row]
-    document = {"times": timed, "rows": [*rows, *lost], "seconds": time.monotonic() - begin}
-    (given.out / NAME).write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
-    right = 0
-    for row in [*rows, *lost]:
-        told = f"{row['traffic']:<11} {row['way']:<8}"
-        if "measured" not in row:
-            print(f"{told} {row.get('failed') or row.get('why')}")
-            continue
-        measured, predicted = row["measured"], row["predicted"]
-        off = measured / predicted - 1
-        right += row["way"] == "planned" and abs(off) <= _WITHIN
-        print(f"{told} {row['profiles']} profiles: {measured:.1f} us, predicted {predicted:.1f} ({off:+.1%})")
-    return 0 if right == len(TRAFFICS) else 1
+    command = [sys.executable, str(Path(__file__).resolve()), "--worker", "--family", given.family]
+    with tempfile.TemporaryDirectory() as folder, Children(command, given.jobs) as children:
+        children.run([{"do": "time", "folder": folder}], end - 5, end, done)
+        for traffic in TRAFFICS if "times" in rows[0] else ():
+            tasks: list[Row] = [{"do": "build", "traffic": traffic, "way": way, "folder": folder} for way in _WAYS]
+            children.run(tasks, end - 5, end, done)
+            built = [row for row in rows if row.get("traffic") == traffic and "runs" in row]
+            for row in built:  # One after the other: the GPU is for one alone.
+                children.run([{**row, "do": "measure"}], end - 5, end, done)
+    measured = [row for row in rows if "measured" in row]
+    for row in measured:
+        print(told(row))
+    near = [row for row in measured if row["way"] == "planned" and abs(off(row)) <= _WITHIN]
+    return 0 if len(near) == len(TRAFFICS) else 1
+
+
+def off(row: Row) -> float:
+    """Returns how far a measured cost is from its prediction, as a share of that."""
+    return float(row["measured"] / row["predicted"] - 1)
+
+
+def told(row: Row) -> str:
+    """Returns a row as a line of text."""
+    what = f"{row['do']:<7} {row.get('traffic', ''):<11} {row.get('way', ''):<8}"
+    if "failed" in row or "why" in row:
+        return f"{what} {row.get('failed') or row.get('why')}"
+    if "measured" in row:
+        costs = f"{row['measured']:.1f} us, predicted {row['predicted']:.1f} ({off(row):+.1%})"
+        return f"{what} {row['profiles']} profiles: {costs}"
+    return f"{what} {row.get('times') or row['engine']}"
 
 
 class Builder:
@@ -99,22 +128,26 @@ class Builder:
             return {"why": f"{error.message} {error.hint}"[:TEXT]}
 
     def _time(self, folder: Path) -> Row:
-        """Times the network at some sizes, each in a profile of its own, and writes that as bench does."""
+        """Times the network in profiles for some sizes, as bench does, and writes what it found."""
         import onnx
         from refit import text_model
 
-        from trtconv.core.documents.bench import BenchReport, BenchRow
+        from trtconv.core.documents.bench import BenchReport
+        from trtconv.core.requests.bench import BenchRequest
+        from trtconv.engine.benching import serve as bench
+        from trtconv.engine.hearing import Hearing
 
-        onnx.save(text_model(DYNAMIC, 86), folder / "net.onnx")
-        self._engine(folder, "times", profiles=[{"n": 1, "h": side, "w": side} for side in _SIDES])
-        shapes = [{"x": (1, 3, side, side)} for side in _SIDES]
-        times = self._us(folder / "times.engine", list(enumerate(shapes)))
-        rows = [
-            BenchRow(0, number, "opt", shape, True, False, 9, us)
-            for number, (shape, us) in enumerate(zip(shapes, times, strict=True))
-        ]
-        (folder / "bench.json").write_text(json.dumps(BenchReport((), tuple(rows)).to_json()), encoding="utf-8")
-        return {"times": dict(zip(map(str, _SIDES), times, strict=True))}
+        onnx.save(text_model(NET, 86), folder / "net.onnx")
+        least, most = _SIDES[0], _SIDES[-1]
+        ranges = [{"n": 1, "h": (least, side, most), "w": (least, side, most)} for side in _SIDES]
+        self._engine(folder, "times", profiles=ranges)
+        with Hearing(BenchReport, None) as heard:
+            bench(BenchRequest(folder / "times.engine", warmup=0.1, duration=0.1), heard)
+        report = heard.report
+        assert report is not None
+        (folder / "bench.json").write_text(json.dumps(report.to_json()), encoding="utf-8")
+        rows = [row for row in report.rows if row.graph and not row.copies]
+        return {"times": [[row.profile, row.size, row.shapes["x"], row.median_us] for row in rows]}
 
     def _build(self, task: Row, folder: Path) -> Row:
         """Plans, and builds an engine; returns where each size runs, and what the plan says of the cost."""
@@ -132,8 +165,12 @@ class Builder:
         runs = [[run.profile, dict(run.shapes), run.requests] for run in plan.runs]
         predicted = plan.cost.per_request
         if task["way"] == "auto":
-            report = self._engine(folder, name, dims=dict(plan.profiles[0].dims), split="auto")
-            runs = [[_first(report.profiles, shapes), shapes, requests] for _, shapes, requests in runs]
+            came = TRAFFICS[task["traffic"]].items()
+            opts = plan.profiles[0].dims
+            sides = {name: [size[at] for size, _ in came] for at, name in enumerate("hw")}
+            dims = {name: (min(each), opts[name].opt, max(each)) for name, each in sides.items()}
+            report = self._engine(folder, name, dims={"n": 1, **dims}, split="auto")
+            runs = [[_first(report.profiles, _shapes(*size)), _shapes(*size), count] for size, count in came]
             predicted *= plan.cost.auto / plan.cost.planned
         else:
             report = self._engine(folder, name, profiles=[dict(each.dims) for each in plan.profiles])
@@ -155,6 +192,7 @@ class Builder:
             target=self._target,
             precision="fp16",
             prove="none",
+            timing_cache=folder / "timing.cache",
             options=BuilderOptions(optimization_level=2, tf32=False),
             **sizes,
         )
@@ -173,10 +211,14 @@ class Builder:
                 execution.feed(inputs_at(engine.tensors, {name: tuple(shape) for name, shape in shapes.items()}, {}))
                 launch = execution.launcher(graph=True, copies=False) or execution.launcher(graph=False, copies=False)
                 assert launch is not None
-                execution.microseconds(launch, 100)
-                times = [execution.microseconds(launch, 20) / 20 for _ in range(15)]
+                execution.microseconds(launch, 1000)
+                times = [execution.microseconds(launch) for _ in range(200)]
             found.append(round(statistics.median(times), 2))
         return found
+
+
+def _shapes(height: int, width: int) -> Row:
+    return {"x": (1, 3, height, width)}
 
 
 def _first(profiles: Any, shapes: Row) -> int:

@@ -143,8 +143,8 @@ def test_memory_is_a_limit(net: Path, tmp_path: Path) -> None:
 
 def measured(folder: Path, name: str, times: dict[int, float]) -> Path:
     rows = [
-        BenchRow(0, 0, size, {"x": (1, 3, n, n), "m": (1, 1)}, graph, False, 9, us * (1 if graph else 3))
-        for n, us in times.items()
+        BenchRow(0, profile, size, {"x": (1, 3, n, n), "m": (1, 1)}, graph, False, 9, us * (1 if graph else 3))
+        for profile, (n, us) in enumerate(times.items())
         for size in ("opt", "max")
         for graph in (True, False)
         if size == "opt" or graph
@@ -169,6 +169,56 @@ def test_times_that_were_measured(net: Path, tmp_path: Path) -> None:
     assert 100 < between.cost.per_request < 400
     beyond = plan(net, tmp_path, [(1, (1, 4096, 4096))], measured=(times,))
     assert beyond.cost.per_request == pytest.approx(1600, rel=0.2)
+
+
+def ranged(folder: Path, name: str, rows: Sequence[tuple[str, int, float]], engine: int = 0) -> Path:
+    """What bench says of one profile: the size's name, height and width, and microseconds."""
+    found = [BenchRow(engine, 0, size, {"x": (1, 3, n, n), "m": (1, 1)}, True, False, 9, us) for size, n, us in rows]
+    path = folder / name
+    path.write_text(json.dumps(BenchReport((), tuple(found)).to_json()))
+    return path
+
+
+def test_what_other_sizes_take_is_measured(net: Path, tmp_path: Path) -> None:
+    # The GPU is not full: four times the work takes hardly longer. Away from its opt a size takes twice as long.
+    opts = measured(tmp_path, "opts.json", {64: 100.0, 128: 101.0, 256: 102.0})
+    rows = [(100, (1, 256, 256)), (1, (1, 64, 64))]
+
+    def small(*files: Path) -> float:
+        runs = plan(net, tmp_path, rows, measured=(opts, *files), profiles=1, keep=("h",)).runs
+        return next(run.time for run in runs if run.sizes["h"] == 64)
+
+    costly = ranged(tmp_path, "costly.json", [("opt", 256, 102.0), ("min", 64, 200.0)])
+    free = ranged(tmp_path, "free.json", [("opt", 256, 102.0), ("min", 64, 100.0)])
+    assert small(costly) == pytest.approx(200, rel=0.02)
+    assert small(free) == pytest.approx(100, rel=0.02)
+    assert 110 < small() < 190
+    # Another engine's row says nothing of this one's profile.
+    other = ranged(tmp_path, "other.json", [("opt", 256, 102.0), ("min", 64, 900.0)], engine=1)
+    with pytest.raises(InputError, match="no times at opt"):
+        small(other)
+
+
+def test_a_full_gpu_takes_other_sizes_as_fast(net: Path, tmp_path: Path) -> None:
+    # Time grows as work does, so that no kernel suits one size better than another.
+    times = measured(tmp_path, "full.json", {256: 100.0, 512: 400.0, 1024: 1600.0})
+    found = plan(
+        net,
+        tmp_path,
+        [(100, (1, 1024, 1024)), (100, (1, 256, 256))],
+        measured=(times,),
+        profiles=4,
+    )
+    assert len(found.profiles) == 1
+    assert found.runs[0].time == pytest.approx(100, rel=0.05)
+
+
+def test_every_further_profile_saves_its_share(net: Path, tmp_path: Path) -> None:
+    rows = [(10, (1, size, size)) for size in range(64, 1024, 4)]
+    few, many = (plan(net, tmp_path, rows, profiles=most) for most in (12, 64))
+    assert len(few.profiles) == len(many.profiles) < 12
+    fewer = plan(net, tmp_path, rows, profiles=len(many.profiles) - 1)
+    assert fewer.cost.planned - many.cost.planned > 0.01
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ class PlanProfilesRequest(Request):
         model: The .onnx file.
         dims: Sizes of dimensions that are no columns.
         memory: Bytes of GPU memory for the model and a context of each profile.
-        measured: Documents of `trtconv bench --format json`, whose times at opt replace the estimate.
+        measured: Documents of `trtconv bench --format json`, whose times replace the estimate.
     """
 
     traffic: Path
@@ -59,7 +59,7 @@ class PlanProfilesRequest(Request):
     )
     measured: tuple[Path, ...] = option(
         "--measured",
-        "Take times from what bench --format json wrote, of engines of this model: at opt, by size. Repeatable.",
+        "Take times from what bench --format json wrote, of engines of this model, at min, opt and max. Repeatable.",
         metavar="BENCH.json",
         many=True,
         default=(),

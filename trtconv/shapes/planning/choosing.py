@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,25 +17,24 @@ of work between the two. Of the table "Several profiles" in docs/sizes.md, of a 
 _MOST_SETS = 20_000
 _MOST_OPTS = 256
 _MOST_SWAPS = 1000
+_LEAST_GAIN = 1e-9
 
 Amounts = NDArray[np.float64]
+Opts = tuple[int, ...]
 
 
-def away(times: Amounts, opts: Amounts, work: Amounts, work_of_opts: Amounts) -> Amounts:
-    """Returns what sizes take in profiles that are optimized for others: a row a size, a column an opt.
+def surcharge(work: Amounts, opts: Amounts) -> Amounts:
+    """Returns what share more sizes take in profiles that are optimized for others: a row a size, a column an opt.
 
     Args:
-        times: What each size takes where it is the opt.
-        opts: Likewise of the opts.
         work: The work of each size.
-        work_of_opts: Likewise of the opts.
+        opts: Likewise of the opts.
     """
-    octaves = np.abs(np.log2(work[:, None] / work_of_opts[None, :]))
-    other = (octaves > 0) | (times[:, None] != opts[None, :])
-    return np.asarray(times[:, None] * (1 + _OFF * other + _OCTAVE * octaves))
+    octaves = np.abs(np.log2(work[:, None] / opts[None, :]))
+    return np.asarray(_OFF * (octaves > 0) + _OCTAVE * octaves)
 
 
-def chosen(costs: Amounts, order: Amounts, count: int) -> tuple[int, ...]:
+def choices(costs: Amounts, order: Amounts, most: int) -> list[Opts]:
     """Chooses opts so that each request, at the cheapest of them, costs least in all.
 
     Exact where there are few sets of opts, and where each opt best serves neighbours in the order, as along one
@@ -45,17 +43,26 @@ def chosen(costs: Amounts, order: Amounts, count: int) -> tuple[int, ...]:
     Args:
         costs: What all requests of a size (row) cost with an opt (column).
         order: A number of each size by which neighbours are told: its work.
-        count: How many opts, at most as many as there are.
+        most: How many opts at most.
 
     Returns:
-        The columns of the opts.
+        The columns of one opt, of two and so on, as far as there are so many.
     """
     candidates = _candidates(costs, order)
-    count = min(count, len(candidates))
-    if math.comb(len(candidates), count) <= _MOST_SETS:
-        sets = itertools.combinations(candidates, count)
-        return min(sets, key=lambda opts: float(costs[:, opts].min(axis=1).sum()))
-    return _improved(costs, _along(costs, order, candidates, count), candidates)
+    columns = np.ascontiguousarray(costs[:, candidates].T)
+    found: list[Opts] = []
+    for count, along in enumerate(_along(columns, order, min(most, len(candidates))), start=1):
+        if math.comb(len(candidates), count) <= _MOST_SETS:
+            sets = itertools.combinations(range(len(candidates)), count)
+            found.append(min(sets, key=lambda opts: _total(columns, opts)))
+        else:
+            starts = [along, *(_with_another(columns, opts) for opts in found[-1:])]
+            found.append(_improved(columns, min(starts, key=lambda opts: _total(columns, opts))))
+    return [tuple(candidates[opt] for opt in sorted(opts)) for opts in found]
+
+
+def _total(columns: Amounts, opts: Opts) -> float:
+    return float(columns[list(opts)].min(axis=0).sum())
 
 
 def _candidates(costs: Amounts, order: Amounts) -> list[int]:
@@ -66,11 +73,20 @@ def _candidates(costs: Amounts, order: Amounts) -> list[int]:
     return sorted(int(part[np.argmax(weight[part])]) for part in parts)
 
 
-def _along(costs: Amounts, order: Amounts, candidates: Sequence[int], count: int) -> tuple[int, ...]:
-    """Divides the sizes, in order, into runs with an opt each: the cheapest such division (dynamic programming)."""
+def _along(columns: Amounts, order: Amounts, most: int) -> list[Opts]:
+    """Divides the sizes, in order, into runs with an opt each: the cheapest such division (dynamic programming).
+
+    Args:
+        columns: What all requests of a size (column) cost with a candidate (row).
+        order: A number of each size.
+        most: How many runs at most.
+
+    Returns:
+        The candidates of the cheapest division into one run, into at most two and so on.
+    """
     ranks = np.argsort(order, kind="stable")
     parts = np.array_split(ranks, min(_MOST_OPTS, len(ranks)))
-    sums = np.cumsum([np.zeros(len(candidates)), *(costs[part][:, candidates].sum(axis=0) for part in parts)], axis=0)
+    sums = np.cumsum([np.zeros(len(columns)), *(columns[:, part].sum(axis=1) for part in parts)], axis=0)
     ends = len(parts) + 1
     best = np.full((ends, ends), np.inf)
     which = np.zeros((ends, ends), np.int64)
@@ -78,32 +94,54 @@ def _along(costs: Amounts, order: Amounts, candidates: Sequence[int], count: int
         # The first row of what is left has all that stands before it taken off.
         spans = sums[begin + 1 :] - sums[begin]
         best[begin, begin + 1 :], which[begin, begin + 1 :] = spans.min(axis=1), spans.argmin(axis=1)
-    least, back = best[0].copy(), []
-    for _ in range(count - 1):
+    least, begins, found = best[0], [np.zeros(ends, np.int64)], []
+    for _ in range(most):
+        opts, end = set(), ends - 1
+        for back in reversed(begins):
+            opts.add(int(which[back[end], end]))
+            end = int(back[end])
+        found.append(tuple(opts))
         through = least[:, None] + best
-        back.append(through.argmin(axis=0))
+        begins.append(through.argmin(axis=0))
         least = through.min(axis=0)
-    opts, end = [], ends - 1
-    for step in reversed(back):
-        begin = int(step[end])
-        opts.append(candidates[which[begin, end]])
-        end = begin
-    return tuple(sorted({*opts, candidates[which[0, end]]}))
+    return found
 
 
-def _improved(costs: Amounts, opts: tuple[int, ...], candidates: Sequence[int]) -> tuple[int, ...]:
-    """Exchanges one opt after the other as long as that saves something."""
-    columns = costs[:, candidates]
-    current = float(costs[:, opts].min(axis=1).sum())
-    for _ in range(_MOST_SWAPS):
-        found = None
-        for place in range(len(opts)):
-            rest = costs[:, [*opts[:place], *opts[place + 1 :]]].min(axis=1, initial=np.inf)
-            totals = np.minimum(rest[:, None], columns).sum(axis=0)
-            at = int(totals.argmin())
-            if totals[at] < current * (1 - 1e-9):
-                current, found = float(totals[at]), (*opts[:place], candidates[at], *opts[place + 1 :])
-        if found is None:
-            break
-        opts = found
-    return tuple(sorted(set(opts)))
+def _with_another(columns: Amounts, opts: Opts) -> Opts:
+    """Returns opts and the candidate that saves most beside them."""
+    least = columns[list(opts)].min(axis=0)
+    return (*opts, int(np.minimum(columns, least).sum(axis=1).argmin()))
+
+
+def _improved(columns: Amounts, opts: Opts) -> Opts:
+    """Exchanges an opt for a candidate whenever that saves something, until no exchange does.
+
+    Each candidate is tried against all opts at once, as in FasterPAM (Schubert and Rousseeuw, 2021).
+    """
+    chosen = list(dict.fromkeys(opts))
+    near, second, nearest = _nearest(columns, chosen)
+    turn = swaps = failures = 0
+    while failures < len(columns) and swaps < _MOST_SWAPS:
+        candidate = turn % len(columns)
+        costs = columns[candidate]
+        saved = np.minimum(costs - near, 0).sum()
+        # What the requests of an opt lose without it, where they have the candidate and the second best.
+        lost = np.bincount(nearest, np.clip(costs, near, second) - near, len(chosen))
+        place = int(lost.argmin())
+        if saved + lost[place] < -_LEAST_GAIN * near.sum():
+            chosen[place] = candidate
+            near, second, nearest = _nearest(columns, chosen)
+            swaps, failures = swaps + 1, 0
+        else:
+            failures += 1
+        turn += 1
+    return tuple(chosen)
+
+
+def _nearest(columns: Amounts, chosen: list[int]) -> tuple[Amounts, Amounts, NDArray[np.int64]]:
+    """Returns of each size what the best and the second best opt cost, and the place of the best."""
+    own = columns[chosen]
+    nearest = own.argmin(axis=0)
+    near = own.min(axis=0)
+    own[nearest, np.arange(own.shape[1])] = np.inf
+    return near, own.min(axis=0), nearest

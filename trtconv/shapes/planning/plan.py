@@ -15,7 +15,7 @@ from trtconv.core.frozen import frozen
 from trtconv.graph.model import OnnxModel
 from trtconv.shapes.lattice import Sizes
 from trtconv.shapes.memory import activations
-from trtconv.shapes.planning.choosing import away, chosen
+from trtconv.shapes.planning.choosing import choices
 from trtconv.shapes.planning.demand import Demand
 from trtconv.shapes.planning.timing import Timing
 from trtconv.shapes.split import AUTO, divide
@@ -63,7 +63,7 @@ class Planner:
         self._work = timing.work(self._points)
         self._times = timing.times(self._work)
         # What one request of each size (row) takes in a profile for another (column), and padded to that.
-        self._away = away(self._times, self._times, self._work, self._work)
+        self._away = timing.away(self._work, self._work)
         padded = np.where(demand.fits, self._times[None, :], np.inf)
         self._costs = demand.counts[:, None] * np.minimum(self._away, padded)
 
@@ -77,12 +77,12 @@ class Planner:
         Raises:
             InputError: One profile takes more memory already, or a corner of a profile is no size of the network.
         """
-        best = alone = chosen(self._costs, self._work, 1)
-        lowest = one = self._total(alone)
-        for count in range(2, most + 1):
-            opts = chosen(self._costs, self._work, count)
-            total = self._total(opts)
-            if total < lowest - _WORTH * one and self._fits(opts, memory):
+        alone, *more = choices(self._costs, self._work, most)
+        one = lowest = self._total(alone)
+        best = alone
+        for opts in more:
+            total = self._total(opts) + _WORTH * one * (len(opts) - 1)
+            if total < lowest and self._fits(opts, memory):
                 best, lowest = opts, total
         if not self._fits(best, memory):
             taken = self._memory(self._boxes(best))
@@ -106,8 +106,7 @@ class Planner:
     def _assigned(self, opts: Sequence[int]) -> list[tuple[int, int]]:
         """Returns for each size of requests the opt, by its place among them, and the size at which they run."""
         found = []
-        for row in range(len(self._points)):
-            place = min(range(len(opts)), key=lambda at: self._costs[row, opts[at]])
+        for row, place in enumerate(self._costs[:, list(opts)].argmin(axis=1).tolist()):
             opt = opts[place]
             pads = self._demand.fits[row, opt] and self._times[opt] < self._away[row, opt]
             found.append((place, opt if pads else row))
@@ -156,10 +155,11 @@ class Planner:
         """Returns the sizes at which requests run, the cheapest first; each request runs at the first that fits."""
         assigned = sorted({(self._time(run, opts[place]), place, run) for place, run in self._assigned(opts)})
         requests, padded = [0.0] * len(assigned), [0.0] * len(assigned)
-        for row, count in enumerate(self._demand.counts.tolist()):
-            at = next(at for at, (_, _, run) in enumerate(assigned) if row == run or self._demand.fits[row, run])
-            requests[at] += count
-            padded[at] += self._demand.padded(row, assigned[at][2])
+        sizes = [run for _, _, run in assigned]
+        taken = self._demand.fits[:, sizes] | (np.arange(len(self._points))[:, None] == sizes)
+        for row, at in enumerate(taken.argmax(axis=1)):
+            requests[at] += float(self._demand.counts[row])
+            padded[at] += self._demand.padded(row, sizes[at])
         found = []
         for (time, place, run), count, more in zip(assigned, requests, padded, strict=True):
             if count:
@@ -179,8 +179,7 @@ class Planner:
         whole = self._box(self._points, self._points[opt])
         profiles, _ = divide(self._model.inputs, whole, self._demand.lattice, AUTO)
         opts = [{name: profile.dims[name].opt for name in self._points[0]} for profile in profiles]
-        work = self._timing.work(opts)
-        costs = away(self._times, self._timing.times(work), self._work, work)
+        costs = self._timing.away(self._work, self._timing.work(opts))
         for column, profile in enumerate(profiles):
             inside = [
                 all(profile.dims[n].min <= size <= profile.dims[n].max for n, size in p.items()) for p in self._points

@@ -1,4 +1,4 @@
-"""What an inference takes at a size, in a profile for that size: estimated from its work, or as bench measured it."""
+"""What an inference takes at a size, in a profile for it or another: estimated, or as bench measured it."""
 
 from __future__ import annotations
 
@@ -13,14 +13,35 @@ from trtconv.core.decode import Fault, parsed
 from trtconv.core.dims import InputSpec, Shape, times
 from trtconv.core.documents.bench import BenchReport
 from trtconv.core.errors import InputError
+from trtconv.core.frozen import frozen
 from trtconv.core.reading import DOCUMENT_BYTES, read_plain
 from trtconv.shapes.lattice import Sizes
+from trtconv.shapes.planning.choosing import surcharge
 from trtconv.shapes.planning.work import work
 
 _HINT = "Write it with: trtconv bench ENGINE --format json > BENCH.json."
+_AT_OPT = ("opt", "given")
+_EXTRA = 1.4
+"""What surcharges are multiplied with beside `_Curve.idle`, of the profiles in bench/results/gpu-profiles-*.json. They
+are then off by 5.6 % (root of the mean square); without looking at how full the GPU is, by 12.8 %."""
 
 Point = Mapping[str, int]
 Amounts = NDArray[np.float64]
+
+
+@frozen
+class Measurement:
+    """What an inference takes at some sizes.
+
+    Args:
+        point: The sizes.
+        us: Microseconds.
+        opt: What the profile that it ran in is optimized for; None: these sizes.
+    """
+
+    point: Point
+    us: float
+    opt: Point | None = None
 
 
 class Timing:
@@ -28,38 +49,81 @@ class Timing:
 
     Args:
         sizes: The network.
-        measured: Points and microseconds; empty: times are estimates, in no unit.
+        measured: What is known; without a time at an opt, times are estimates, in no unit.
     """
 
-    def __init__(self, sizes: Sizes, measured: Sequence[tuple[Point, float]] = ()) -> None:
+    def __init__(self, sizes: Sizes, measured: Sequence[Measurement] = ()) -> None:
         self._sizes = sizes
-        self.unit = "us" if measured else "estimate"
-        self._known: tuple[Amounts, Amounts] | None = None
-        if measured:
-            amounts = work(sizes, [point for point, _ in measured])
-            us = np.array([us for _, us in measured])
-            levels = np.unique(amounts)
-            # Several times of one size: their median. More work never takes less.
-            medians = [float(np.median(us[amounts == level])) for level in levels]
-            self._known = np.log(levels), np.log(np.maximum.accumulate(medians))
+        at_opt = [each for each in measured if each.opt is None]
+        self.unit = "us" if at_opt else "estimate"
+        self._curve: _Curve | None = None
+        self._extra = 1.0
+        if at_opt:
+            self._curve = _Curve(self._work_of(at_opt), np.array([each.us for each in at_opt]))
+            self._extra = self._fitted(self._curve, [each for each in measured if each.opt is not None])
 
     def work(self, points: Sequence[Point]) -> Amounts:
         """Returns the work at some sizes."""
         return work(self._sizes, points)
 
     def times(self, amounts: Amounts) -> Amounts:
-        """Returns what some work takes: between measured amounts by their powers, beyond in proportion."""
-        if self._known is None:
-            return amounts
-        at, known = np.log(amounts), self._known
-        beyond = np.maximum(at - known[0][-1], 0)
-        return np.asarray(np.exp(np.interp(at, *known) + beyond))
+        """Returns what some work takes where it is the opt."""
+        return amounts if self._curve is None else self._curve.times(amounts)
+
+    def away(self, amounts: Amounts, opts: Amounts) -> Amounts:
+        """Returns what work takes in profiles that are optimized for other work: a row each, a column an opt."""
+        idle = np.ones(len(amounts)) if self._curve is None else self._curve.idle(amounts)
+        shares = self._extra * idle[:, None] * surcharge(amounts, opts)
+        return np.asarray(self.times(amounts)[:, None] * (1 + shares))
+
+    def _work_of(self, measured: Sequence[Measurement]) -> Amounts:
+        return self.work([each.point for each in measured])
+
+    def _fitted(self, curve: _Curve, measured: Sequence[Measurement]) -> float:
+        """Returns the factor with which surcharges come nearest to what was measured away from opts."""
+        if not measured:
+            return _EXTRA
+        amounts, opts = self._work_of(measured), self.work([each.opt or each.point for each in measured])
+        expected = curve.idle(amounts) * np.diag(surcharge(amounts, opts))
+        # Beyond the opts nothing tells what a size takes at best.
+        expected = np.where((amounts >= curve.least) & (amounts <= curve.most), expected, 0)
+        extra = np.array([each.us for each in measured]) / curve.times(amounts) - 1
+        square = float(np.dot(expected, expected))
+        return max(0.0, float(np.dot(extra, expected)) / square) if square else _EXTRA
 
 
-def measured_times(
-    paths: Sequence[Path], inputs: Sequence[InputSpec], names: Sequence[str]
-) -> list[tuple[Point, float]]:
-    """Reads what bench measured at opt, as CUDA graphs where there are such, without copies.
+class _Curve:
+    """Time by work, between measured amounts by its powers, beyond in proportion.
+
+    Args:
+        amounts: Work.
+        us: Microseconds, of each; of one amount several times, the median counts.
+    """
+
+    def __init__(self, amounts: Amounts, us: Amounts) -> None:
+        levels = np.unique(amounts)
+        self.least, self.most = float(levels[0]), float(levels[-1])
+        medians = [float(np.median(us[amounts == level])) for level in levels]
+        # More work never takes less.
+        self._at, self._us = np.log(levels), np.log(np.maximum.accumulate(medians))
+        self._slopes = np.gradient(self._us, self._at) if len(levels) > 1 else np.zeros(1)
+
+    def times(self, amounts: Amounts) -> Amounts:
+        """Returns what some work takes."""
+        at = np.log(amounts)
+        return np.asarray(np.exp(np.interp(at, self._at, self._us) + np.maximum(at - self._at[-1], 0)))
+
+    def idle(self, amounts: Amounts) -> Amounts:
+        """Returns how far the GPU is from full: 0 where time grows as work does, 1 where it does not grow.
+
+        A kernel for other sizes costs time only where the GPU has too little to do.
+        """
+        slopes = np.interp(np.log(amounts), self._at, self._slopes)
+        return np.asarray(np.clip(1 - slopes, 0, 1))
+
+
+def measurements(paths: Sequence[Path], inputs: Sequence[InputSpec], names: Sequence[str]) -> list[Measurement]:
+    """Reads what bench measured of its first engine, as CUDA graphs where there are such, without copies.
 
     Args:
         paths: Its documents.
@@ -77,15 +141,17 @@ def measured_times(
             raise InputError(f"{path} cannot be read: {error.strerror or error}", _HINT) from error
         except Fault as fault:
             raise InputError(f"{path} is not what bench writes: {fault}", _HINT) from fault
-        rows = [
-            row for row in report.rows if row.size in ("opt", "given") and not row.copies and _is_time(row.median_us)
-        ]
-        graphs = any(row.graph for row in rows)
-        for row in rows:
-            if row.graph is graphs and row.median_us:
-                found.append((_point(path, row.shapes, inputs, names), row.median_us))
-        if not rows:
+        rows = [row for row in report.rows if row.engine == 0 and not row.copies and _is_time(row.median_us)]
+        graphs = any(row.graph for row in rows if row.size in _AT_OPT)
+        rows = [row for row in rows if row.graph is graphs]
+        opts = {row.profile: _point(path, row.shapes, inputs, names) for row in rows if row.size == "opt"}
+        at_opt = [row for row in rows if row.size in _AT_OPT]
+        if not at_opt:
             raise InputError(f"{path} has no times at opt", _HINT)
+        for row in rows:
+            opt = None if row in at_opt else opts.get(row.profile)
+            if row.median_us and (row in at_opt or opt is not None):
+                found.append(Measurement(_point(path, row.shapes, inputs, names), row.median_us, opt))
     return found
 
 

@@ -24,7 +24,7 @@ from trtconv.shapes.lattice import Sizes
 from trtconv.shapes.planning.demand import demand_of
 from trtconv.shapes.planning.dispatchers import cpp_dispatcher, python_dispatcher
 from trtconv.shapes.planning.plan import Division, Planner
-from trtconv.shapes.planning.timing import Timing, measured_times
+from trtconv.shapes.planning.timing import Timing, measurements
 
 FILES = ("profiles.toml", "dispatch.py", "dispatch.hpp")
 
@@ -44,7 +44,7 @@ def plan_profiles(request: PlanProfilesRequest) -> TrafficPlan:
     traffic = read_traffic(request.traffic, COUNT)
     model = OnnxModel.load(request.model)
     sizes = Sizes(model)
-    measured = measured_times(request.measured, model.inputs, sizes.names)
+    measured = measurements(request.measured, model.inputs, sizes.names)
     demand = demand_of(model, sizes, traffic, request.dims, request.keep)
     division = Planner(model, sizes, demand, Timing(sizes, measured)).divided(request.profiles, request.memory)
     flags = tuple(word for profile in division.profiles for word in ("--profile", _bounds(profile, model)))
