@@ -241,6 +241,10 @@ class Context(Played):
         self._addresses: dict[str, int] = {}
         self._allocators: dict[str, Any] = {}
 
+    @property
+    def active_optimization_profile(self) -> int:
+        return -1 if self._profile is None else self._profile
+
     def set_optimization_profile_async(self, profile: int, stream: int) -> bool:
         return profile < len(self._engine._profiles) and self._choose(profile)
 

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from support.engines import DIMS, Built, build, call_here, give_gpu
-from support.gpu import FakeDriver
+from support.gpu import Context, FakeDriver
 from trtconv.cli.formats.engine import bench_text
 from trtconv.core.decode import decoded
 from trtconv.core.dims import Range
 from trtconv.core.documents.bench import BenchReport
-from trtconv.core.errors import EnvironmentMissing, InputError
+from trtconv.core.errors import EngineFailed, EnvironmentMissing, InputError
 from trtconv.core.requests.bench import BenchRequest
 from trtconv.engine import bench
 from trtconv.runtimes.tensorrt import engine as adapter
@@ -78,6 +78,22 @@ def test_each_context_has_a_profile_of_its_own_where_there_are_several(gpu: Fake
     assert gpu.used == 0
     gpu.shares_profiles = True
     assert run(several, contexts=3, dims={"n": 1, "h": 8, "w": 8}).exit_code == 0
+
+
+def test_a_fault_at_a_further_context_is_no_lack_of_profiles(
+    gpu: FakeDriver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gpu.shares_profiles = False
+    built = build(tmp_path)
+    take = Context.set_input_shape
+
+    def break_down(context: Context, name: str, shape: tuple[int, ...]) -> bool:
+        gpu.failing = {} if take(context, name, shape) else {"cuStreamSynchronize": 700}
+        return not gpu.failing
+
+    monkeypatch.setattr(Context, "set_input_shape", break_down)
+    with pytest.raises(EngineFailed, match="cuStreamSynchronize returned 700"):
+        run(built, contexts=2)
 
 
 def test_engines_beside(gpu: FakeDriver, tmp_path: Path) -> None:

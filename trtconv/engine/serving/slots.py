@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from trtconv.core.dim_flags import quoted
 from trtconv.core.dims import Shape, ShapeProfile, times
-from trtconv.core.errors import EngineFailed, EnvironmentMissing, InputError
+from trtconv.core.errors import EnvironmentMissing, InputError
 from trtconv.core.frozen import frozen
 from trtconv.runtimes.inputs import inputs_at
-from trtconv.runtimes.tensorrt import Engine, Execution, RangeNames
+from trtconv.runtimes.tensorrt import Engine, Execution, ProfileTaken, RangeNames
 
 Launch = Callable[[], None]
 
@@ -203,9 +203,7 @@ def _explained(served: ServedEngine, profile: int, number: int, count: int, same
         raise EnvironmentMissing(
             f"context {number + 1} of {count} of {served.name}: {error.message}", error.hint
         ) from error
-    except EngineFailed as error:
-        if number < same:
-            raise
+    except ProfileTaken as error:
         flags = " ".join([_flag(served.profiles[profile])] * count)
         raise InputError(
             f"{served.name} has {same} of the {count} profiles that {count} contexts take: the TensorRT that is here "

@@ -11,7 +11,15 @@ from trtconv.runtimes.tensorrt.base import (
     RuntimeInfo,
     RuntimeStatus,
 )
-from trtconv.runtimes.tensorrt.engine_base import Engine, EngineLoader, Execution, RangeNames, Refitter, WeightKey
+from trtconv.runtimes.tensorrt.engine_base import (
+    Engine,
+    EngineLoader,
+    Execution,
+    ProfileTaken,
+    RangeNames,
+    Refitter,
+    WeightKey,
+)
 from trtconv.runtimes.tensorrt.gpu import card
 from trtconv.runtimes.tensorrt.loader import available, is_installed, keep_network, load, load_engines
 from trtconv.runtimes.tensorrt.logger import follow_log
@@ -26,6 +34,7 @@ __all__ = [
     "Execution",
     "ParsedNetwork",
     "ParserIssue",
+    "ProfileTaken",
     "RangeNames",
     "Refitter",
     "Runtime",

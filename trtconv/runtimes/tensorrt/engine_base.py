@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from trtconv.core.dims import InputRange, Shape
 from trtconv.core.documents.tensors import TensorInfo
+from trtconv.core.errors import EngineFailed
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -16,6 +17,10 @@ Launch = Callable[[], None]
 
 WeightKey = tuple[str, str]
 """Name of a layer, and the role of weights in it: ("up", "KERNEL")."""
+
+
+class ProfileTaken(EngineFailed):
+    """An execution context has no optimization profile: others have them, and this TensorRT does not share."""
 
 
 class RangeNames(Protocol):

@@ -17,12 +17,16 @@ from trtconv.core.dims import times
 from trtconv.core.errors import EngineFailed, EnvironmentMissing, InputError
 from trtconv.runtimes.tensorrt.callbacks import Allocator, make_allocator, make_profiler
 from trtconv.runtimes.tensorrt.device import Buffer, Stream, pinned
-from trtconv.runtimes.tensorrt.engine_base import Launch
+from trtconv.runtimes.tensorrt.engine_base import Launch, ProfileTaken
 from trtconv.runtimes.tensorrt.engine_in_memory import EngineInMemory
 from trtconv.runtimes.tensorrt.layouts import pack, stored_shape, unpack
 from trtconv.runtimes.tensorrt.logger import logged_errors
 
 Array = NDArray[Any]
+
+
+class _Refused(EngineFailed):
+    """TensorRT answered that it does not do something."""
 
 
 class ExecutionContext:
@@ -38,6 +42,7 @@ class ExecutionContext:
     def __init__(self, trt: Any, engine: EngineInMemory, profile: int, cache: bytes | None) -> None:
         self._trt = trt
         self._engine = engine
+        self._profile = profile
         self._runtime_cache: Any = None
         self._room = contextlib.ExitStack()
         self._buffers: dict[str, Buffer] = {}
@@ -85,11 +90,26 @@ class ExecutionContext:
             try:
                 yield
             except EngineFailed as error:
-                raise EngineFailed(f"TensorRT does not {what}: {logged_errors(session)}") from error
+                fault = None if isinstance(error, _Refused) else error.message
+                fault = fault or self._fault()
+                kind = ProfileTaken if fault is None and self._lacks_profile() else EngineFailed
+                cause = "" if fault is None else f" ({fault})"
+                raise kind(f"TensorRT does not {what}: {logged_errors(session)}{cause}") from error
+
+    def _fault(self) -> str | None:
+        """Returns what broke down on the GPU before now."""
+        try:
+            self.stream.wait()
+        except (EngineFailed, EnvironmentMissing) as error:
+            return error.message
+        return None
+
+    def _lacks_profile(self) -> bool:
+        return bool(self._context.active_optimization_profile != self._profile)
 
     def _chosen(self, done: bool) -> None:
         if not done:
-            raise EngineFailed("refused")
+            raise _Refused("refused")
 
     def feed(self, values: Mapping[str, Array]) -> None:
         """Sets the inputs, and makes room for the outputs.
@@ -99,7 +119,7 @@ class ExecutionContext:
 
         Raises:
             InputError: An input is missing, or of another kind of type.
-            EngineFailed: The engine refuses the shapes.
+            EngineFailed: The engine refuses the shapes; `ProfileTaken` where the context has no profile.
             EnvironmentMissing: The GPU's memory does not suffice.
         """
         self._release()
@@ -174,8 +194,7 @@ class ExecutionContext:
 
     def launch(self) -> None:
         """Puts one inference on the stream, without copies from and to the host."""
-        if not self._context.execute_async_v3(int(self.stream.handle)):
-            raise EngineFailed("refused")
+        self._chosen(self._context.execute_async_v3(int(self.stream.handle)))
 
     def run(self) -> dict[str, Array]:
         """Runs once, and returns the outputs by name.
