@@ -203,12 +203,14 @@ class _Work:
         engine: The TensorRT that builds.
         clock: Times the stages.
         forms: Other forms of nodes that the builder refused.
+        tuned: What `--tune` chose; None where it has yet to.
     """
 
     request: BuildRequest
     engine: Runtime
     clock: Stopwatch
     forms: Forms = dataclasses.field(default_factory=dict)
+    tuned: tuple[Tuned, ...] | None = None
 
     def run(self, model: OnnxModel, asked: BuildReport) -> tuple[BuildReport, EngineBlob | None]:
         """Goes through the stages, as far as the model lets it; again with other forms where the builder refuses it.
@@ -227,12 +229,18 @@ class _Work:
             with self.clock.stage(Stage.IMAGES):
                 asked = dataclasses.replace(asked, images=compared_images(model, asked.images))
         report, made = self._once(model, asked)
+        if isinstance(made, EngineBlob) and any(each.form != each.usual for each in report.tuned):
+            # Loaded only here: most builds tune nothing.
+            from trtconv.pipeline.tuned_network import faster
+
+            usual = dataclasses.replace(self, tuned=tuple(each.as_usual for each in report.tuned))
+            return faster(
+                (report, made), lambda: usual._once(write_types(reloaded(model)), asked), self.engine, self.clock
+            )
         if not isinstance(made, RefusedNetwork):
             return report, made
         for forms in made.other_forms() if self.request.mend and self.request.rewrite else ():
-            again = reloaded(model)
-            write_types(again)
-            mended, engine = dataclasses.replace(self, forms=forms)._once(again, asked)
+            mended, engine = dataclasses.replace(self, forms=forms)._once(write_types(reloaded(model)), asked)
             if isinstance(engine, EngineBlob):
                 return dataclasses.replace(mended, respelled={**asked.respelled, **forms}), engine
         return _with_findings(report, made.narrower_offered()), None
@@ -272,7 +280,7 @@ class _Work:
     def _prepare(self, model: OnnxModel, asked: BuildReport) -> tuple[BuildReport, _Prepared | None]:
         request, capabilities = self.request, self.engine.info.capabilities
         preparation = Preparation(model, self.engine.info.target, self.clock)
-        tuned = self._tune(model, asked.plan) if request.tune and not asked.plan.tactics else ()
+        tuned = self._tune(model, asked.plan) if self.tuned is None else self.tuned
         forms = {**asked.respelled, **{choice.node: choice.form for choice in tuned}, **self.forms}
         passes = passes_of(asked.plan, forms)
         judged = preparation.judge(passes, checks=checks_of(asked.plan))
@@ -313,7 +321,9 @@ class _Work:
         return fails(self.request.selection.divide(report.findings)[0], self.request.fail_on)
 
     def _tune(self, model: OnnxModel, plan: BuildPlan) -> tuple[Tuned, ...]:
-        """Measures which forms are the fastest."""
+        """Measures which forms are the fastest, where that is asked for."""
+        if not self.request.tune or plan.tactics:
+            return ()
         # Loaded only here: most builds measure nothing.
         from trtconv.pipeline.tuning import tune
 

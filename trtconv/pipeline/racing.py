@@ -96,7 +96,7 @@ def best_build(
         with contextlib.suppress(BuildFailed):
             blobs[-1] = build_in_thread(network, anew, clock)
     with clock.stage(Stage.RACE):
-        times = _times([None if blob is None else bytes(blob.data) for blob in blobs], plan, loader)
+        times = network_times(blobs, plan, loader)
     taken = min(range(count), key=lambda number: typical(times[number]))
     best = blobs[taken]
     if best is None or not times[taken]:
@@ -104,8 +104,17 @@ def best_build(
     return best, BestOf(times, taken)
 
 
-def _times(engines: Sequence[bytes | None], plan: BuildPlan, loader: EngineLoader) -> tuple[tuple[float, ...], ...]:
-    """Returns the microseconds of each engine with each profile, at its opt; none of one that does not run."""
+def network_times(
+    blobs: Sequence[EngineBlob | None], plan: BuildPlan, loader: EngineLoader
+) -> tuple[tuple[float, ...], ...]:
+    """Returns the microseconds of each engine with each profile, at its opt; none of one that does not run.
+
+    Args:
+        blobs: The engines; None for one that was not built.
+        plan: What they were built for.
+        loader: What runs them.
+    """
+    engines = [None if blob is None else bytes(blob.data) for blob in blobs]
     found: list[list[float]] = [[] for _ in engines]
     running = {index for index, data in enumerate(engines) if data is not None}
     for profile in range(max(1, len(plan.profiles))):

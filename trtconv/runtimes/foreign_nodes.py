@@ -90,11 +90,14 @@ def _plain(attribute: onnx.AttributeProto) -> Any:
     return list(value) if attribute.type in (onnx.AttributeProto.INTS, onnx.AttributeProto.FLOATS) else value
 
 
-def write_types(model: OnnxModel) -> None:
-    """Writes what references tell of types and shapes into a model, in place; does nothing to one of ONNX's operators.
+def write_types(model: OnnxModel) -> OnnxModel:
+    """Writes what references tell of types and shapes into a model; does nothing to one of ONNX's operators.
 
     TensorRT's parsers refuse an output without an element type, and inference stops at an operator that it does not
     know. Sizes are static where they are the same for two sizes of what is dynamic.
+
+    Returns:
+        The model itself.
 
     Raises:
         InputError: A file of references does not run; or one raises, and an output of the model has no type.
@@ -122,6 +125,7 @@ def write_types(model: OnnxModel) -> None:
         if kind:
             value.type.tensor_type.elem_type = kind
             model.touch()
+    return model
 
 
 def _told(model: OnnxModel, foreign: ForeignNode) -> dict[str, onnx.ValueInfoProto]:

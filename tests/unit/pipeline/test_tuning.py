@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import pickle
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -55,6 +56,8 @@ class Timed(FakeRuntime):
         trt = fake_tensorrt(driver)
         self._engines = Engines("tensorrt", trt, Log(trt))
         self._times = times
+        self.whole: Times | None = None
+        """How long whole networks take; None: their engines do not run."""
         self.layers: list[onnx.ModelProto] = []
 
     def engines(self) -> Engines:
@@ -63,9 +66,11 @@ class Timed(FakeRuntime):
     def parse(self, model: bytes, path: Path) -> Any:
         proto = onnx.load_from_string(model)
         if path.name != "layer.onnx":
-            return FakeNetwork(
-                deconvolutions=[read(node) for node in proto.graph.node if node.op_type == "ConvTranspose"]
-            )
+            nodes = [read(node) for node in proto.graph.node if node.op_type == "ConvTranspose"]
+            if self.whole is None:
+                return FakeNetwork(deconvolutions=nodes)
+            bounds = [make_profile(OnnxModel(proto, path).inputs, DIMS).inputs]
+            return FakeNetwork(engine=engine_bytes(proto, bounds, us=self.whole(proto)), deconvolutions=nodes)
         self.layers.append(proto)
         us = self._times(proto)
         if us < 0:
@@ -304,6 +309,29 @@ def test_two_builds_of_one_form_say_what_chance_is(
     assert (again.tuned[0].form, again.tuned[0].spread, again.tuned[0].known) == (form, spread, True)
 
 
+@pytest.mark.parametrize(("in_network", "form"), [(9000.0, "input"), (6000.0, "kernel")])
+def test_forms_that_are_slower_in_the_network_are_not_taken(
+    use: Callable[..., Timed], tmp_path: Path, in_network: float, form: str
+) -> None:
+    """The kernel is faster alone; which engine is written depends on the whole network."""
+    runtime = use(kernel=5000.0)
+    runtime.whole = lambda model: in_network if form_of(model) == "kernel" else 8000.0
+    report = built(tmp_path)
+    assert report.exit_code == 0, report.findings
+    assert [(t.form, t.alone) for t in report.tuned] == [(form, "kernel" if form == "input" else "")] * 2
+    race = report.tuned_network
+    assert race is not None
+    assert (race.tuned, race.usual, race.is_faster) == ((in_network,), (8000.0,), form == "kernel")
+    assert str(race) in build_text(report)
+    # Each layer was timed once: the second network takes what is known.
+    assert len(runtime.layers) == 6
+    saved = load_report(tmp_path / "m.engine.json")
+    assert (saved.report.tuned_network, saved.forms) == (race, {"up": form, "again": form})
+    model, *_ = pickle.loads((tmp_path / "m.engine").read_bytes().removeprefix(b"FAKE"))
+    assert form_of(onnx.load_from_string(model)) == form
+    assert built(tmp_path).up_to_date
+
+
 def test_what_trials_measure_is_not_left_to_the_build(use: Callable[..., Timed], tmp_path: Path) -> None:
     """A layer alone, between neighbours of no weight, is not the layer in its place."""
     plans: list[BuildPlan] = []
@@ -318,9 +346,10 @@ def test_what_trials_measure_is_not_left_to_the_build(use: Callable[..., Timed],
 
     runtime.parse = watched  # type: ignore[method-assign]
     built(tmp_path)
-    *trials, network = plans
+    *trials, tuned, usual = plans
     assert [(plan.timing_cache, plan.trial) for plan in trials] == [(None, True)] * 6
-    assert (network.timing_cache, network.trial) == (tmp_path / "t", False)
+    for network in (tuned, usual):
+        assert (network.timing_cache, network.trial) == (tmp_path / "t", False)
 
 
 def test_a_model_without_such_layers_needs_no_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,7 +23,7 @@ from trtconv.core.documents.rewrite import Edit, Skip
 from trtconv.core.documents.signed import CHECKSUM, checksum
 from trtconv.core.documents.tactics import Tactic
 from trtconv.core.documents.tensors import TensorInfo
-from trtconv.core.documents.tuned import Tuned
+from trtconv.core.documents.tuned import Tuned, TunedNetwork
 from trtconv.core.encode import Document, plain, strict
 from trtconv.core.files import source_checksum
 from trtconv.core.findings import Finding, Ignored
@@ -166,9 +166,9 @@ class CastRecord(Document):
 @frozen
 class BuildReport(
     Document,
-    keys="schema trtconv source model plan profiles dims lattice notes tuned respelled? best_of- mix pinned? cast "
-    "edits skipped findings ignored proof runtime worker engine seconds io images- inputs network- refit- up_to_date "
-    "rebuilt signed_by signature exit_code",
+    keys="schema trtconv source model plan profiles dims lattice notes tuned tuned_network- respelled? best_of- mix "
+    "pinned? cast edits skipped findings ignored proof runtime worker engine seconds io images- inputs network- refit- "
+    "up_to_date rebuilt signed_by signature exit_code",
 ):
     """What a build did. `to_json` is the document beside the engine; its keys are documented in docs/reports.md.
 
@@ -192,6 +192,7 @@ class BuildReport(
         mix: The types that `--precision auto` found, and what they cost; None where it was not asked.
         pinned: Nodes that have types of their own, by what asked for them.
         tuned: What `--tune` chose.
+        tuned_network: The network in these forms beside the usual ones; None where all are the usual ones.
         respelled: Nodes that the builder refused, with the form in which it took them.
         best_of: The builds of which the fastest was taken; None where there was one.
         cast: How the graph was cast to the precision, and how far it is from the model; None where it was not.
@@ -223,6 +224,7 @@ class BuildReport(
     notes: tuple[str, ...] = ()
     inputs: tuple[InputSpec, ...] = ()
     tuned: tuple[Tuned, ...] = ()
+    tuned_network: TunedNetwork | None = None
     respelled: Mapping[str, str] = dataclasses.field(default_factory=dict)
     best_of: BestOf | None = None
     cast: CastRecord | None = None

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 
 from trtconv.core.builder_options import BuilderOptions
+from trtconv.core.documents.best_of import typical
 from trtconv.core.encode import Document
 from trtconv.core.frozen import frozen
 
@@ -21,6 +23,8 @@ class Tuned:
         us: Microseconds of each form; None where TensorRT does not build it.
         known: Whether all that was measured by an earlier build.
         spread: How far apart two builds of one form were, the slower over the faster: a smaller gain is chance.
+        alone: The form that was faster where the layer was timed alone, and not in the network; empty where there is
+            none.
     """
 
     node: str
@@ -30,9 +34,19 @@ class Tuned:
     us: Mapping[str, float | None]
     known: bool = False
     spread: float = 1.0
+    alone: str = ""
+
+    @property
+    def as_usual(self) -> Tuned:
+        """The same with the usual form, since the network is faster with that."""
+        return self if self.form == self.usual else dataclasses.replace(self, form=self.usual, alone=self.form)
 
     def __str__(self) -> str:
         now, before = self.us.get(self.form), self.us.get(self.usual)
+        if self.alone:
+            return (
+                f"tuned {self.node} ({self.layer}): {self.form}; {self.alone} is faster alone, and not in the network"
+            )
         if now is None or before is None:
             return f"tuned {self.node} ({self.layer}): none of its forms could be timed"
         gain = f"{before:.1f} -> {now:.1f} us" if self.form != self.usual else f"{now:.1f} us, none is faster"
@@ -44,6 +58,29 @@ class Tuned:
         """Whether another form was faster, and by too little."""
         timed = [us for us in self.us.values() if us is not None]
         return self.form == self.usual and self.us[self.form] != min(timed)
+
+
+@frozen
+class TunedNetwork:
+    """A whole network in the forms that were the fastest alone, and in the usual ones, timed in turns.
+
+    Args:
+        tuned: Microseconds of an inference with each optimization profile; empty where its engine did not run.
+        usual: The same with the usual forms.
+    """
+
+    tuned: tuple[float, ...]
+    usual: tuple[float, ...]
+
+    @property
+    def is_faster(self) -> bool:
+        """Whether the forms that were the fastest alone are so in the network; what cannot be timed is not slower."""
+        return typical(self.tuned) <= typical(self.usual)
+
+    def __str__(self) -> str:
+        took = [" / ".join(f"{us:.1f}" for us in each) or "not timed" for each in (self.tuned, self.usual)]
+        taken = "those of --tune" if self.is_faster else "the usual ones"
+        return f"the network takes {took[0]} us in the forms of --tune, {took[1]} us in the usual ones: kept {taken}"
 
 
 @frozen

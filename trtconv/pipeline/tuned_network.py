@@ -1,0 +1,46 @@
+"""Whether the forms that `--tune` found the fastest of layers alone are so in the whole network.
+
+A layer alone has neighbours of no weight: what it costs to bring its tensors into another layout, or what another
+kernel leaves in the cache, shows in the network only. So both networks are built, and their engines run.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+
+from trtconv.core.documents.build import BuildReport
+from trtconv.core.documents.tuned import TunedNetwork
+from trtconv.core.errors import EnvironmentMissing
+from trtconv.core.stages import Stage
+from trtconv.core.stopwatch import Stopwatch
+from trtconv.pipeline.racing import network_times
+from trtconv.runtimes.tensorrt import EngineBlob, Runtime
+
+Built = tuple[BuildReport, EngineBlob]
+
+
+def faster(
+    tuned: Built, build_usual: Callable[[], tuple[BuildReport, object]], engine: Runtime, clock: Stopwatch
+) -> Built:
+    """Returns the network of the faster engine: that of the tuned forms, or that of the usual ones.
+
+    Args:
+        tuned: The network in the forms of `--tune`.
+        build_usual: Builds it in the usual ones.
+        engine: The TensorRT that builds and runs them.
+        clock: Times the race.
+    """
+    try:
+        loader = engine.engines()
+    except EnvironmentMissing:
+        # Another machine with the same GPU has measured the layers; nothing is run on this one.
+        return tuned
+    report, blob = build_usual()
+    if not isinstance(blob, EngineBlob):
+        return tuned
+    with clock.stage(Stage.RACE):
+        race = TunedNetwork(*network_times((tuned[1], blob), report.plan, loader))
+    chosen = tuned if race.is_faster else (report, blob)
+    noted = dataclasses.replace(chosen[0], tuned_network=race, notes=(*chosen[0].notes, str(race)))
+    return noted, chosen[1]
