@@ -1,23 +1,28 @@
-"""How far apart several builds of one layer are on TensorRT 8.6: raw, trtconv, --best-of, --tune, and --as again.
+"""Deconvolutions and networks on TensorRT 8.6: raw, trtconv and the bound, and how far apart several builds are.
 
-    python bench/gpu/luck.py [--only TEXT] [--builds 8] [--raw 4] [--bests 1] [--seconds 280] --out FILE
-                                                                       needs TensorRT 8.6 and a GPU
-    python bench/gpu/luck.py --dry-run                                 makes the models and rewrites them; no TensorRT
+    python bench/gpu/luck.py [PART ...] [--seconds 280] --out FILE     needs TensorRT 8.6 and a GPU
+    python bench/gpu/luck.py [PART ...] --dry-run                      makes the models and rewrites them; no TensorRT
 
-Each row is one transposed convolution (float16 with float16 inputs and outputs, or int8 with a 1x1 convolution
-behind). It is built several times raw (parser and builder alone) and by trtconv without a timing cache, so that every
-build measures anew; by `--best-of 4`; once by `--tune`; and the slowest and the fastest of trtconv's builds once more
-by `--as`, from their reports. All engines of a row are then timed in turns as CUDA graphs, in one process, and run on
-the same numbers. A row says:
+A PART is ROWS:WAY=N,WAY=N: rows (texts in their names, joined by "|"; "layers", "networks" or "all") and how often
+each is built in each way. Without parts: "layers:raw=3,bound=2,ours=4,tune=1". All builds share one start of TensorRT,
+and measure anew where nothing else is said:
 
-    raw, trtconv, best-of   the slowest over the fastest of the builds, and their medians in microseconds
-    tune                    its time over the median of trtconv's builds
-    as                      time over that of the engine that was built again; layers that TC413 names; equal bits
-    differ                  layers whose tactics differ between the slowest and the fastest build
-    loads                   these two, each loaded four times: how far apart one plan is from itself
+    raw     parser and builder alone
+    bound   the same of the layer without output_padding, a row and a column less: nobody computes it faster
+    ours    trtconv as it is by default; the first writes a timing cache
+    cached  trtconv with the timing cache of the first of these
+    best    trtconv --best-of 4
+    tune    trtconv --tune
+    as      trtconv --keep-tactics, and again with --as: two builds
 
-Rows come in the order in which luck matters most; none starts after --seconds. FILE is written after every row.
-Exit status: 0 where at least one row was measured, every --as has the tactics and the bits of its engine; else 1.
+A layer is one transposed convolution whose output_padding exceeds its pads (float16 with float16 inputs and outputs, or
+int8 with a 1x1 convolution behind). All engines of a row are timed in turns as CUDA graphs. A row says of each way
+the times in microseconds, their median, and the slowest over the fastest ("spread"); "four" of ours: the spread of the
+fastest of each four, as --best-of 4 would keep them. "kernels" are the tactics of trtconv's engines by layer, where
+they differ; "alone" is what --tune measured of each form of a layer. FILE is written after every row; none starts after
+--seconds.
+
+Exit status: 0 where at least one row was measured and every --as has the tactics and the bits of its engine; else 1.
 """
 
 from __future__ import annotations
@@ -25,35 +30,48 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+import os
 import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(ROOT), str(HERE)]
+sys.path[:0] = [str(ROOT), str(ROOT / "bench"), str(HERE)]
 
+import numpy as np  # noqa: E402
 import onnx  # noqa: E402
+from cost_networks import Writer  # noqa: E402
 from nets import Layer, Quant, make_layer  # noqa: E402
+from onnx import TensorProto, numpy_helper  # noqa: E402
 
 Row = dict[str, Any]
+Made = tuple[onnx.ModelProto, dict[str, Any]]
 _BEST = 4
-_LOADS = 4
-_THEN = Quant(then=32)
 _FLAGS = {"fp16": ("FP16",), "int8": ("INT8", "FP16")}
+_USUAL = ("layers:raw=3,bound=2,ours=4,tune=1",)
+WAYS = ("raw", "bound", "ours", "cached", "best", "tune", "as")
 
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """One layer in one type."""
+    """One row.
+
+    Args:
+        name: Its name.
+        precision: What it is built in.
+        make: Makes the model and its inputs.
+        bound: Makes what nobody computes faster; None where nothing is known.
+    """
 
     name: str
     precision: str
-    layer: Layer
+    make: Callable[[], Made]
+    bound: Callable[[], Made] | None = None
 
 
 def layer(inner: int, outer: int, size: int, batch: int = 1, **more: Any) -> Layer:
@@ -67,32 +85,89 @@ _LAYERS = {
     "48-24-k3": layer(48, 24, 160),
     "160-80-k3": layer(160, 80, 72, 4),
     "64-32-k4s3": layer(64, 32, 64, kernel=4, stride=3, extra=2),
-    "32-16-k3": layer(32, 16, 256),
-    "192-96-k6s4": layer(192, 96, 40, kernel=6, stride=4, extra=3),
-    "1d-512-256-k7s4": layer(512, 256, 400, 2, rank=1, kernel=7, stride=4, extra=3),
     "3d-128-64-k3": layer(128, 64, 14, rank=3),
+    "1d-512-256-k7s4": layer(512, 256, 400, 2, rank=1, kernel=7, stride=4, extra=3),
+    "192-96-k6s4": layer(192, 96, 40, kernel=6, stride=4, extra=3),
     "256-256-k3": layer(256, 256, 20, 16),
+    "32-16-k3": layer(32, 16, 256),
 }
 _INT8 = ("384-192-k2", "48-24-k3", "160-80-k3", "64-32-k4s3")
-_ORDER = ("384-192-k2 int8", "96-64-k3 fp16", "384-192-k2 fp16", "48-24-k3 fp16", "48-24-k3 int8")
-"""Rows in which builds were found to differ, and that which --tune made slower."""
 
 
-def cases() -> list[Case]:
-    """Returns all rows, those first where luck matters most."""
-    made = [Case(f"{name} fp16", "fp16", each) for name, each in _LAYERS.items()]
-    made += [Case(f"{name} int8", "int8", dataclasses.replace(_LAYERS[name], quant=_THEN)) for name in _INT8]
-    return sorted(made, key=lambda case: _ORDER.index(case.name) if case.name in _ORDER else len(_ORDER))
+def unet() -> onnx.ModelProto:
+    """A U-Net of 128x128 with skips that are joined."""
+    w = Writer((1, 3, 128, 128))
+    x, ins, skips = "x", 3, []
+    for width in (32, 64, 128):
+        x, ins = w.op("Relu", w.conv(w.op("Relu", w.conv(x, ins, width, 3)), width, width, 3)), width
+        skips.append(x)
+        x = w.op("MaxPool", x, kernel_shape=[2, 2], strides=[2, 2])
+    x = w.op("Relu", w.conv(x, 128, 256, 3))
+    for wide, width in ((256, 128), (128, 64), (64, 32)):
+        x = w.op("Concat", w.up(x, wide, width), skips.pop(), axis=1)
+        x = w.op("Relu", w.conv(x, 2 * width, width, 3))
+    return w.model(w.conv(x, 32, 4, 1), 4)
 
 
-def sample_of(case: Case) -> tuple[onnx.ModelProto, dict[str, Any]]:
-    """Returns the model of a row and its inputs; of a float16 one all floats are."""
-    import numpy as np
-    from onnx import TensorProto, numpy_helper
+def _up(w: Writer, x: str, ins: int, outs: int, kernel: int, stride: int, rank: int) -> str:
+    attributes = {"strides": [stride] * rank, "output_padding": [stride - 1] * rank}
+    return w.op("Relu", w.op("ConvTranspose", x, w.normal(ins, outs, *[kernel] * rank), w.small(outs), **attributes))
 
-    sample = make_layer(case.layer)
+
+def vocoder() -> onnx.ModelProto:
+    """Three transposed convolutions along one axis, 64 times as long, with convolutions between."""
+    w = Writer((1, 80, 128))
+    x, ins = w.op("Relu", w.conv("x", 80, 256, 7, rank=1)), 256
+    for width in (128, 64, 32):
+        x = _up(w, x, ins, width, 8, 4, 1)
+        x, ins = w.op("Relu", w.conv(x, width, width, 7, rank=1)), width
+    return w.model(w.op("Tanh", w.conv(x, 32, 1, 7, rank=1)), 3)
+
+
+def superres() -> onnx.ModelProto:
+    """Eight residual blocks at 96x96, and two transposed convolutions behind."""
+    w = Writer((1, 3, 96, 96))
+    x = w.conv("x", 3, 48, 3)
+    for _ in range(8):
+        x = w.op("Add", x, w.conv(w.op("Relu", w.conv(x, 48, 48, 3)), 48, 48, 3))
+    x = _up(w, _up(w, x, 48, 48, 3, 2, 2), 48, 32, 3, 2, 2)
+    return w.model(w.conv(x, 32, 3, 3), 4)
+
+
+_NETWORKS = {"unet": unet, "vocoder": vocoder, "superres": superres}
+
+
+def cases(rows: str) -> list[Case]:
+    """Returns the rows that a part names."""
+    layers = [_of_layer(name, "int8", each) for name, each in _LAYERS.items() if name in _INT8]
+    layers += [_of_layer(name, "fp16", each) for name, each in _LAYERS.items()]
+    networks = [Case(f"{name} fp16", "fp16", _of_network(make)) for name, make in _NETWORKS.items()]
+    kinds = {"layers": layers, "networks": networks, "all": [*layers, *networks]}
+    if rows in kinds:
+        return kinds[rows]
+    return [case for case in kinds["all"] if any(text in case.name for text in rows.split("|"))]
+
+
+def _of_layer(name: str, precision: str, shape: Layer) -> Case:
+    quantized = dataclasses.replace(shape, quant=Quant(then=32)) if precision == "int8" else shape
+    bound = dataclasses.replace(quantized, extra=0)
+    return Case(f"{name} {precision}", precision, *(lambda of=of: _made(of, precision) for of in (quantized, bound)))
+
+
+def _of_network(make: Callable[[], onnx.ModelProto]) -> Callable[[], Made]:
+    def made() -> Made:
+        model = make()
+        shape = [dim.dim_value for dim in model.graph.input[0].type.tensor_type.shape.dim]
+        return model, {"x": np.random.default_rng(11).standard_normal(shape).astype(np.float32)}
+
+    return made
+
+
+def _made(shape: Layer, precision: str) -> Made:
+    """Returns the model of a layer and its inputs; of a float16 one all floats are."""
+    sample = make_layer(shape)
     model, feeds = sample.model, dict(sample.feeds)
-    if case.precision == "fp16":
+    if precision == "fp16":
         for tensor in model.graph.initializer:
             if tensor.data_type == TensorProto.FLOAT:
                 half = numpy_helper.to_array(tensor).astype(np.float16)
@@ -104,114 +179,112 @@ def sample_of(case: Case) -> tuple[onnx.ModelProto, dict[str, Any]]:
     return model, feeds
 
 
-@dataclasses.dataclass(frozen=True)
-class Builds:
-    """How often a row is built by trtconv, raw, and by --best-of."""
-
-    ours: int
-    raw: int
-    bests: int
-
-
 class Bench:
-    """TensorRT 8.6 in this process, raw and through trtconv.
+    """TensorRT 8.6 in this process, raw and through trtconv."""
 
-    Args:
-        builds: How often each way builds a row.
-    """
-
-    def __init__(self, builds: Builds) -> None:
+    def __init__(self) -> None:
         import tensorrt
         from trt86 import TensorRT
 
+        self._trt = tensorrt
         self._raw = TensorRT(tensorrt)
-        self._builds = builds
 
-    def __call__(self, case: Case) -> Row:
+    def __call__(self, case: Case, counts: Mapping[str, int]) -> Row:
         """Builds a row in all ways, and times and compares the engines."""
         with tempfile.TemporaryDirectory() as folder:
-            return _Measured(self._raw, case, Path(folder), self._builds).row()
+            return _Measured(self._trt, self._raw, case, Path(folder)).row(counts)
+
+
+@dataclasses.dataclass
+class _Built:
+    """An engine of a row."""
+
+    way: str
+    data: bytes
+    seconds: float
+    report: Any = None
 
 
 class _Measured:
     """One row on its way."""
 
-    def __init__(self, raw: Any, case: Case, folder: Path, builds: Builds) -> None:
-        self._raw, self._case, self._folder, self._builds = raw, case, folder, builds
+    def __init__(self, trt: Any, raw: Any, case: Case, folder: Path) -> None:
+        self._trt, self._raw, self._case, self._folder = trt, raw, case, folder
+        self._model, self._feeds = case.make()
         self._path = folder / "m.onnx"
-        self._model, self._feeds = sample_of(case)
         onnx.save(self._model, self._path)
-        self._engines: dict[str, bytes] = {}
-        self._reports: dict[str, Any] = {}
-        self._seconds: dict[str, float] = {}
+        self._built: dict[str, _Built] = {}
 
-    def row(self) -> Row:
+    def row(self, counts: Mapping[str, int]) -> Row:
         """Returns what was found."""
-        ours = [self._trtconv(f"trtconv {i}") for i in range(self._builds.ours)]
-        # Twice the same but for what asks for tactics: what it costs is told.
-        self._trtconv("silent", keep_tactics=False)
-        raw = [self._raw_build(f"raw {i}") for i in range(self._builds.raw)]
-        bests = [self._trtconv(f"best {i}", best_of=_BEST) for i in range(self._builds.bests)]
-        tuned = [self._trtconv("tune", tune=True)]
-        first = self._all_timed()
-        ends = {end: choose(ours, key=first.__getitem__) for end, choose in (("slow", max), ("fast", min))}
-        again = {end: self._trtconv(f"as {end}", tactics_of=self._folder / f"{of}.json") for end, of in ends.items()}
-        us = self._all_timed()
-        row: Row = {"name": self._case.name, "us": us, "seconds": self._seconds}
-        row |= {
-            way: _spread([us[name] for name in of]) for way, of in (("raw", raw), ("trtconv", ours), ("best", bests))
-        }
-        row["tune"] = round(us[tuned[0]] / row["trtconv"]["median"], 3)
-        row["forms"] = {name: dict(self._reports[name].forms) for name in (ours[0], *tuned)}
-        row["best_of"] = [self._reports[name].best_of.to_json() for name in bests]
-        row["differ"] = _differ(self._reports[ends["slow"]], self._reports[ends["fast"]])
-        row["as"] = {end: self._again(ends[end], name, us) for end, name in again.items()}
-        row["loads"] = self._loads(ends)
+        for way in WAYS:
+            for number in range(counts.get(way, 0)):
+                self._build(way, number)
+        us = dict(zip(self._built, self._timed(self._built.values()), strict=True))
+        row: Row = {"name": self._case.name, "us": us}
+        row["seconds"] = {name: built.seconds for name, built in self._built.items()}
+        for way in dict.fromkeys(built.way for built in self._built.values()):
+            row[way] = _spread([us[name] for name, built in self._built.items() if built.way == way])
+        ours = [us[name] for name, built in self._built.items() if built.way == "ours"]
+        if len(ours) >= 2 * _BEST:
+            row["four"] = _spread([min(ours[i : i + _BEST]) for i in range(0, len(ours) - _BEST + 1, _BEST)])
+        reports = {name: built.report for name, built in self._built.items() if built.report is not None}
+        row["forms"] = {name: each.forms for name, each in reports.items() if each.forms}
+        row["alone"] = [dict(each.us) for report in reports.values() for each in report.tuned]
+        row["tuned_network"] = [str(each.tuned_network) for each in reports.values() if each.tuned_network]
+        row["best_of"] = [each.best_of.to_json() for each in reports.values() if each.best_of]
+        row["kernels"] = self._kernels(reports)
+        row["again"] = [self._again(name, us) for name, built in self._built.items() if built.way == "as"]
         return row
 
-    def _raw_build(self, name: str) -> str:
+    def _build(self, way: str, number: int) -> None:
+        name, cache = f"{way} {number}", self._folder / "timings"
+        if way in ("raw", "bound"):
+            model = self._model if way == "raw" else (self._case.bound or self._case.make)()[0]
+            self._raw_build(way, name, model)
+        elif way == "ours":
+            self._trtconv(way, name, timing_cache=None if number else cache)
+        elif way == "cached":
+            self._trtconv(way, name, timing_cache=cache)
+        elif way == "best":
+            self._trtconv(way, name, best_of=_BEST)
+        elif way == "tune":
+            self._trtconv(way, name, tune=True)
+        else:
+            self._trtconv("kept", f"kept {number}", keep_tactics=True)
+            self._trtconv(way, name, keep_tactics=True, tactics_of=self._folder / f"kept {number}.json")
+
+    def _raw_build(self, way: str, name: str, model: onnx.ModelProto) -> None:
         from trt86 import Options
 
         started = time.perf_counter()
-        plan = self._raw.build(
-            self._model.SerializeToString(), Options(flags=_FLAGS[self._case.precision]), keep_timings=False
-        )
-        self._keep(name, bytes(memoryview(plan)), started)
-        return name
+        options = Options(flags=_FLAGS[self._case.precision])
+        plan = self._raw.build(model.SerializeToString(), options, keep_timings=False)
+        self._built[name] = _Built(way, bytes(memoryview(plan)), round(time.perf_counter() - started, 2))
 
-    def _trtconv(self, name: str, keep_tactics: bool = True, **asked: Any) -> str:
+    def _trtconv(self, way: str, name: str, *, keep_tactics: bool = False, **asked: Any) -> None:
         import trtconv
         from trtconv.core.builder_options import BuilderOptions
+        from trtconv.core.findings import Severity
         from trtconv.core.target import Target
 
         started = time.perf_counter()
-        options = BuilderOptions(tf32=False, workspace_bytes=4 << 30, keep_tactics=keep_tactics)
-        request = trtconv.BuildRequest(
-            self._path,
-            engine=self._folder / name,
-            target=Target("tensorrt"),
-            precision=self._case.precision,
-            prove="none",
-            options=options,
-            force=True,
-            **asked,
+        options = BuilderOptions(
+            tf32=False, workspace_bytes=4 << 30, keep_tactics=keep_tactics, profiling_verbosity="detailed"
         )
-        report = trtconv.build(request)
+        engine = self._folder / name
+        given = {"target": Target("tensorrt"), "precision": self._case.precision, "prove": "none", "options": options}
+        report = trtconv.build(trtconv.BuildRequest(self._path, engine=engine, force=True, **given, **asked))
         if report.exit_code:
-            raise RuntimeError(f"{name}: {report.findings[0].message}")
-        self._reports[name] = report
-        self._keep(name, (self._folder / name).read_bytes(), started)
-        return name
+            errors = [each.message for each in report.findings if each.severity is Severity.ERROR]
+            raise RuntimeError(f"{name}: {errors}")
+        self._built[name] = _Built(way, engine.read_bytes(), round(time.perf_counter() - started, 2), report)
 
-    def _keep(self, name: str, data: bytes, started: float) -> None:
-        self._engines[name] = data
-        self._seconds[name] = round(time.perf_counter() - started, 2)
-
-    def _timed(self, names: Iterable[str]) -> list[float]:
-        """Returns the microseconds of engines, each loaded for itself and all timed in turns."""
+    def _timed(self, built: Iterable[_Built]) -> list[float]:
+        """Returns the microseconds of engines, all timed in turns."""
         from trt86 import race
 
-        engines = [self._raw.engine(self._engines[name]) for name in names]
+        engines = [self._raw.engine(each.data) for each in built]
         try:
             for engine in engines:
                 engine.load(self._feeds)
@@ -221,35 +294,33 @@ class _Measured:
                 engine.free()
         return [each.us for each in found]
 
-    def _all_timed(self) -> dict[str, float]:
-        """Returns the microseconds of all engines so far."""
-        return dict(zip(self._engines, self._timed(self._engines), strict=True))
+    def _kernels(self, names: Iterable[str]) -> Row:
+        """Returns the tactics of engines by layer, of the layers in which not all are alike."""
+        from engine_layers import layers_of
 
-    def _loads(self, ends: dict[str, str]) -> Row:
-        """Times the slowest and the fastest build, each loaded several times: what their places in memory do."""
-        times = self._timed([*ends.values()] * _LOADS)
-        of = {end: times[place :: len(ends)] for place, end in enumerate(ends)}
-        return {end: _spread(each) | {"in turn": each} for end, each in of.items()}
+        told = {}
+        for name in names:
+            layers = layers_of(self._trt, self._raw.engine(self._built[name].data))
+            told[name] = {each["name"]: f"{each['tactic']} {each['kernel'][-60:]}".strip() for each in layers}
+        every = dict.fromkeys(layer for layers in told.values() for layer in layers)
+        other = [layer for layer in every if len({layers.get(layer) for layers in told.values()}) > 1]
+        return {layer: {name: layers.get(layer) for name, layers in told.items()} for layer in other}
 
-    def _again(self, of: str, name: str, us: dict[str, float]) -> Row:
-        """Compares an engine that was built with --as with the one whose report was taken."""
-        import numpy as np
-
+    def _again(self, name: str, us: Mapping[str, float]) -> Row:
+        """Compares an engine of --as with the one whose report it was given."""
+        of = name.replace("as", "kept")
         outputs = [self._outputs(each) for each in (of, name)]
-        equal = all(np.array_equal(a, b, equal_nan=True) for a, b in zip(*outputs, strict=True))
-        other = [each.location.node for each in self._reports[name].findings if each.code == "TC413"]
-        known = len(self._reports[of].engine.tactics or ())
+        report = self._built[name].report
         return {
             "of": of,
             "ratio": round(us[name] / us[of], 3),
-            "equal_bits": equal,
-            "layers": known,
-            "other": other,
-            "differ": _differ(self._reports[of], self._reports[name]),
+            "equal_bits": all(np.array_equal(a, b, equal_nan=True) for a, b in zip(*outputs, strict=True)),
+            "layers": len(self._built[of].report.engine.tactics or ()),
+            "other": [each.location.node for each in report.findings if each.code == "TC413"],
         }
 
     def _outputs(self, name: str) -> list[Any]:
-        engine = self._raw.engine(self._engines[name])
+        engine = self._raw.engine(self._built[name].data)
         try:
             engine.load(self._feeds)
             return list(engine.run())
@@ -263,94 +334,89 @@ def _spread(times: list[float]) -> Row:
     return {"us": ordered, "median": median, "spread": round(ordered[-1] / ordered[0], 3)}
 
 
-def _differ(a: Any, b: Any) -> Row:
-    """Returns the layers whose tactics differ between two reports."""
-    before, after = ({each.layer: each for each in report.engine.tactics or ()} for report in (a, b))
-    names = [name for name in dict.fromkeys([*before, *after]) if before.get(name) != after.get(name)]
-    return {name: [_shown(tactics.get(name)) for tactics in (before, after)] for name in names}
-
-
-def _shown(tactic: Any) -> str | None:
-    if tactic is None:
-        return None
-    layouts = " ".join(f"{t.dtype}{list(t.strides)}/{t.components}" for t in tactic.tensors)
-    return f"{tactic.implementation} {tactic.tactic} {layouts}"
-
-
 def line(row: Row) -> str:
     """Returns a row as text."""
     if "failure" in row:
         return f"{row['name']:<22} {row['failure']}"
-    spreads = " ".join(f"{row[way]['median']:7.1f} {row[way]['spread']:5.2f}" for way in ("raw", "trtconv", "best"))
-    again = " ".join(
-        f"{each['ratio']:5.2f} {'equal' if each['equal_bits'] else 'OTHER'} {len(each['other'])}/{each['layers']}"
-        for each in row["as"].values()
-    )
-    loads = " ".join(f"{each['median']:.1f} {each['spread']:.2f}" for each in row["loads"].values())
-    return f"{row['name']:<22} {spreads} {row['tune']:6.2f}  {again}  {len(row['differ'])}  {loads}"
+    bound, ours = (row.get(way, {}).get("median") for way in ("bound", "ours"))
+    parts = [f"{way} {row[way]['median']:.1f} x{row[way]['spread']:.2f}" for way in (*WAYS, "four") if way in row]
+    if ours and "tune" in row:
+        parts.append(f"tune/ours {row['tune']['median'] / ours:.2f}")
+    if ours and bound:
+        best = min(row[way]["us"][0] for way in ("ours", "tune") if way in row)
+        parts.append(f"ours/bound {ours / bound:.2f}, best {best / bound:.2f}")
+    same = [
+        f"as {each['ratio']:.2f} {'equal' if each['equal_bits'] else 'OTHER'} {len(each['other'])}/{each['layers']}"
+        for each in row["again"]
+    ]
+    return f"{row['name']:<22} {'; '.join([*parts, *same])}"
 
 
 def is_same(row: Row) -> bool:
-    """Whether every engine of --as is the one whose report it was given."""
-    return "failure" not in row and all(
-        each["equal_bits"] and not each["other"] and each["layers"] for each in row["as"].values()
-    )
+    """Whether every engine of --as has the tactics and the bits of the one whose report it was given."""
+    return all(each["equal_bits"] and not each["other"] and each["layers"] for each in row.get("again", ()))
 
 
 def rewrite(case: Case) -> str:
-    """Makes the model of a row and rewrites it; returns what was changed."""
+    """Makes the models of a row and rewrites the first; returns what was changed."""
     import trtconv
     from trtconv.core.target import Target
 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "m.onnx"
-        onnx.save(sample_of(case)[0], path)
+        onnx.save(case.make()[0], path)
         request = trtconv.RewriteRequest(path, path.with_suffix(".new.onnx"), target=Target("tensorrt", (8, 6)))
         return "; ".join(edit.what for edit in trtconv.rewrite(request).edits)
 
 
-def main(arguments: list[str] | None = None, make: Callable[..., Any] = Bench) -> int:
+def read_part(text: str) -> tuple[list[Case], dict[str, int]]:
+    """Reads a part of the command line."""
+    rows, _, ways = text.partition(":")
+    counts = {way: int(number) for way, _, number in (each.partition("=") for each in ways.split(","))}
+    unknown = counts.keys() - set(WAYS)
+    if unknown or not cases(rows):
+        raise SystemExit(f"{text}: no such {'way' if unknown else 'row'}")
+    return cases(rows), counts
+
+
+def main(arguments: list[str] | None = None, make: Callable[[], Callable[..., Row]] = Bench) -> int:
     """Measures the rows; `make` makes what measures one."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", default="", metavar="TEXT", help="rows with TEXT in their name")
-    parser.add_argument("--builds", type=int, default=8, metavar="N", help="builds by trtconv, 2 or more")
-    parser.add_argument("--raw", type=int, default=4, metavar="N", help="raw builds")
-    parser.add_argument("--bests", type=int, default=1, metavar="N", help=f"builds by --best-of {_BEST}")
+    parser.add_argument("parts", nargs="*", default=_USUAL, metavar="PART")
     parser.add_argument("--seconds", type=float, default=280, metavar="S", help="start no row after that")
     parser.add_argument("--out", type=Path, metavar="FILE")
     parser.add_argument("--dry-run", action="store_true")
     given = parser.parse_args(arguments)
-    chosen = [case for case in cases() if given.only in case.name]
+    tasks = [(case, counts) for rows, counts in map(read_part, given.parts) for case in rows]
     if given.dry_run:
-        for case in chosen:
-            print(f"{case.name:<22} {rewrite(case)}", flush=True)
+        for case, counts in tasks:
+            print(f"{case.name:<22} {counts} {rewrite(case)}", flush=True)
         return 0
+    # Kernels that no engine uses are not loaded: a start takes a fraction of the time.
+    os.environ["CUDA_MODULE_LOADING"] = "LAZY"
     started = time.perf_counter()
-    spent = lambda: time.perf_counter() - started  # noqa: E731
-    bench, rows = make(Builds(given.builds, given.raw, given.bests)), []
-    print(
-        f"{'':<22} raw: us, spread; trtconv; --best-of {_BEST}; tune / trtconv; --as slow, fast; differ; loads",
-        flush=True,
-    )
-    for case in chosen:
-        if spent() > given.seconds:
+    bench, rows = make(), []
+    for case, counts in tasks:
+        spent = time.perf_counter() - started
+        if spent > given.seconds:
             print(f"{case.name}: out of time", flush=True)
             continue
         try:
-            rows.append(bench(case))
+            rows.append(bench(case, counts))
         except Exception as error:
             rows.append({"name": case.name, "failure": f"{type(error).__name__}: {error}"[:400]})
-        print(f"{line(rows[-1])}  ({spent():.0f} s)", flush=True)
-        if given.out is not None:
-            document = {"builds": given.builds, "seconds": round(spent(), 1), "gpu": _gpu(), "rows": rows}
-            given.out.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
-    return 0 if rows and all(is_same(row) for row in rows) else 1
+        print(f"{time.perf_counter() - started:6.1f} s  {line(rows[-1])}", flush=True)
+        if given.out:
+            document = {"parts": list(given.parts), "seconds": round(time.perf_counter() - started, 1), **_gpu()}
+            given.out.write_text(json.dumps({**document, "rows": rows}, indent=1) + "\n")
+    measured = [row for row in rows if "failure" not in row]
+    return 0 if measured and all(map(is_same, measured)) else 1
 
 
-def _gpu() -> str | None:
+def _gpu() -> Row:
     from trtconv.runtimes.tensorrt.gpu import gpu_name
 
-    return gpu_name()
+    return {"gpu": gpu_name()}
 
 
 if __name__ == "__main__":
