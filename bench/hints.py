@@ -1,11 +1,13 @@
 """Follows every hint that `trtconv build` prints, until it builds, or is refused for a reason that no hint mends.
 
-    python bench/hints.py [--only TEXT] [--seconds 600] [-o bench/results/hints.json]
+    python bench/hints.py [--only TEXT] [--packages] [--missing] [-o bench/results/hints.json]
 
-Networks with random weights, each written by both exporters of torch, begin with the bounds of whoever knows his sizes:
-half of the example's to twice as much. What a hint says is then done as it is written: sizes, flags, or the export of
-the module. "first": builds so; "after hints"; "refused": no hint is left that could be followed; "circle": a call is
-advised that has been made before. Ends with 1 where there is a circle.
+Networks with random weights, those of public packages with --packages, each written by both exporters of torch, begin
+with the bounds of whoever knows his sizes: half of the example's to twice as much. What a hint says is then done as it
+is written: sizes, flags, or the export of the module. "first": builds so; "after hints"; "refused": no hint is left
+that could be followed; "circle": a call is advised that has been made before; "died" and "too long": the process
+ended, or was ended after --limit seconds. Ends with 1 where there is one of the last three. What is in the output file
+is kept with --missing; it is written after every network.
 """
 
 from __future__ import annotations
@@ -14,12 +16,13 @@ import argparse
 import collections
 import contextlib
 import functools
+import inspect
 import io
 import json
+import multiprocessing
 import re
 import sys
 import tempfile
-import time
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -31,7 +34,9 @@ from click.testing import CliRunner
 from torch import nn
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
+sys.path[:0] = [str(ROOT), str(ROOT / "tests"), str(ROOT / "bench")]
+
+from architectures import Architecture, architectures  # noqa: E402
 
 from support import export_nets, size_nets  # noqa: E402
 from trtconv.cli.group import cli  # noqa: E402
@@ -47,13 +52,9 @@ Axes = tuple[str | None, ...]
 PLANE: Axes = ("batch", None, "height", "width")
 
 
-class Case(NamedTuple):
-    """A network with the shape of an example, and the names of the axes that are to be dynamic."""
-
-    name: str
-    make: Callable[[], nn.Module]
-    shape: tuple[int, ...]
-    axes: Axes
+def own(name: str, make: Callable[[], nn.Module], shape: tuple[int, ...], axes: Axes) -> Architecture:
+    """Returns a network that is not of a package."""
+    return Architecture(name, make, shape, axes, (1, 1))
 
 
 class Attention(nn.Module):
@@ -96,38 +97,37 @@ def _layers(*layers: nn.Module) -> Callable[[], nn.Module]:
     return lambda: nn.Sequential(*layers)
 
 
-def corpus() -> Iterator[Case]:
+def corpus() -> Iterator[Architecture]:
     """Yields the networks."""
     image = (1, 3, 32, 32)
     for name in ("Skip", "AnySize", "ComputedPadding", "Baked", "Fixed", "Branch"):
-        yield Case(name, getattr(export_nets, name), image, PLANE)
+        yield own(name, getattr(export_nets, name), image, PLANE)
     for name in ("NestedUnet", "Pyramid", "Vit", "Yolo", "Normalised", "PaddedToEight", "PaddedToSkip"):
-        yield Case(name, getattr(size_nets, name), (1, 3, 64, 64), PLANE)
+        yield own(name, getattr(size_nets, name), (1, 3, 64, 64), PLANE)
     for padded in (False, True):
-        yield Case(f"Windows {padded}", functools.partial(size_nets.Windows, padded), (1, 3, 64, 64), PLANE)
-    yield Case("Attention", Attention, image, PLANE)
-    yield Case("Attention, positions of one size", lambda: Attention(64), image, PLANE)
-    yield Case("Found", Found, image, PLANE)
+        yield own(f"Windows {padded}", functools.partial(size_nets.Windows, padded), (1, 3, 64, 64), PLANE)
+    yield own("Attention", Attention, image, PLANE)
+    yield own("Attention, positions of one size", lambda: Attention(64), image, PLANE)
+    yield own("Found", Found, image, PLANE)
     for kind in ("LSTM", "GRU", "RNN"):
-        yield Case(kind, functools.partial(Recurrent, kind), (1, 12, 8), ("batch", "length", None))
+        yield own(kind, functools.partial(Recurrent, kind), (1, 12, 8), ("batch", "length", None))
     conv = nn.Conv2d(3, 8, 3, padding=1)
-    yield Case("AdaptiveAvgPool", _layers(conv, nn.AdaptiveAvgPool2d(4)), image, PLANE)
-    yield Case("Flatten", _layers(nn.Conv2d(3, 4, 3), nn.Flatten(), nn.Linear(3600, 5)), image, PLANE)
-    yield Case("PixelShuffle", _layers(nn.Conv2d(3, 12, 3), nn.PixelShuffle(2)), image, PLANE)
-    yield Case("Unfold", _layers(nn.Unfold(4, stride=4)), image, PLANE)
-    yield Case("GroupNorm", _layers(conv, nn.GroupNorm(2, 8), nn.SiLU()), image, PLANE)
-    yield Case("LayerNorm", _layers(nn.Conv2d(3, 4, 3), nn.LayerNorm([4, 30, 30])), image, PLANE)
+    yield own("AdaptiveAvgPool", _layers(conv, nn.AdaptiveAvgPool2d(4)), image, PLANE)
+    yield own("Flatten", _layers(nn.Conv2d(3, 4, 3), nn.Flatten(), nn.Linear(3600, 5)), image, PLANE)
+    yield own("PixelShuffle", _layers(nn.Conv2d(3, 12, 3), nn.PixelShuffle(2)), image, PLANE)
+    yield own("Unfold", _layers(nn.Unfold(4, stride=4)), image, PLANE)
+    yield own("GroupNorm", _layers(conv, nn.GroupNorm(2, 8), nn.SiLU()), image, PLANE)
+    yield own("LayerNorm", _layers(nn.Conv2d(3, 4, 3), nn.LayerNorm([4, 30, 30])), image, PLANE)
     deconv = nn.ConvTranspose2d(3, 4, 3, 2, 0, 1)
-    yield Case("ConvTranspose", _layers(deconv, nn.ReLU()), image, PLANE)
-    yield Case("Upsample", _layers(nn.MaxPool2d(2), nn.Upsample(scale_factor=3, mode="bilinear")), image, PLANE)
+    yield own("ConvTranspose", _layers(deconv, nn.ReLU()), image, PLANE)
+    yield own("Upsample", _layers(nn.MaxPool2d(2), nn.Upsample(scale_factor=3, mode="bilinear")), image, PLANE)
     encoder = nn.TransformerEncoderLayer(16, 2, 32, batch_first=True)
-    yield Case("TransformerEncoder", _layers(encoder), (1, 10, 16), ("batch", "length", None))
+    yield own("TransformerEncoder", _layers(encoder), (1, 10, 16), ("batch", "length", None))
 
 
-def export(case: Case, exporter: str, path: Path) -> None:
+def export(case: Architecture, module: nn.Module, exporter: str, path: Path) -> None:
     """Writes a network's file as one of torch's exporters does by itself."""
-    torch.manual_seed(0)
-    module, x = case.make().eval(), torch.randn(case.shape)
+    x = case.example()
     names = {axis: name for axis, name in enumerate(case.axes) if name}
     with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
         warnings.simplefilter("ignore")
@@ -150,7 +150,7 @@ class Call(NamedTuple):
         return ["build", self.model, *dims, *self.flags, "--target", "rtx", "--force", "-q", "--format", "json"]
 
 
-def follow(case: Case, path: Path, exported: Callable[[], str]) -> dict[str, Any]:
+def follow(case: Architecture, path: Path, exported: Callable[[], str]) -> dict[str, Any]:
     """Builds, and does what hints say until none is left."""
     sizes = {name: size for name, size in zip(case.axes, case.shape, strict=True) if name}
     model = onnx.load(path, load_external_data=False)
@@ -211,51 +211,87 @@ def followed(call: Call, message: str, fix: str, exported: Callable[[], str]) ->
     return call._replace(flags=(*call.flags, flag[1])) if flag and flag[1] not in call.flags else None
 
 
-def _ours(case: Case, folder: Path) -> str:
+def _ours(case: Architecture, folder: Path) -> str:
     """Exports with trtconv, as the hint says; returns the file, or nothing where it refuses."""
     import trtconv
 
     path = folder / "ours.onnx"
+    torch.manual_seed(0)
+    module = case.make().eval()
+    name = next(iter(inspect.signature(module.forward).parameters))
     try:
-        trtconv.export(case.make().eval(), torch.randn(case.shape), path, {"x": case.axes}, None,
-                       trtconv.ExportOptions(check=False))  # fmt: skip
+        trtconv.export(
+            module, {name: case.example()}, path, {name: case.axes}, None, trtconv.ExportOptions(check=False)
+        )
     except trtconv.TrtconvError:
         return ""
     return str(path)
 
 
 def main() -> int:
-    """Prints a line a file; returns 1 where hints lead in a circle."""
+    """Prints a line a file; returns 1 where hints lead in a circle, or a process dies."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", default="")
-    parser.add_argument("--seconds", type=float, default=600.0)
+    parser.add_argument("--packages", action="store_true", help="networks of public packages, not those of our own")
+    parser.add_argument("--missing", action="store_true", help="only what is not in the output file")
+    parser.add_argument("--limit", type=float, default=900.0, help="seconds that one file may take")
     parser.add_argument("-o", "--output", type=Path)
     args = parser.parse_args()
-    rows: dict[str, dict[str, Any]] = {}
-    begin = time.process_time()
-    for case in corpus():
+    kept = json.loads(args.output.read_text()) if args.output and args.output.exists() else {}
+    rows: dict[str, dict[str, Any]] = dict(kept.get("files", {}))
+    torch.set_num_threads(1)
+    for case in architectures() if args.packages else corpus():
         for exporter in ("dynamo", "traced"):
-            if args.only not in case.name or time.process_time() - begin > args.seconds:
+            name = f"{case.name}, {exporter}"
+            if args.only not in case.name or (args.missing and name in rows):
                 continue
-            with tempfile.TemporaryDirectory() as folder:
-                rows[f"{case.name}, {exporter}"] = row = _row(case, exporter, Path(folder))
-                sys.stdout.write(f"{case.name}, {exporter}: {json.dumps(row)}\n")
-                sys.stdout.flush()
-    counts = collections.Counter(row["end"] for row in rows.values())
-    sys.stdout.write(f"{dict(counts)}\n")
-    if args.output:
-        found = {"counts": counts, "seconds": round(time.process_time() - begin), "files": rows}
-        args.output.write_text(json.dumps(found, indent=1) + "\n")
-    return 1 if counts["circle"] else 0
+            rows[name] = row = _row_of_child(case, exporter, args.limit)
+            sys.stdout.write(f"{name}: {json.dumps(row)}\n")
+            sys.stdout.flush()
+            _write(args.output, rows)
+    counts = _write(args.output, rows)
+    sys.stdout.write(f"{counts}\n")
+    return 1 if counts.keys() & {"circle", "died", "too long"} else 0
 
 
-def _row(case: Case, exporter: str, folder: Path) -> dict[str, Any]:
-    path = folder / "net.onnx"
+def _write(path: Path | None, rows: dict[str, dict[str, Any]]) -> dict[str, int]:
+    counts = dict(collections.Counter(row["end"] for row in rows.values()))
+    if path:
+        about = {"networks": len({name.rpartition(", ")[0] for name in rows}), "counts": counts}
+        path.write_text(json.dumps({**about, "files": rows}, indent=1) + "\n")
+    return counts
+
+
+def _row_of_child(case: Architecture, exporter: str, limit: float) -> dict[str, Any]:
+    """Returns what comes of a file, in a process of its own: builders and exporters may end theirs."""
+    # Forked, so that torch and the packages are loaded once.
+    context = multiprocessing.get_context("fork")
+    ours, theirs = context.Pipe(duplex=False)
+    child = context.Process(target=lambda: theirs.send(_row(case, exporter)))
+    child.start()
+    theirs.close()
     try:
-        export(case, exporter, path)
-    except Exception as error:  # torch refuses in many ways
-        return {"end": "torch does not export it", "why": type(error).__name__}
-    return follow(case, path, lambda: _ours(case, folder))
+        if not ours.poll(limit):
+            return {"end": "too long", "why": f"more than {limit:.0f} s"}
+        return ours.recv()  # type: ignore[no-any-return]
+    except EOFError:
+        child.join()
+        return {"end": "died", "why": f"exit status {child.exitcode}"}
+    finally:
+        child.kill()
+        child.join()
+
+
+def _row(case: Architecture, exporter: str) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "net.onnx"
+        torch.manual_seed(0)
+        module = case.make().eval()
+        try:
+            export(case, module, exporter, path)
+        except Exception as error:  # torch refuses in many ways
+            return {"end": "torch does not export it", "why": type(error).__name__}
+        return follow(case, path, lambda: _ours(case, Path(folder)))
 
 
 if __name__ == "__main__":
