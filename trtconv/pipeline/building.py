@@ -44,6 +44,7 @@ from trtconv.pipeline.parse import build_in_thread, fails, findings_of, parse_mo
 from trtconv.pipeline.preparation import Preparation, passes_of, promise_of
 from trtconv.pipeline.profiles import Sized, affordable, told_level
 from trtconv.pipeline.racing import best_build, require_race
+from trtconv.pipeline.recording import with_network
 from trtconv.pipeline.respelling import Forms, RefusedNetwork
 from trtconv.precision import Applied, Types
 from trtconv.runtimes import tensorrt
@@ -253,7 +254,7 @@ class _Work:
         report = _with_findings(report, prepared.origin.place(faults, model))
         if network is None or self._fails(report):
             return report, None
-        report = _with_network(report, network, prepared.subject.parsed)
+        report = with_network(report, network, prepared.subject.parsed, prepared.sized)
         with NetworkProof(
             network, prepared.subject, report.profiles, self.request.prove, self.request.prove_time
         ) as proof:
@@ -385,14 +386,3 @@ class _Work:
 
 def _with_findings(report: BuildReport, findings: Iterable[Finding]) -> BuildReport:
     return dataclasses.replace(report, findings=(*report.findings, *findings))
-
-
-def _with_network(report: BuildReport, network: ParsedNetwork, model: OnnxModel) -> BuildReport:
-    """Keeps what a refit will hold the network of another model to; `model` is what the parser was given."""
-    if not report.plan.options.refits:
-        return report
-    # Loaded only here: most engines are never refitted.
-    from trtconv.runtimes.network_record import record
-    from trtconv.runtimes.plugin_layers import with_meanings
-
-    return dataclasses.replace(report, network=record(with_meanings(network.read_back(), model)))

@@ -15,6 +15,7 @@ from trtconv.core.dims import Range, ShapeProfile
 from trtconv.core.documents.build import BuildReport
 from trtconv.core.documents.images import HEIGHT, WIDTH, ImageInput
 from trtconv.core.documents.parts import EngineIdentity, FileIdentity, RuntimeIdentity
+from trtconv.core.documents.previous import PreviousBuild
 from trtconv.core.documents.saved import SavedReport, load_report
 from trtconv.core.documents.tactics import Tactic
 from trtconv.core.errors import InputError
@@ -45,8 +46,17 @@ def write_engine(request: BuildRequest, report: BuildReport, blob: EngineBlob | 
     Returns:
         The report, signed where that is asked for.
     """
+    report = dataclasses.replace(report, previous=_previous(request.report_path))
     written = [each for each in request.outputs if blob is not None or each.path == request.report_path]
     return write_report(report, None if blob is None else blob.data, written, request.sign, clock)
+
+
+def _previous(report: Path) -> PreviousBuild | None:
+    """Returns the build that a report tells of; None where there is none that can be read."""
+    try:
+        return load_report(report).report.summary
+    except (OSError, InputError):
+        return None
 
 
 def write_report(

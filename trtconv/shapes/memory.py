@@ -64,7 +64,7 @@ def activations(sizes: Sizes, points: Sequence[Point], trial: Trial | None = Non
         place = makers[largest].location if largest in makers else Location(tensor=largest)
         node = program.nodes[int(at[row])].location if program.nodes else Location()
         most = int(known[largest][row]) if largest else 0
-        found.append(Activations(dict(point), int(total[row]), node, largest, most, place, complete))
+        found.append(Activations(dict(point), int(total[row]), node, largest, most, complete, place))
     return found
 
 

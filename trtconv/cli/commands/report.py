@@ -8,6 +8,7 @@ import click
 
 from trtconv.cli import options
 from trtconv.cli.process.outcome import Command, Outcome
+from trtconv.core.gpus import PEAKS
 
 
 @click.command(
@@ -25,7 +26,8 @@ Examples:
     trtconv report unet.engine -o unet.html
   A model in parts, drawn:
     trtconv report yolo.pipeline.json -o yolo.html
-  All engines below a folder, by model and target:
+  All engines below a folder, by model and target; with the builds that failed, where their document is there:
+    trtconv build --format json > engines/build.json
     trtconv report engines/ -o engines.html
 
 \b
@@ -42,13 +44,19 @@ Exit status: 0 written; 2 a bad call, or files that are no reports or do not bel
     metavar="FILE",
     help="Show this document of verify, bench or inspect, instead of the one beside the engine. Repeatable.",
 )
+@click.option(
+    "--gpu",
+    type=click.Choice(list(PEAKS)),
+    help="Estimate the layers' times for this GPU.  [default: the target's, the one it was built on, or l4]",
+)
 @options.format_option("text", "json")
 @options.quiet_anyway
-def command(subject: str, output: str, given: tuple[str, ...], output_format: str) -> Outcome:
+def command(subject: str, output: str, given: tuple[str, ...], gpu: str | None, output_format: str) -> Outcome:
     """Write a page about an engine, or about a folder of engines.
 
     One HTML file that loads nothing and runs nothing: verdict and proof, the sizes that are accepted, rewrites drawn
-    before and after, findings with their fixes, numerics, latency, layers, memory, and what determines the engine.
+    before and after, findings with their fixes, the network that TensorRT parsed with its layers' work and an estimate
+    of their time, numerics, latency, memory, what has changed since the build before, and what determines the engine.
 
     Nothing is built or run, and the engine is not loaded. Rewrites are drawn where the model is at hand and unchanged.
     """
@@ -72,7 +80,7 @@ def command(subject: str, output: str, given: tuple[str, ...], output_format: st
         content = folder_page(path.name or str(path), folder)
     else:
         subjects, left_out = (gather(path, [Path(file) for file in given]),), {}
-        content = engine_page(subjects[0])
+        content = engine_page(subjects[0], gpu)
     read = [("what is shown", Path(file)) for file in given] + [("what is shown", path)]
     read += [each for subject in subjects for each in files_shown(subject)]
     check_all([Output(page, "the page", hint="Write the page to another file, such as page.html.")], read)

@@ -13,10 +13,13 @@ from trtconv.core.dims import InputRange, InputSpec, Range, ShapeProfile
 from trtconv.core.documents.best_of import BestOf
 from trtconv.core.documents.images import ImageInput
 from trtconv.core.documents.lattice import LatticeRecord
+from trtconv.core.documents.layers import LayerTable
+from trtconv.core.documents.memory import MemoryRecord
 from trtconv.core.documents.mix import Mix, require_types
 from trtconv.core.documents.network import NetworkRecord
 from trtconv.core.documents.parts import CodeIdentity, EngineIdentity, FileIdentity, RuntimeIdentity
 from trtconv.core.documents.pinned import Pinned
+from trtconv.core.documents.previous import PreviousBuild
 from trtconv.core.documents.proof import BuildProof
 from trtconv.core.documents.refit import RefitRecord
 from trtconv.core.documents.rewrite import Edit, Skip
@@ -167,8 +170,8 @@ class CastRecord(Document):
 class BuildReport(
     Document,
     keys="schema trtconv source model plan profiles dims lattice notes tuned tuned_network- respelled? best_of- mix "
-    "pinned? cast edits skipped findings ignored proof runtime worker engine seconds io images- inputs network- refit- "
-    "up_to_date rebuilt signed_by signature exit_code",
+    "pinned? cast edits skipped findings ignored proof runtime worker engine seconds io images- inputs layers- memory- "
+    "network- refit- up_to_date rebuilt previous- signed_by signature exit_code",
 ):
     """What a build did. `to_json` is the document beside the engine; its keys are documented in docs/reports.md.
 
@@ -185,6 +188,7 @@ class BuildReport(
         seconds: Wall time by stage, in seconds.
         up_to_date: True where an engine made earlier was kept.
         rebuilt: Why an engine that was there was built again; None where there was none, or by --force.
+        previous: The build whose engine it took the place of; None where there was none.
         exit_code: As the command line would end.
         lattice: The sizes that the network accepts, as `trtconv sizes` tells them; None where there is none to tell.
         notes: What was done to the profiles, in words.
@@ -198,6 +202,8 @@ class BuildReport(
         cast: How the graph was cast to the precision, and how far it is from the model; None where it was not.
         ignored: Findings that were asked to be left out.
         proof: What was proven of the parsed network; None where nothing was to be.
+        layers: The layers that TensorRT's parser made; None where none did.
+        memory: What activations take at max of each profile, by an estimate on shapes; None where nothing tells.
         network: The network of an engine that can be refitted; None for others.
         refit: Where the engine was refitted, what it was before; None where it was built so.
         worker: Name of the machine of a farm that built it; None for this one.
@@ -219,6 +225,7 @@ class BuildReport(
     seconds: Mapping[str, float] = dataclasses.field(default_factory=dict)
     up_to_date: bool = False
     rebuilt: str | None = None
+    previous: PreviousBuild | None = None
     exit_code: int = 0
     lattice: LatticeRecord | None = None
     notes: tuple[str, ...] = ()
@@ -232,6 +239,8 @@ class BuildReport(
     pinned: tuple[Pinned, ...] = ()
     ignored: tuple[Ignored, ...] = ()
     proof: BuildProof | None = None
+    layers: LayerTable | None = None
+    memory: MemoryRecord | None = None
     network: NetworkRecord | None = None
     refit: RefitRecord | None = None
     worker: str | None = None
@@ -265,6 +274,18 @@ class BuildReport(
     def forms(self) -> dict[str, str]:
         """The forms that `--tune` chose, or the builder takes, by node."""
         return {**{each.node: each.form for each in self.tuned}, **self.respelled}
+
+    @property
+    def summary(self) -> PreviousBuild | None:
+        """What the next build of this engine will say of it; None where no engine was made."""
+        engine = self.engine
+        if engine is None or engine.sha256 is None or engine.bytes is None:
+            return None
+        codes = tuple(dict.fromkeys(each.code for each in self.findings))
+        layers = None if self.layers is None else len(self.layers.layers) + self.layers.left
+        error = None if self.proof is None else self.proof.max_relative_error
+        dims = tuple(self.dims)
+        return PreviousBuild(self.trtconv, engine.sha256, engine.bytes, dims, layers, len(self.edits), codes, error)
 
     def contradiction(self, *, selected: bool = False) -> str:
         """Returns what no build can have told of itself; nothing where there is no such thing.

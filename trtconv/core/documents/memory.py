@@ -19,8 +19,8 @@ class Activations(Document, keys="sizes bytes node largest elements complete"):
         node: The node at which that is.
         largest: The tensor with most elements.
         elements: How many it has.
-        maker: The node that makes it; of the whole model where it is an input.
         complete: Whether the size of every tensor is known; the others are left out.
+        maker: The node that makes it; of the whole model where it is an input. Not in the document.
     """
 
     sizes: Mapping[str, int]
@@ -28,8 +28,8 @@ class Activations(Document, keys="sizes bytes node largest elements complete"):
     node: Location
     largest: str
     elements: int
-    maker: Location
     complete: bool
+    maker: Location = Location()
 
 
 @frozen

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Mapping
 
 from trtconv.core.decode import Measured
+from trtconv.core.dims import Shape
 from trtconv.core.documents.parts import UnprovenLayer
 from trtconv.core.encode import Document
 from trtconv.core.frozen import frozen
@@ -56,6 +58,23 @@ class WorstOutput(Document):
 
 
 @frozen
+class ComparedOutput(Document):
+    """An output of a network beside the model's, at one size.
+
+    Args:
+        output: Its name.
+        size: What the size is called: "min", "opt of profile 1", "9x3x11x13".
+        shapes: Of the inputs there.
+        error: Its largest relative error.
+    """
+
+    output: str
+    size: str
+    shapes: Mapping[str, Shape]
+    error: Measured
+
+
+@frozen
 class WeightCounts(Document):
     """How many weights of a network are the file's, bit for bit.
 
@@ -103,6 +122,7 @@ class BuildProof(ProofRecord):
         missing: What was not shown.
         weights: How many weights are the file's; None where that was not looked at.
         level: "quick", "full" or "required"; empty where an older trtconv did not say.
+        compared: The outputs at each size at which the whole was run, those beside the profiles too.
     """
 
     why: str = ""
@@ -110,3 +130,4 @@ class BuildProof(ProofRecord):
     missing: tuple[Unshown, ...] = ()
     weights: WeightCounts | None = None
     level: str = ""
+    compared: tuple[ComparedOutput, ...] = ()

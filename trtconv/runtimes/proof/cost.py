@@ -20,7 +20,7 @@ def products(network: ReadNetwork, shapes: Shapes) -> float:
         network: The network.
         shapes: Of its tensors, as far as they are known.
     """
-    return sum(_products(network, layer, shapes) + _elements(network, layer, shapes) for layer in network.layers)
+    return sum(layer_products(network, layer, shapes) + _elements(network, layer, shapes) for layer in network.layers)
 
 
 def _elements(network: ReadNetwork, layer: ReadLayer, shapes: Shapes) -> float:
@@ -28,7 +28,9 @@ def _elements(network: ReadNetwork, layer: ReadLayer, shapes: Shapes) -> float:
     return _OF_AN_ELEMENT * sum(math.prod(shape) for shape in results if shape)
 
 
-def _products(network: ReadNetwork, layer: ReadLayer, shapes: Shapes) -> float:
+def layer_products(network: ReadNetwork, layer: ReadLayer, shapes: Shapes) -> float:
+    """Returns how many numbers a convolution or a product of matrices multiplies; 0 of other layers, and where sizes
+    are not known."""
     if layer.kind in ("CONVOLUTION", "DECONVOLUTION"):
         maps = layer.values["num_output_maps"]
         source = _shape(network, layer.inputs[0], shapes)

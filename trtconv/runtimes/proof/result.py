@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from trtconv.core.documents.parts import UnprovenLayer
-from trtconv.core.documents.proof import BuildProof, PieceCounts, Unshown, WeightCounts, WorstOutput
+from trtconv.core.documents.proof import BuildProof, ComparedOutput, PieceCounts, Unshown, WeightCounts, WorstOutput
 from trtconv.core.frozen import frozen
 
 
@@ -50,6 +50,7 @@ class ProofResult:
         divergence: Where it does not agree.
         pieces: How many pieces are proven by themselves, and how many there are.
         missing: What was not shown.
+        compared: The outputs at each size.
     """
 
     of: str
@@ -63,6 +64,7 @@ class ProofResult:
     divergence: Divergence | None = None
     pieces: tuple[int, int] = (0, 0)
     missing: tuple[Unshown, ...] = ()
+    compared: tuple[ComparedOutput, ...] = ()
 
     def joined(self, other: ProofResult) -> ProofResult:
         """Returns what this proof and that of another size say together."""
@@ -78,6 +80,7 @@ class ProofResult:
             agrees=False if False in verdicts else True if True in verdicts else None,
             why=self.why or other.why,
             divergence=self.divergence or other.divergence,
+            compared=(*self.compared, *other.compared),
         )
 
     def record(self, weights: WeightCounts | None, level: str) -> BuildProof:
@@ -95,4 +98,5 @@ class ProofResult:
             self.missing,
             weights,
             level,
+            self.compared,
         )

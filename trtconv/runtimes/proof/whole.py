@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from trtconv.core.dims import InputSpec
 from trtconv.core.documents.parts import UnprovenLayer
-from trtconv.core.documents.proof import WorstOutput
+from trtconv.core.documents.proof import ComparedOutput, WorstOutput
 from trtconv.core.documents.verify import Difference, Tolerance, Verdict
 from trtconv.core.frozen import frozen
 from trtconv.core.process import Process
@@ -218,6 +218,7 @@ def _told(network: ReadNetwork, run: Run, differences: Sequence[Difference], siz
         unproven=unproven,
         error=None if worst is None else worst.max_rel,
         worst=None if worst is None else WorstOutput(worst.name, size.name),
+        compared=tuple(ComparedOutput(each.name, size.name, size.shapes, each.max_rel) for each in differences),
     )
 
 
@@ -257,7 +258,9 @@ def _tensor_by_tensor(
             second.outputs()
         except NotProven as error:
             why = error.reason
-        told = dataclasses.replace(_told(network, second, [], size), error=proof.error, worst=proof.worst)
+        told = dataclasses.replace(
+            _told(network, second, [], size), error=proof.error, worst=proof.worst, compared=proof.compared
+        )
         rewritten = _rewritten_error(meaning, expected, found[0], watch.overflows)
     divergence = _divergence(network, meaning, watch, shapes, _extra_input(network, wanted)) or _changed(
         meaning, rewritten, shapes

@@ -19,8 +19,12 @@ from trtconv.core.version import __version__
 _TEMPLATES = Path(__file__).parent / "templates"
 
 
-def engine_page(subject: PageSubject) -> bytes:
+def engine_page(subject: PageSubject, gpu: str | None = None) -> bytes:
     """Writes the page of an engine.
+
+    Args:
+        subject: What it shows.
+        gpu: Label of the GPU that times are estimated for; None for the one that the report names.
 
     Raises:
         EnvironmentMissing: Jinja2 is not installed.
@@ -28,7 +32,7 @@ def engine_page(subject: PageSubject) -> bytes:
     _environment()
     from trtconv.cli.formats.page.views import view
 
-    return rendered("engine.html", view(subject))
+    return rendered("engine.html", view(subject, gpu))
 
 
 def folder_page(name: str, folder: Folder) -> bytes:
@@ -46,7 +50,12 @@ def folder_page(name: str, folder: Folder) -> bytes:
 
     return rendered(
         "folder.html",
-        {"name": name, "left_out": folder.left_out, "others": folder.others, **matrix(folder.subjects)},
+        {
+            "name": name,
+            "left_out": folder.left_out,
+            "others": folder.others,
+            **matrix(folder.subjects, folder.failures),
+        },
     )
 
 

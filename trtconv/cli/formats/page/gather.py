@@ -15,6 +15,7 @@ from trtconv.core.documents.saved import load_report, saved
 from trtconv.core.documents.verify import VerifyReport
 from trtconv.core.errors import InputError
 from trtconv.core.files import files_below, report_beside
+from trtconv.core.findings import Severity
 from trtconv.core.frozen import frozen
 from trtconv.core.reading import DOCUMENT_BYTES, open_plain, read_plain, sha256_of
 
@@ -129,6 +130,25 @@ def files_shown(subject: PageSubject) -> list[tuple[str, Path]]:
 
 
 @frozen
+class Failure:
+    """A build that made no engine.
+
+    Args:
+        model: Name of the model's file.
+        target: What it was for.
+        codes: Codes of what was found.
+        why: What was wrong, in words.
+        fix: What helps; may be empty.
+    """
+
+    model: str
+    target: str
+    codes: tuple[str, ...]
+    why: str
+    fix: str
+
+
+@frozen
 class Folder:
     """The reports below a folder.
 
@@ -136,11 +156,13 @@ class Folder:
         subjects: Those that can be shown, by path.
         others: How many other .json files there are.
         left_out: Reports that cannot be, since they have other values than trtconv writes: path to why.
+        failures: Builds that made no engine, as documents of `build` of several models tell.
     """
 
     subjects: tuple[PageSubject, ...]
     others: int
     left_out: Mapping[str, str]
+    failures: tuple[Failure, ...] = ()
 
 
 def gather_all(folder: Path) -> Folder:
@@ -151,12 +173,19 @@ def gather_all(folder: Path) -> Folder:
     """
     found: list[PageSubject] = []
     left_out: dict[str, str] = {}
+    failures: list[Failure] = []
     others = 0
     for path in _json_files(folder):
         try:
             document = json_of(read_plain(path, DOCUMENT_BYTES))
         except (OSError, Fault):
             document = None
+        if isinstance(document, dict) and {"runs", "summary"} <= document.keys():
+            try:
+                failures += _failures(document)
+            except Fault as error:
+                left_out[str(path)] = str(error)
+            continue
         # What inspect tells has all that a report must have.
         if not isinstance(document, dict) or not {"plan", "edits"} <= document.keys() or path.name.endswith(_MEASURED):
             others += 1
@@ -165,9 +194,41 @@ def gather_all(folder: Path) -> Folder:
             found.append(with_measured(path, saved(path, document).report))
         except (Fault, InputError) as error:
             left_out[str(path)] = str(error)
-    if not found and not left_out:
+    if not found and not left_out and not failures:
         raise InputError(f"{folder} has no report of a build", "Build a model into it: trtconv build MODEL -o ENGINE.")
-    return Folder(tuple(found), others, left_out)
+    return Folder(tuple(found), others, left_out, tuple(failures))
+
+
+@frozen
+class _FailedWork:
+    """A run that could not be done, as a document of several models has it."""
+
+    model: str
+    target: str
+    error: Mapping[str, str]
+
+
+def _failures(document: Mapping[str, Any]) -> Iterator[Failure]:
+    """Yields the builds of a document of several models that made no engine."""
+    runs = document["runs"]
+    if not isinstance(runs, list):
+        raise Fault("is not a list", ["runs"])
+    for run in runs:
+        if isinstance(run, dict) and "error" in run:
+            failed = decoded(_FailedWork, run)
+            said = failed.error
+            yield Failure(Path(failed.model).name, failed.target, (), said.get("message", ""), said.get("hint", ""))
+        elif isinstance(run, dict) and run.get("exit_code") and {"plan", "edits"} <= run.keys():
+            yield _failed_build(decoded(BuildReport, run))
+
+
+def _failed_build(report: BuildReport) -> Failure:
+    errors = [each for each in report.findings if each.severity is Severity.ERROR] or list(report.findings)
+    codes = tuple(dict.fromkeys(each.code for each in errors))
+    first = errors[0] if errors else None
+    why = "no engine was made" if first is None else first.message
+    name, target = Path(report.model.path).name, str(report.plan.target)
+    return Failure(name, target, codes, why, "" if first is None else first.fix)
 
 
 def _json_files(folder: Path) -> Iterator[Path]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from trtconv.cli.formats.page.gather import PageSubject
+from trtconv.cli.formats.page.gather import Failure, PageSubject
 from trtconv.cli.formats.page.views import model_name, proof_of, summarized, verdict
 
 
-def matrix(subjects: Sequence[PageSubject]) -> dict[str, object]:
-    """Returns models by rows and targets by columns, and the engines one by one."""
+def matrix(subjects: Sequence[PageSubject], failures: Sequence[Failure]) -> dict[str, object]:
+    """Returns models by rows and targets by columns, the engines one by one, and the builds that failed."""
     engines = [{**summarized(each), "number": number, "report": each.path.name} for number, each in enumerate(subjects)]
     places = [(model_name(each), _column(each)) for each in subjects]
     columns = list(dict.fromkeys(column for _, column in places))
@@ -19,7 +19,16 @@ def matrix(subjects: Sequence[PageSubject]) -> dict[str, object]:
     }
     built = sum(verdict(each.report).kind == "ok" for each in subjects)
     proven = sum(proof_of(each).kind == "ok" for each in subjects)
-    return {"columns": columns, "rows": cells, "engines": engines, "built": built, "proven": proven}
+    failed = {row: [each for each in failures if each.model == row] for row in (*cells, *(f.model for f in failures))}
+    return {
+        "columns": columns,
+        "rows": {**cells, **{row: [[] for _ in columns] for row in failed if row not in cells}},
+        "failed": failed,
+        "failures": failures,
+        "engines": engines,
+        "built": built,
+        "proven": proven,
+    }
 
 
 def _column(subject: PageSubject) -> tuple[str, str, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from markupsafe import Markup
 
@@ -17,6 +17,8 @@ from trtconv.cli.formats.wording import byte_size, memory_by_profile, shape_text
 from trtconv.core.dims import Shape
 from trtconv.core.documents.bench import BenchReport, GpuRuntime
 from trtconv.core.documents.inspect import EngineInspection, Layer, LayerTensor
+from trtconv.core.documents.memory import MemoryRecord
+from trtconv.core.documents.proof import BuildProof
 from trtconv.core.documents.verify import VerifyReport
 from trtconv.core.frozen import frozen
 
@@ -61,6 +63,20 @@ def numerics(verify: VerifyReport | None) -> dict[str, object] | None:
         "left": max(0, len(rows) - _MOST_CASES),
         "skipped": [f"{c.size} of profile {c.profile}: {c.skipped}" for c in verify.cases if c.skipped],
     }
+
+
+def compared(proof: BuildProof | None) -> list[dict[str, str]]:
+    """Returns what the build's own proof found of each output at each size."""
+    listed = () if proof is None else proof.compared[:_MOST_CASES]
+    return [
+        {
+            "output": each.output,
+            "size": each.size,
+            "shapes": shapes_text(each.shapes),
+            "error": _number(each.error, ".1e") if each.error else "0",
+        }
+        for each in listed
+    ]
 
 
 def _number(number: float, form: str) -> str:
@@ -194,12 +210,23 @@ def memory(subject: PageSubject) -> dict[str, object]:
     if told is not None and told.activation_memory_bytes is not None:
         memory = byte_size(told.activation_memory_bytes) + memory_by_profile(told.profile_memory_bytes)
         rows.append(("GPU memory for activations, largest profile", memory))
+    if subject.report.memory is not None:
+        rows += _activations(subject.report.memory, several=len(subject.report.profiles) > 1)
     types = {tensor.name: tensor.dtype for tensor in subject.report.io}
     profiles = [
         [_inputs_size({name: getattr(each, pick) for name, each in profile.inputs.items()}, types) for pick in PICKS]
         for profile in subject.report.profiles
     ]
     return {"rows": rows, "profiles": profiles}
+
+
+def _activations(memory: MemoryRecord, *, several: bool) -> Iterator[tuple[str, str]]:
+    """Yields what activations take at max of each profile, by shapes alone."""
+    for number, each in enumerate(memory.profiles):
+        sizes = ", ".join(f"{name} {size}" for name, size in each.sizes.items())
+        place = f"at max of profile {number}" if several else "at max"
+        said = byte_size(each.bytes) if each.complete else f"at least {byte_size(each.bytes)}"
+        yield f"activations {place}, estimated from shapes", f"{said}{f' ({sizes})' if sizes else ''}"
 
 
 def _inputs_size(shapes: Mapping[str, Shape], types: Mapping[str, str]) -> str:

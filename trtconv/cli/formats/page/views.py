@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from trtconv.cli.formats.page.charts import share_bar, sizes_chart
 from trtconv.cli.formats.page.gather import PageSubject
-from trtconv.cli.formats.page.measured import PICKS, latency, layers, memory, numerics
+from trtconv.cli.formats.page.measured import PICKS, compared, latency, layers, memory, numerics
+from trtconv.cli.formats.page.network import network
 from trtconv.cli.formats.page.rewrites import rewrites
 from trtconv.cli.formats.wording import byte_size, count, shape_text
+from trtconv.core.dims import Range
 from trtconv.core.documents.build import BuildReport
 from trtconv.core.documents.lattice import LatticeRecord
 from trtconv.core.documents.proof import BuildProof
@@ -22,13 +24,15 @@ _ORDER = (Severity.ERROR, Severity.WARNING, Severity.INFO)
 _MOST_FINDINGS = 200
 
 
-def view(subject: PageSubject) -> dict[str, object]:
-    """Returns everything that the page of an engine shows."""
+def view(subject: PageSubject, gpu: str | None = None) -> dict[str, object]:
+    """Returns everything that the page of an engine shows; `gpu` is what times are estimated for."""
     return {
         **summarized(subject),
         "sizes": _sizes(subject.report),
         "rewrites": rewrites(subject),
         "numerics": numerics(subject.verify),
+        "compared": compared(subject.report.proof),
+        "network": network(subject.report, gpu),
         "latency": latency(subject.bench),
         "layers": layers(subject.inspect),
         "memory": memory(subject),
@@ -66,6 +70,7 @@ def summarized(subject: PageSubject) -> dict[str, object]:
         "profiles": _profiles(report),
         "io": [{**tensor.to_json(), "dtype": tensor.held, "shape": _shape(tensor, report)} for tensor in report.io],
         "identity": list(_identity(report)),
+        "since": list(_since(report)),
     }
 
 
@@ -170,6 +175,37 @@ def _identity(report: BuildReport) -> Iterator[tuple[str, str]]:
         yield "SHA-256 of the engine", str(report.engine.sha256)
 
 
+def _since(report: BuildReport) -> Iterator[str]:
+    """Yields what is otherwise than in the build before, in words; nothing where there was none."""
+    old, new = report.previous, report.summary
+    if old is None or new is None:
+        return
+    if report.rebuilt:
+        yield f"built again, since {report.rebuilt}"
+    if old.engine_bytes != new.engine_bytes:
+        yield f"the engine has {byte_size(new.engine_bytes)}, and had {byte_size(old.engine_bytes)}"
+    elif old.engine_sha256 == new.engine_sha256:
+        yield "the engine is the same, byte for byte"
+    counts = (("layers", old.layers, new.layers), ("changes by passes", old.edits, new.edits))
+    for what, before, now in counts:
+        if before is not None and now is not None and before != now:
+            yield f"{now} {what}, and there were {before}"
+    if old.dims != new.dims:
+        yield f"sizes: {_bounds(new.dims)}; before: {_bounds(old.dims)}"
+    added = [code for code in new.findings if code not in old.findings]
+    gone = [code for code in old.findings if code not in new.findings]
+    if added or gone:
+        said = [f"{', '.join(codes)} {what}" for what, codes in (("came", added), ("went", gone)) if codes]
+        yield f"findings: {'; '.join(said)}"
+    if old.error is not None and new.error is not None and old.error != new.error:
+        yield f"largest error {new.error:.1e}, and was {old.error:.1e}"
+
+
+def _bounds(profiles: Sequence[Mapping[str, Range]]) -> str:
+    shown = [", ".join(f"{name} {bound.short}" for name, bound in each.items()) for each in profiles]
+    return " | ".join(each or "fixed" for each in shown) or "fixed"
+
+
 def _profiles(report: BuildReport) -> list[dict[str, object]]:
     return [
         {"number": number, "input": name, **{pick: shape_text(getattr(shapes, pick)) for pick in PICKS}}
@@ -180,8 +216,9 @@ def _profiles(report: BuildReport) -> list[dict[str, object]]:
 
 def _shape(tensor: TensorInfo, report: BuildReport) -> str:
     """Returns a tensor's shape, with the names of its dimensions where the report tells them."""
-    named = next((each.dims for each in report.inputs if each.name == tensor.name), None)
-    dims = tensor.shape if named is None else named
+    known = {} if report.layers is None else {each.name: each.shape for each in report.layers.tensors}
+    named = {each.name: each.dims for each in report.inputs}
+    dims = named.get(tensor.name) or known.get(tensor.name) or tensor.shape
     return " x ".join("?" if dim == -1 else str(dim) for dim in dims) or "scalar"
 
 
@@ -197,7 +234,12 @@ def _sizes(report: BuildReport) -> dict[str, object]:
 
 
 def _stages(seconds: Mapping[str, float]) -> list[dict[str, object]]:
-    longest = max(seconds.values(), default=0) or 1
+    """Returns what the stages took; those under a hundredth of the whole together."""
+    least = sum(seconds.values()) / 100
+    shown = {name: value for name, value in seconds.items() if value >= least}
+    rest = sum(seconds.values()) - sum(shown.values())
+    shown |= {"all else": rest} if len(shown) < len(seconds) else {}
+    longest = max(shown.values(), default=0) or 1
     return [
-        {"stage": name, "seconds": f"{value:.2f}", "bar": share_bar(value / longest)} for name, value in seconds.items()
+        {"stage": name, "seconds": f"{value:.2f}", "bar": share_bar(value / longest)} for name, value in shown.items()
     ]

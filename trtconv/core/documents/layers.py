@@ -1,0 +1,75 @@
+"""The layers of a parsed network as a report keeps them: what a page shows where no engine can be loaded."""
+
+from __future__ import annotations
+
+from trtconv.core.encode import Document
+from trtconv.core.errors import InputError
+from trtconv.core.frozen import frozen
+
+
+@frozen
+class TableTensor(Document):
+    """A tensor.
+
+    Args:
+        name: Its name.
+        dtype: Its type, as NumPy calls it.
+        shape: Its sizes: numbers, or what they are of the model's dimensions ("height/2"), "?" where not known; None
+            where not even the rank is.
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[int | str, ...] | None
+
+
+@frozen
+class TableLayer(Document):
+    """A layer.
+
+    Args:
+        name: Its name.
+        kind: Its type, such as "CONVOLUTION".
+        node: Name of the ONNX node that it came from.
+        inputs: Positions of its tensors; None where an optional one is absent.
+        outputs: The same.
+        products: Multiplications of products of matrices and convolutions, at opt of each profile; None where sizes are
+            not known.
+        moved: Bytes of its inputs, outputs and weights, each read or written once; 0 of a layer that only looks at
+            its input otherwise; of a `joined` one without its input, which need not be written. The same profiles.
+        joined: Whether it works on each element of what only it reads, so that builders make it part of the layer
+            before it.
+    """
+
+    name: str
+    kind: str
+    node: str
+    inputs: tuple[int | None, ...]
+    outputs: tuple[int, ...]
+    products: tuple[float | None, ...]
+    moved: tuple[float | None, ...]
+    joined: bool = False
+
+
+@frozen
+class LayerTable(Document):
+    """The layers of a network, in its order, without constants.
+
+    Args:
+        tensors: Those of its layers.
+        layers: The layers.
+        constants: How many constants were left out.
+        left: How many other layers were: of very large networks the first are kept.
+    """
+
+    tensors: tuple[TableTensor, ...]
+    layers: tuple[TableLayer, ...]
+    constants: int = 0
+    left: int = 0
+
+    def __post_init__(self) -> None:
+        ends = {end for layer in self.layers for end in (*layer.inputs, *layer.outputs) if end is not None}
+        if not all(0 <= end < len(self.tensors) for end in ends):
+            raise InputError("its layers have tensors that it does not list", "Build the engine again.")
+        if len({(len(layer.products), len(layer.moved)) for layer in self.layers}) > 1:
+            raise InputError("its layers are not of the same profiles", "Build the engine again.")

@@ -1,0 +1,65 @@
+"""What a size is of others, told from what it is where they vary: "height/2", "batch", "height*width/64"."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+
+UNKNOWN = "?"
+
+
+def named_size(values: Sequence[int | None], points: Sequence[Mapping[str, int]]) -> int | str:
+    """Returns what a size is of the dimensions that it depends on; a number where it depends on none.
+
+    It is looked for as a multiple or a part of a product of dimensions, and as one of a single dimension with something
+    added; at all points it has to be right.
+
+    Args:
+        values: The size at each point; None where it is not known.
+        points: The dimensions there. After the first, each should differ from it in one dimension alone, or in all.
+
+    Returns:
+        "?" where it is not known at a point, or is none of these.
+    """
+    known = [value for value in values if value is not None]
+    if not known or len(known) < len(values):
+        return UNKNOWN
+    if len(set(known)) == 1:
+        return known[0]
+    names = _varying(known, points)
+    if not names:
+        return UNKNOWN
+    whole = [math.prod(point[name] for name in names) for point in points]
+    if not all(whole):
+        return UNKNOWN
+    share = Fraction(known[0], whole[0])
+    if all(Fraction(value, of) == share for value, of in zip(known, whole, strict=True)):
+        return _product("*".join(names), share)
+    return _line(names[0], known, whole) if len(names) == 1 else UNKNOWN
+
+
+def _varying(values: Sequence[int], points: Sequence[Mapping[str, int]]) -> list[str]:
+    """Returns the dimensions with which the size varies."""
+    first, found = points[0], []
+    for value, point in zip(values[1:], points[1:], strict=True):
+        changed = [name for name, size in point.items() if size != first[name]]
+        if len(changed) == 1 and value != values[0]:
+            found += changed
+    return list(dict.fromkeys(found))
+
+
+def _line(name: str, values: Sequence[int], of: Sequence[int]) -> str:
+    other = next((row for row in range(len(of)) if of[row] != of[0]), None)
+    if other is None:
+        return UNKNOWN
+    slope = Fraction(values[other] - values[0], of[other] - of[0])
+    rest = values[0] - slope * of[0]
+    if any(value != slope * size + rest for value, size in zip(values, of, strict=True)) or rest.denominator != 1:
+        return UNKNOWN
+    return f"{_product(name, slope)} {'+' if rest > 0 else '-'} {abs(rest)}"
+
+
+def _product(name: str, factor: Fraction) -> str:
+    above = name if factor.numerator == 1 else f"{factor.numerator}*{name}"
+    return above if factor.denominator == 1 else f"{above}/{factor.denominator}"
