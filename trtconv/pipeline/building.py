@@ -152,11 +152,11 @@ def planned(
     code, added = ForeignCode.of(request), admit(request.extend, request.agree)
     named = {"plugins": code.plugin_identities, "references": code.reference_identities, "extensions": added}
     plan = BuildPlan(target, profiles, asked, cast_by, **named, **shared(request, BuildSettings))  # type: ignore[arg-type]
-    if request.precision == "auto" and request.data is not None:
-        from trtconv.pipeline.mixing import samples_of
+    if request.precision == "auto" and (request.data is not None or request.metric is not None):
+        # Loaded only here: most builds measure nothing.
+        from trtconv.pipeline.mixing import sampled
 
-        sampled = samples_of(request, model, profiles, settled=False).digest()
-        plan = dataclasses.replace(plan, sampled=sampled)
+        plan = dataclasses.replace(plan, sampled=sampled(request, model, profiles))
     report = BuildReport(model_identity(model), plan, info.identity, inputs=model.inputs, images=model.images)
     if request.tactics_of is None and request.before is None:
         return report

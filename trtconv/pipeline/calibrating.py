@@ -23,6 +23,7 @@ from trtconv.precision.quantize.calibrate import Statistics, calibrate, candidat
 from trtconv.precision.quantize.equalize import equalize, find_links, linked_tensors, sizes_by_channel
 from trtconv.precision.quantize.layers import WeightedLayer
 from trtconv.precision.quantize.measure import Reference
+from trtconv.precision.quantize.metrics import Goal
 from trtconv.precision.quantize.placement import Placement, measured, place
 from trtconv.precision.quantize.samples import InputSamples
 from trtconv.precision.quantize.weights import Int8Weights
@@ -60,6 +61,7 @@ class FloatSource:
         target: What the result is for.
         file: Holds the weights.
         weights: The quantised ones.
+        goal: What counts; None for the root mean square of the error.
     """
 
     model: OnnxModel
@@ -67,6 +69,7 @@ class FloatSource:
     target: Target
     file: WeightFile
     weights: Int8Weights
+    goal: Goal | None = None
 
 
 def choose_ranges(
@@ -158,7 +161,9 @@ class _Calibrating:
         request = self._request
         if request.cache is None:
             return "", None
-        settings = {"asked": asked, "target": str(self._source.target)}
+        goal = self._source.goal
+        counts = {} if goal is None else {"metric": goal.identity}
+        settings = {"asked": asked, "target": str(self._source.target), **counts}
         key = cache.key_of(self._source.identity.sha256 or "", self._samples.digest(), tensors, settings)
         return key, cache.load(request.cache, key, kind, tensors)
 
@@ -187,7 +192,7 @@ class _Calibrating:
     def _errors(
         self, placement: Placement, statistics: Statistics, methods: Sequence[str], samples: InputSamples
     ) -> dict[str, float]:
-        reference = Reference(self._model, samples[:MOST_JUDGED])
+        reference = Reference(self._model, samples[:MOST_JUDGED], self._source.goal)
         return {
             method: reference.error(quantized(self._model, placement, statistics.ranges(method), self._source.weights))
             for method in methods

@@ -19,6 +19,7 @@ from trtconv.pipeline.parse import build_in_thread, parse_model
 from trtconv.precision import Types
 from trtconv.precision.apply import recast
 from trtconv.precision.mixing import EngineRun, Mixer, NodeTimes
+from trtconv.precision.quantize.metrics import Goal, Metric
 from trtconv.precision.quantize.samples import Feeds, InputSamples, random_samples, read_samples
 from trtconv.runtimes.tensorrt import Execution, Runtime
 
@@ -53,6 +54,29 @@ def samples_of(
     if settled or not request.rounded:
         _refuse_other_sizes(model, chosen, profiles)
     return chosen
+
+
+def sampled(request: BuildRequest, model: OnnxModel, profiles: Sequence[ShapeProfile]) -> str:
+    """Returns what tells the samples, and the code of a metric, from others: SHA-256 of both, empty without them."""
+    goal = goal_of(request)
+    values = "" if request.data is None else samples_of(request, model, profiles, settled=False).digest()
+    return f"{values} {'' if goal is None else goal.metric.sha256}".strip()
+
+
+def goal_of(request: BuildRequest) -> Goal | None:
+    """Returns what counts on the samples, beside the error; None: the error does.
+
+    Raises:
+        InputError: The metric is none, or no limit goes with it.
+    """
+    if request.metric is None:
+        return None
+    if request.tolerance == BuildRequest.__dataclass_fields__["tolerance"].default:
+        raise InputError(
+            f"--metric {request.metric} says what counts, and not what is good enough",
+            "Add --tolerance E, the worst value that is allowed: --metric psnr --tolerance 35, or iou and 0.95.",
+        )
+    return Goal(Metric(request.metric), request.tolerance)
 
 
 def _refuse_other_sizes(model: OnnxModel, samples: InputSamples, profiles: Sequence[ShapeProfile]) -> None:
@@ -115,7 +139,7 @@ def mixed(
     # Made once: a function of the user's need not make the same twice.
     feeds = list(samples)
     try:
-        mixer = Mixer(model, feeds, pinned, by_flags=by_flags, tell=tell)
+        mixer = Mixer(model, feeds, pinned, by_flags=by_flags, tell=tell, goal=goal_of(request))
     except RuntimeError as error:
         raise InputError(
             f"--precision auto cannot run {model.path}: {error}", "Choose a precision, or give --data that it runs on."

@@ -41,6 +41,7 @@ from trtconv.precision.quantize.biases import correct_biases
 from trtconv.precision.quantize.budget import Spending, spend
 from trtconv.precision.quantize.layers import WeightedLayer, find_layers, slows_down
 from trtconv.precision.quantize.measure import Reference, worst
+from trtconv.precision.quantize.metrics import Goal, Metric
 from trtconv.precision.quantize.operators import WEIGHTED, bias_of
 from trtconv.precision.quantize.opset import with_channel_scales
 from trtconv.precision.quantize.placement import Placement, place
@@ -79,12 +80,14 @@ def quantize(request: QuantizeRequest, progress: Progress | None = None) -> Quan
         work = work_of(model, layers, held_out)
     chosen = choose_ranges(request, model, layers, calibration, clock, source)
     with clock.stage(Stage.MEASURE):
-        reference = Reference(source.model, held_out)
+        reference = Reference(source.model, held_out, source.goal)
         spending, placement = _spent(request, chosen, source.weights, reference, clock)
-        result, mended = _with_biases(chosen, placement, source.weights, calibration, clock)
+        result, mended = _with_biases(chosen, placement, source, calibration, clock)
         error = reference.distances(result) if len(held_out) else {}
+        judged = reference.judged(result)
     with clock.stage(Stage.WRITE):
-        output = _write(result, request) if worst(error) <= request.tolerance else None
+        good = worst(error) <= request.limit if judged is None else judged.met
+        output = _write(result, request) if good else None
     return QuantizeReport(
         model=source.identity,
         output=output,
@@ -95,11 +98,12 @@ def quantize(request: QuantizeRequest, progress: Progress | None = None) -> Quan
         left_in_float=_left(layers, placement, spending, chosen.lacking, work),
         notes=slows_down(layers),
         error=error,
+        metric=judged,
         per_layer=_per_layer(chosen.model, result, placement, held_out),
         calibration=dataclasses.replace(chosen.calibration, biases_corrected=mended),
         budget=None if spending is None else spending.record(request.error_budget or 0.0),
         findings=run_rules(result, target),
-        tolerance=request.tolerance,
+        tolerance=request.limit,
         seconds=clock.seconds,
         exit_code=0 if output else 1,
         cache=chosen.cache,
@@ -109,14 +113,15 @@ def quantize(request: QuantizeRequest, progress: Progress | None = None) -> Quan
 def _loaded(request: QuantizeRequest, target: Target) -> tuple[FloatSource, OnnxModel]:
     """Returns the model, and a copy of it to be rewritten; the large weights of both are in a file."""
     original = _checked(request)
+    goal = None if request.metric is None else Goal(Metric(request.metric), request.limit)
     identity = model_identity(original)
     model = with_channel_scales(original)
     file = WeightFile(request.model.name)
     file.move(original)
     if model is original:
-        return FloatSource(original, identity, target, file, Int8Weights(file)), model.copy()
+        return FloatSource(original, identity, target, file, Int8Weights(file), goal), model.copy()
     file.move(model)
-    return FloatSource(original, identity, target, file, Int8Weights(file)), model
+    return FloatSource(original, identity, target, file, Int8Weights(file), goal), model
 
 
 def _checked(request: QuantizeRequest) -> OnnxModel:
@@ -128,6 +133,8 @@ def _checked(request: QuantizeRequest) -> OnnxModel:
             "quantizing needs samples of what the network will see",
             "Give --data DIR, FILE.npz or FILE.py:FUNC; or --random, to try whether it works at all.",
         )
+    if request.metric is not None and request.data is None and not request.random:
+        raise InputError("--metric needs samples to measure on", "Add --data, or leave out --metric.")
     if request.calibration is not None and request.error_budget is not None:
         raise InputError(
             "--error-budget needs ranges that a cache does not have", "Leave it out, or name layers: --float."
@@ -205,22 +212,23 @@ def _spent(
     def judge(layers: Sequence[WeightedLayer]) -> float:
         return reference.error(quantized(chosen.model, place(scope, layers), chosen.ranges, weights))
 
-    spending = spend(chosen.layers, request.error_budget, judge, functools.partial(clock.progress.phase, "layer"))
+    allowed = reference.allowed(request.error_budget)
+    spending = spend(chosen.layers, allowed, judge, functools.partial(clock.progress.phase, "layer"))
     return spending, place(scope, spending.layers)
 
 
 def _with_biases(
-    chosen: Chosen, placement: Placement, weights: Int8Weights, calibration: InputSamples, clock: Stopwatch
+    chosen: Chosen, placement: Placement, source: FloatSource, calibration: InputSamples, clock: Stopwatch
 ) -> tuple[OnnxModel, bool]:
     """Returns the quantised model, with corrected biases where that brings it nearer, and whether it does."""
-    result = quantized(chosen.model, placement, chosen.ranges, weights)
+    result = quantized(chosen.model, placement, chosen.ranges, source.weights)
     if not len(calibration):
         return result, False
     samples, judging = calibration.parted(JUDGING) if len(calibration) >= ENOUGH else (calibration, calibration)
     biases = [bias for index in placement.layers if (bias := bias_of(chosen.model.main, index))]
     tell = functools.partial(clock.progress.phase, "correcting biases")
     mended = correct_biases(chosen.model, result, biases, samples[:MOST_JUDGED], tell)
-    reference = Reference(chosen.model, judging[:MOST_JUDGED])
+    reference = Reference(chosen.model, judging[:MOST_JUDGED], source.goal)
     nearer = reference.error(mended) < reference.error(result)
     return (mended if nearer else result), nearer
 

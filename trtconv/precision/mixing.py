@@ -30,7 +30,8 @@ from trtconv.precision.apply import BFLOAT_SINCE, casters, kinds_of
 from trtconv.precision.casting import Casting
 from trtconv.precision.measure import Ranges, survey
 from trtconv.precision.pinned import refuse_idle, refuse_kept, refuse_unknown
-from trtconv.precision.quantize.measure import Feeds, Reference, worst
+from trtconv.precision.quantize.measure import Feeds, Reference
+from trtconv.precision.quantize.metrics import Goal
 from trtconv.precision.regions import quantized_nodes
 
 _MOST_PARTS = 24
@@ -89,6 +90,7 @@ class Mixer:
         fixed: The types of nodes that are given.
         by_flags: Whether flags of the builder say the types, as those of a TensorRT without bfloat16.
         tell: Hears how many networks were measured, of about how many.
+        goal: What counts; None for the root mean square of the error.
 
     Raises:
         InputError: There is no such node, or none that can have the type that is given.
@@ -103,6 +105,7 @@ class Mixer:
         *,
         by_flags: bool,
         tell: Callable[[int, int], None],
+        goal: Goal | None = None,
     ) -> None:
         refuse_unknown(model, fixed.nodes)
         refuse_idle(model, fixed.required, by_flags=by_flags)
@@ -115,7 +118,7 @@ class Mixer:
         self._tell = tell
         self._measured = 0
         self._samples = list(samples)
-        self._reference = Reference(model, self._samples)
+        self._reference = Reference(model, self._samples, goal)
         self._ranges = survey(model, self._samples)
         self._parts = parts_of(model, self._ranges)
         self._times = NodeTimes(why="all that fits in 16 bits is within the tolerance")
@@ -125,25 +128,28 @@ class Mixer:
         """Finds the mix.
 
         Args:
-            tolerance: The largest error (rms) of an output that is allowed.
+            tolerance: The largest error (rms) of an output that is allowed, or the worst value of the metric.
             source: Where the samples come from, in words.
             timed: Times the nodes in float32 and in a precision; called where parts are weighed against each other.
             ran: Builds a network, cast as far as it has to be, with a precision and types, and runs it on the samples.
         """
-        given = self._given(tolerance, source)
+        allowed = self._reference.allowed(tolerance)
+        given = self._given(allowed, source)
         first = self._error(given)
-        aim = tolerance
+        aim = allowed
         for left in reversed(range(_MOST_ENGINES)):
             found = self._found(given, first, aim, source, timed)
             run = self._run(found, ran)
-            error = None if run.outputs is None else worst(self._reference.distances_of(run.outputs))
+            error = None if run.outputs is None else self._reference.error_of(run.outputs)
             mix = dataclasses.replace(found, tolerance=tolerance, engine_error=error, engine_missing=run.why)
-            if error is None or error <= tolerance or mix.precision == "as-is":
+            if error is None or error <= allowed or mix.precision == "as-is":
                 break
             # From what the mix has, and not from what was aimed at, lest the same be found again. Nothing is within a
             # negative one.
-            aim = (_MARGIN * found.error * tolerance / error if left > 1 else 0.0) or -1.0
-        return mix
+            aim = (_MARGIN * found.error * allowed / error if left > 1 else 0.0) or -1.0
+        types = mix.node_precisions
+        model = self._cast(types, mix.precision)[0] if kinds_of(mix.precision, types) else self._model
+        return dataclasses.replace(mix, metric=self._reference.judged(model))
 
     def _run(self, mix: Mix, ran: Ran) -> EngineRun:
         model = self._model.copy()

@@ -168,11 +168,25 @@ def load_generator(text: str) -> Callable[[dict[str, Shape], int], Any]:
     Raises:
         InputError: There is none.
     """
+    return load_function(text, "--generator", "(shapes, seed)")
+
+
+def load_function(text: str, flag: str, takes: str) -> Callable[..., Any]:
+    """Imports a function of the user's, "FILE.py:FUNCTION".
+
+    Args:
+        text: What the command line says.
+        flag: Where it says so.
+        takes: The function's parameters, for messages: "(shapes, seed)".
+
+    Raises:
+        InputError: There is none.
+    """
     path, colon, name = text.rpartition(":")
     if not colon or not path.endswith(".py") or not name.isidentifier():
-        raise InputError(f"--generator {text!r} is not FILE.py:FUNCTION", "Write --generator inputs.py:make.")
+        raise InputError(f"{flag} {text!r} is not FILE.py:FUNCTION", f"Name a file and a function that takes {takes}.")
     if not Path(path).is_file():
-        raise InputError(f"{path}: no such file", "Check the path of the generator.")
+        raise InputError(f"{path}: no such file", f"Check the path in {flag}.")
     spec = importlib.util.spec_from_file_location("trtconv_inputs", path)
     assert spec is not None
     assert spec.loader is not None
@@ -183,7 +197,7 @@ def load_generator(text: str) -> Callable[[dict[str, Shape], int], Any]:
         raise InputError(f"{path} cannot be imported: {type(error).__name__}: {first_line(error)}") from error
     function = getattr(module, name, None)
     if not callable(function):
-        raise InputError(f"{path} has no function {name!r}", "Name one that takes (shapes, seed).")
+        raise InputError(f"{path} has no function {name!r}", f"Name one that takes {takes}.")
     return function  # type: ignore[no-any-return]
 
 

@@ -236,7 +236,7 @@ def _divided(request: BuildRequest, given: Collection[str]) -> tuple[QuantizeReq
         request: The build of a float model in int8.
         given: Names of the flags that the command line has; what the configuration says is for precision auto.
     """
-    said = {name: getattr(request, name) for name in ("data", "preprocess", "error_budget", "tolerance")}
+    said = {name: getattr(request, name) for name in ("data", "preprocess", "error_budget", "metric", "tolerance")}
     said = {name: value for name, value in said.items() if name in given}
     quantizing = QuantizeRequest(
         model=request.model,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 from trtconv.cli.formats.wording import count, table
+from trtconv.core.documents.judged import Judged
 from trtconv.core.documents.mix import Mix
 from trtconv.core.text import clean, toml_string
 
@@ -14,8 +15,7 @@ def mix_text(mix: Mix) -> str:
     measured = f"{count(mix.samples, 'sample')} of {clean(str(mix.source))}"
     timed = f"timed on {mix.timed_on}" if mix.timed_on else "estimated by operations and bytes"
     head = [
-        f"types for an error (rms) of at most {mix.tolerance:g}",
-        f"it is {mix.error:.2g} on {measured}, and {mix.error_of_all:.2g} with all in 16 bits",
+        *_errors(mix, measured),
         _ran(mix),
         f"{mix.time:.2f} of the time in float32, {timed}",
     ]
@@ -39,12 +39,28 @@ def mix_text(mix: Mix) -> str:
     )
 
 
+def _errors(mix: Mix, measured: str) -> tuple[str, str]:
+    """Says what was asked for, and what the types have."""
+    if mix.metric is None:
+        asked = f"types for an error (rms) of at most {mix.tolerance:g}"
+        return asked, f"it is {mix.error:.2g} on {measured}, and {mix.error_of_all:.2g} with all in 16 bits"
+    found = f"{judged_text(mix.metric)} on {measured}"
+    asked = f"types for {clean(mix.metric.metric)} of {mix.metric.wanted} (errors are by how much it is worse)"
+    return asked, f"it is {found}, and {mix.error_of_all:.2g} worse with all in 16 bits"
+
+
+def judged_text(metric: Judged) -> str:
+    """Returns the value of a metric with its standard error, and that of the float network."""
+    bar = "" if metric.standard_error is None else f" +- {metric.standard_error:.2g}"
+    return f"{metric.value:.5g}{bar} (float {metric.of_float:.5g})"
+
+
 def _ran(mix: Mix) -> str:
     """Says what an engine of the types computed."""
     if mix.engine_error is None:
         return f"no engine was run, so that TensorRT's own error is not known: {clean(mix.engine_missing)}"
     ran = f"an engine for the samples' sizes, run on the GPU, has {mix.engine_error:.2g}"
-    if mix.engine_error <= mix.tolerance:
+    if mix.engine_error <= mix.allowed:
         return ran
     return f"{ran}, which is more, with all in float32 that may be (--no-tf32 computes without TF32)"
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from trtconv.cli.formats.mix import judged_text
 from trtconv.cli.formats.wording import byte_size, count, table
+from trtconv.core.documents.judged import Judged
 from trtconv.core.documents.quantize import (
     BudgetRecord,
     CacheRecord,
@@ -27,10 +29,13 @@ def quantize_text(report: QuantizeReport) -> str:
         How it was calibrated, the error whole and by layer, what stays in float; the last line is the outcome.
     """
     blocks = [
-        _calibration(report.calibration) if report.cache is None else _cache(report.cache, report.calibration),
+        _calibration(report.calibration, report.metric)
+        if report.cache is None
+        else _cache(report.cache, report.calibration),
+        _metric(report.metric) if report.metric else "",
         _errors(report),
         _layers(report.per_layer),
-        _budget(report.budget) if report.budget else "",
+        _budget(report.budget, report.metric) if report.budget else "",
         _left(report),
         "\n".join(map(clean, report.notes)),
         _findings(report.findings),
@@ -43,7 +48,20 @@ def _percent(value: float) -> str:
     return f"{100 * value:.2f} %"
 
 
-def _calibration(calibration: Calibration) -> str:
+def _loss(value: float, metric: Judged | None) -> str:
+    """Returns an error as text: a share, or by how much a metric is worse."""
+    return _percent(value) if metric is None else f"{value:.4g} worse"
+
+
+def _gain(value: float, metric: Judged | None) -> str:
+    return _percent(value) if metric is None else f"{value:.4g}"
+
+
+def _bar(value: float | None) -> str:
+    return "" if value is None else f" +- {100 * value:.2g}"
+
+
+def _calibration(calibration: Calibration, metric: Judged | None) -> str:
     sizes = len(calibration.sizes)
     text = f"calibrated with {count(calibration.samples, 'sample')} of {calibration.source}"
     text += f" at {count(sizes, 'size')}, by {calibration.method}"
@@ -51,8 +69,9 @@ def _calibration(calibration: Calibration) -> str:
     text += ", biases corrected" if calibration.biases_corrected else ""
     text += ", kept before" if calibration.cached else ""
     errors = calibration.methods
-    tried = ", ".join(f"{name} {_percent(errors[name])}" for name in sorted(errors, key=lambda name: errors[name]))
-    return clean(text) + (f"\nerror by method: {tried}" if tried else "")
+    tried = ", ".join(f"{name} {_loss(errors[name], metric)}" for name in sorted(errors, key=lambda name: errors[name]))
+    what = "error" if metric is None else clean(metric.metric)
+    return clean(text) + (f"\n{what} by method: {tried}" if tried else "")
 
 
 def _cache(cache: CacheRecord, calibration: Calibration) -> str:
@@ -67,11 +86,17 @@ def _cache(cache: CacheRecord, calibration: Calibration) -> str:
     return "\n".join(map(clean, lines))
 
 
+def _metric(metric: Judged) -> str:
+    unseen = f"{count(metric.samples, 'sample')} that calibration did not see"
+    return f"{clean(metric.metric)} {judged_text(metric)} on {unseen}; {metric.wanted} is asked for"
+
+
 def _errors(report: QuantizeReport) -> str:
     if not report.error:
         return "the error was not measured: no samples were given (--data)"
     rows = [
-        (clean(name), f"rms {_percent(each.rms)}", f"cosine {each.cosine:.6f}") for name, each in report.error.items()
+        (clean(name), f"rms {_percent(each.rms)}{_bar(each.standard_error)}", f"cosine {each.cosine:.6f}")
+        for name, each in report.error.items()
     ]
     return "\n".join(["error against the float model, on samples that calibration did not see:", *table(rows, "  ")])
 
@@ -86,14 +111,23 @@ def _layers(layers: Sequence[LayerError]) -> str:
     return "\n".join([*lines, *table(rows, "  "), *([f"  ... and {more} more"] if more else [])])
 
 
-def _budget(budget: BudgetRecord) -> str:
-    lines = [f"budget: {_percent(budget.asked)}; with every layer in int8 the error is {_percent(budget.error_of_all)}"]
+def _budget(budget: BudgetRecord, metric: Judged | None) -> str:
+    asked = _percent(budget.asked) if metric is None else f"{clean(metric.metric)} {budget.asked:g}"
+    what = "the error" if metric is None else "it"
+    lines = [f"budget: {asked}; with every layer in int8 {what} is {_loss(budget.error_of_all, metric)}"]
     rows = [
-        (clean(step.node), f"to {_percent(step.error)}", f"gains {_percent(step.gain)}")
+        (clean(step.node), f"to {_loss(step.error, metric)}", f"gains {_gain(step.gain, metric)}")
         for step in budget.left_in_float
     ]
     lines += table(rows, "  left in float: ") if rows else []
-    return "\n".join([*lines, *([] if budget.met else ["  the budget is not met by leaving out any more"])])
+    lines += [] if budget.met else ["  the budget is not met by leaving out any more"]
+    if budget.alone:
+        gains = {name: budget.error_of_all - error for name, error in budget.alone.items()}
+        first = sorted(gains, key=lambda name: -gains[name])[:_LISTED]
+        lines += ["what each layer alone would gain in float, the most first:"]
+        lines += table([(clean(name), _gain(gains[name], metric)) for name in first], "  ")
+        lines += [f"  ... and {len(gains) - len(first)} more"] if len(gains) > len(first) else []
+    return "\n".join(lines)
 
 
 def _left(report: QuantizeReport) -> str:
@@ -121,11 +155,16 @@ def _findings(findings: Sequence[Finding]) -> str:
 
 def _outcome(report: QuantizeReport) -> str:
     worst = max((each.rms for each in report.error.values()), default=0.0)
-    output = report.output
+    output, metric = report.output, report.metric
     if output:
         error = f", error {_percent(worst)}" if report.error else ""
+        error += f", {metric.metric} {metric.value:.5g}" if metric else ""
         return clean(f"wrote {output.path}: {byte_size(output.bytes)}{error}")
+    if metric is None:
+        why = f"the error of {_percent(worst)} is above the tolerance of {_percent(report.tolerance)}"
+    else:
+        why = f"{clean(metric.metric)} is {metric.value:.5g}, and {metric.wanted} is asked for"
     return (
-        f"NOT WRITTEN: the error of {_percent(worst)} is above the tolerance of {_percent(report.tolerance)}.\n"
+        f"NOT WRITTEN: {why}.\n"
         "Give more samples, leave layers in float with --error-budget or --float, or allow more with --tolerance."
     )

@@ -65,7 +65,8 @@ class BuildPlan(BuildSettings):
         trial: Whether the engine is only run and thrown away: what its build measures is not kept.
         tactics: Which tactics layers are to get; not in the document, which has their SHA-256 (`as`).
         tactics_sha256: SHA-256 of these; empty where TensorRT chooses all.
-        sampled: SHA-256 of the samples that the types are chosen on; empty where they are not, or are random.
+        sampled: SHA-256 of the samples that the types are chosen on, empty where they are not, or are random; behind it
+            that of the metric's code.
         plugins: Libraries of plugins that are loaded.
         references: Files that say what operators compute.
         extensions: Files of passes and rules of the user's own.

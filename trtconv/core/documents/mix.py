@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from trtconv.core.decode import Fault, fields_of
+from trtconv.core.documents.judged import Judged
 from trtconv.core.encode import Document
 from trtconv.core.frozen import frozen
 from trtconv.core.requests.common import NODE_PRECISIONS, PRECISIONS
@@ -37,7 +38,8 @@ class Mix(Document):
     Args:
         precision: Of the nodes that have no type of their own.
         node_precisions: Node to its own type.
-        tolerance: The error that was allowed.
+        tolerance: The error that was allowed, or the worst value of the metric; errors are then by how much it is
+            worse.
         error: That of the mix, on the samples: the largest rms of an output, over that of the model's.
         error_of_all: That of the network with all that fits in 16 bits.
         engine_error: That of an engine for the sizes of the samples, run on the GPU; None where there is none.
@@ -48,6 +50,7 @@ class Mix(Document):
         samples: How many samples the errors are of.
         source: Where they come from.
         parts: What was weighed against each other.
+        metric: What counts in place of the error; None where nothing does.
     """
 
     precision: str
@@ -63,6 +66,12 @@ class Mix(Document):
     samples: int
     source: str
     parts: tuple[TypedPart, ...]
+    metric: Judged | None = None
+
+    @property
+    def allowed(self) -> float:
+        """The largest error that was allowed."""
+        return self.tolerance if self.metric is None else self.metric.allowed
 
     @classmethod
     def from_json(cls, value: Any) -> Mix:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from trtconv.core.dims import Shape
+from trtconv.core.documents.judged import Judged
 from trtconv.core.documents.parts import FileIdentity
 from trtconv.core.documents.rewrite import Edit, Skip
 from trtconv.core.encode import Document
@@ -31,17 +32,19 @@ class Layerwise(Document):
 
 
 @frozen
-class Distance(Document):
+class Distance(Document, keys="rms cosine standard_error"):
     """How far the values of a tensor are apart.
 
     Args:
         rms: Root of the mean squared difference over that of the float values; of integers and booleans the share
             that differs.
         cosine: Cosine similarity.
+        standard_error: Of `rms`, by how the samples differ; None where one sample cannot tell.
     """
 
     rms: float
     cosine: float
+    standard_error: float | None = None
 
 
 @frozen
@@ -74,7 +77,7 @@ class BudgetRecord(Document):
     """What `--budget` came to.
 
     Args:
-        asked: The error to meet.
+        asked: The error to meet, or the value of the metric. Errors are then by how much its value is worse.
         met: Whether it is met.
         error_of_all: With every layer quantised.
         alone: Layer to the error where it alone is left in float.
@@ -150,7 +153,7 @@ class Calibration(Document):
 @frozen
 class QuantizeReport(
     Document,
-    keys="schema model output target=target_name edits skipped quantized left_in_float int8_share notes error "
+    keys="schema model output target=target_name edits skipped quantized left_in_float int8_share notes error metric- "
     "per_layer calibration cache- budget findings tolerance seconds exit_code",
 ):
     """What `trtconv quantize` did.
@@ -165,12 +168,13 @@ class QuantizeReport(
         left_in_float: Layers with weights that stay in float, and why.
         notes: What is to be known of the engine's speed, in words.
         error: Output to how far it is from that of the float model, on samples that calibration did not see.
-        per_layer: The same of the result of every quantised layer, in the order of the graph.
+        metric: What counts where that is not the error, on the same samples; None where it is.
+        per_layer: The error of the result of every quantised layer, in the order of the graph.
         calibration: Samples, their sizes, the method, and the error of each method that was tried.
         cache: What became of a calibration cache of TensorRT; None without one.
         budget: What `--budget` came to; None where it was not asked for.
         findings: What check says of the quantised model.
-        tolerance: The error (rms) that was allowed.
+        tolerance: The error (rms) that was allowed, or the worst value of the metric.
     """
 
     model: FileIdentity
@@ -190,6 +194,7 @@ class QuantizeReport(
     seconds: Mapping[str, float]
     exit_code: int = 0
     cache: CacheRecord | None = None
+    metric: Judged | None = None
 
     def to_json(self) -> dict[str, object]:
         """Returns the report as plain JSON values; `output` is empty where nothing was written."""

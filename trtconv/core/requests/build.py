@@ -23,15 +23,12 @@ from trtconv.core.preprocessing import EXAMPLE, Preprocessing, parse_images
 from trtconv.core.requests.base import Bounds, Request
 from trtconv.core.requests.code import EXTEND, PLUGINS, REFERENCES, SERIALIZED_PLUGINS
 from trtconv.core.requests.common import (
-    DATA,
     DIMS,
     FAIL_ON,
     LEAVE,
-    MEASURED,
     NODE_PRECISIONS,
     PARTITION,
     PRECISION,
-    PREPROCESS,
     PROFILES,
     PROVE,
     PROVE_TIME,
@@ -43,8 +40,8 @@ from trtconv.core.requests.common import (
     SUBSTITUTE,
     TARGET,
     VALUES,
-    error_budget,
 )
+from trtconv.core.requests.measured import DATA, MEASURED, METRIC, PREPROCESS, error_budget
 from trtconv.core.rewrite_rules import RewriteRule
 from trtconv.core.selection import Selection
 from trtconv.core.target import Target
@@ -158,8 +155,8 @@ class BuildSettings:
     )
     tolerance: float = option(
         "--tolerance",
-        "Largest error (rms) of an output. --precision auto stays within it, 0.001 unless given; the int8 model that "
-        "is made with --data fails above it on held-out samples, 0.1 unless given.",
+        "Largest error (rms) of an output, or the worst value of --metric. --precision auto stays within it, 0.001 "
+        "unless given; the int8 model that is made with --data fails above it on held-out samples, 0.1 unless given.",
         metavar="E",
         takes=float,
         least=0,
@@ -170,6 +167,7 @@ class BuildSettings:
         schema={"type": "number", "minimum": 0},
         requires=MEASURED,
     )
+    metric: str | None = METRIC
     data: str | None = DATA
     preprocess: str | None = PREPROCESS
     rewrite: bool = REWRITE

@@ -199,52 +199,6 @@ REWRITTEN = Requirement(
     "{flag} is about what the rewrite does, and --no-rewrite leaves it out",
     "Leave out {flag} or --no-rewrite (in trtconv.toml: {key} = true or rewrite = false).",
 )
-MEASURED = Requirement(
-    frozenset({"precision"}),
-    lambda request: request.precision == "auto",
-    "{flag} goes with --precision auto, or with int8 and --data on the command line; the precision is {precision}",
-    "Leave out {flag} (in trtconv.toml: {key}), or say --precision auto.",
-)
-SAMPLED = Requirement(
-    # Samples are for precision auto alone, and of no use to other precisions.
-    frozenset({"precision", "data"}),
-    lambda request: request.data is not None,
-    "{flag} goes with --data, and there is none",
-    "Add --data, or leave out {flag} (in trtconv.toml: data and {key}; images says it of the engine).",
-)
-
-DATA: Any = option(
-    "--data",
-    "Samples to calibrate with and to measure on: a folder of .npz or .npy files or of images, one .npz file, or "
-    "FUNC(shapes, seed), which returns {input: array}; its code is run.",
-    metavar="DIR|FILE.npz|FILE.py:FUNC",
-    default=None,
-    key="data",
-    about="Folder or .npz file of samples that precision auto measures on; default: random ones.",
-    requires=MEASURED,
-    reads="the samples",
-)
-"""A folder of samples, an .npz file, or FILE.py:FUNCTION; None for random data."""
-
-PREPROCESS: Any = option(
-    "--preprocess",
-    "How images become inputs: size=HxW[+HxW], scale=1/255, mean=A:B:C, std=A:B:C, color=rgb|bgr|gray, "
-    "layout=nchw|nhwc, crop or letterbox=FILL, filter=bicubic|bilinear|linear|nearest.",
-    metavar="KEY=VALUE,...",
-    default=None,
-    key="preprocess",
-    about="What becomes of images in data, as --preprocess.",
-    requires=SAMPLED,
-)
-"""What becomes of images among the samples."""
-
-
-def error_budget(names: str, requires: Requirement | None = None) -> Any:
-    """Declares the error (rms) to meet by leaving layers in float; None quantises all that can be."""
-    said = "Leave layers in float, the one that costs most first, until the error (rms) is at most E."
-    return option(names, said, metavar="E", takes=float, least=0, default=None, requires=requires)
-
-
 _SUBSTITUTES = ("efficient-nms", "deformable-attention")
 
 

@@ -5,12 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 
 from trtconv.core.dim_flags import parse_dims
+from trtconv.core.errors import InputError
 from trtconv.core.frozen import frozen
 from trtconv.core.options import option
 from trtconv.core.requests.base import Bounds, Request
-from trtconv.core.requests.common import DATA, PREPROCESS, TARGET, error_budget
+from trtconv.core.requests.common import TARGET
+from trtconv.core.requests.measured import DATA, METRIC, PREPROCESS, error_budget
 from trtconv.core.target import Target
 
+_TOLERANCE = 0.1
+"""Of the error, where nothing else is said."""
 QUANTIZE_METHODS = ("auto", "min-max", "percentile", "mse", "entropy")
 
 
@@ -22,7 +26,9 @@ class QuantizeRequest(Request):
         model: The float .onnx file; never written.
         output: Where the quantised model goes.
         error_budget: Error (rms) to meet by leaving layers in float; None quantises all that can be.
-        tolerance: Error (rms) above which the result is refused.
+        tolerance: Error (rms) above which the result is refused, or the worst value of the metric; None: 0.1, with a
+            metric the budget.
+        metric: What counts in place of the error: a built-in name, or FILE.py:FUNCTION.
         random: Whether random data is meant where there is no other.
         dims: Bounds of the dynamic dimensions: the sizes at which a function, or random data, is asked for.
         samples: How many samples a function is asked for, or are made at random.
@@ -42,13 +48,15 @@ class QuantizeRequest(Request):
     preprocess: str | None = PREPROCESS._replace(requires=None)
     # What `--budget` is for other commands, a limit of resources, is not asked here.
     error_budget: float | None = error_budget("--budget --error-budget")
-    tolerance: float = option(
+    metric: str | None = METRIC._replace(requires=None)
+    tolerance: float | None = option(
         "--tolerance",
-        "Fail where the error (rms) of the quantised model on held-out samples is above E.",
+        "Fail where the error (rms) of the quantised model on held-out samples is above E (0.1 unless given), or where "
+        "--metric has a worse value than E.",
         metavar="E",
         takes=float,
         least=0,
-        default=0.1,
+        default=None,
     )
     random: bool = option(
         "--random",
@@ -109,3 +117,20 @@ class QuantizeRequest(Request):
     target: Target | None = TARGET
     seed: int = option("--seed", "Seed of the first sample.", takes=int, least=0, default=0)
     cache: Path | None = None
+
+    @property
+    def limit(self) -> float:
+        """The error above which the result is refused; with a metric its worst value.
+
+        Raises:
+            InputError: A metric has none.
+        """
+        if self.metric is None:
+            return _TOLERANCE if self.tolerance is None else self.tolerance
+        limit = self.error_budget if self.tolerance is None else self.tolerance
+        if limit is None:
+            raise InputError(
+                f"--metric {self.metric} says what counts, and not what is good enough",
+                "Add --tolerance E, the worst value that is allowed: --metric psnr --tolerance 35, or iou and 0.95.",
+            )
+        return limit

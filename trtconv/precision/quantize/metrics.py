@@ -1,0 +1,202 @@
+"""What counts of a network's outputs: measures that are built in, and a function of the user's.
+
+A metric makes one number of a sample's outputs and of those of the float network. Which way is better is not asked: the
+float network held against itself has the best value, and the limit that the user gives lies on the worse side of it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trtconv.core.documents.judged import Judged
+from trtconv.core.errors import InputError
+from trtconv.core.frozen import frozen
+from trtconv.core.reading import sha256_of
+from trtconv.core.samples import function_of
+from trtconv.core.suggest import did_you_mean
+from trtconv.runtimes.inputs import load_function
+from trtconv.runtimes.onnxruntime import first_line
+
+Outputs = Mapping[str, NDArray[Any]]
+Pair = tuple[Outputs, Outputs]
+"""A sample's outputs, and those of the float network."""
+
+_MOST_DECIBELS = 100.0
+"""Of equal pictures, whose ratio is infinite: one such sample must not hide the others in the mean."""
+_CALLED = "It is called as FUNC(outputs, reference), both {output: array} of one sample, and returns a number."
+
+
+def psnr(got: NDArray[Any], wanted: NDArray[Any]) -> float:
+    """Returns the ratio of the reference's range to the error, in dB, at most 100."""
+    a, b = wanted.astype(np.float64), got.astype(np.float64)
+    squared, peak = float(np.square(a - b).mean()), float(np.ptp(a)) or 1.0
+    return min(_MOST_DECIBELS, 10 * math.log10(peak**2 / squared)) if squared else _MOST_DECIBELS
+
+
+def iou(got: NDArray[Any], wanted: NDArray[Any]) -> float:
+    """Returns intersection over union, the mean over the classes that either has; see `_labels`."""
+    a, b = _labels(wanted, wanted), _labels(got, wanted)
+    kinds = np.union1d(a, b)
+    shares = [float(((a == kind) & (b == kind)).sum() / ((a == kind) | (b == kind)).sum()) for kind in kinds]
+    return float(np.mean(shares))
+
+
+def top1(got: NDArray[Any], wanted: NDArray[Any]) -> float:
+    """Returns the share of places with the same class; see `_labels`."""
+    return float((_labels(wanted, wanted) == _labels(got, wanted)).mean())
+
+
+def cosine(got: NDArray[Any], wanted: NDArray[Any]) -> float:
+    """Returns the cosine similarity; 1 if both are 0 throughout."""
+    a, b = wanted.astype(np.float64).ravel(), got.astype(np.float64).ravel()
+    lengths = float(np.linalg.norm(a) * np.linalg.norm(b))
+    return float(a @ b) / lengths if lengths else float(not a.any() and not b.any())
+
+
+def _labels(values: NDArray[Any], reference: NDArray[Any]) -> NDArray[Any]:
+    """Returns the class at each place.
+
+    Integers and booleans are classes. Of floats the largest channel is: the last axis of up to three, as of (batch,
+    tokens, classes), and axis 1 of more, as of images. Of a single channel the class is whether the value is above
+    one half where the reference's are shares (0 to 1), else above 0.
+    """
+    if values.dtype.kind != "f":
+        return values
+    axis = 1 if values.ndim > 3 else -1
+    if values.ndim and values.shape[axis] > 1:
+        return np.asarray(values.argmax(axis))
+    shares = bool(reference.min(initial=0.0) >= 0 and reference.max(initial=0.0) <= 1)
+    return np.asarray(values > (0.5 if shares else 0.0))
+
+
+BUILT_IN: Mapping[str, Callable[[NDArray[Any], NDArray[Any]], float]] = {
+    "psnr": psnr,
+    "iou": iou,
+    "top1": top1,
+    "cosine": cosine,
+}
+"""Name to what it makes of one output and of the float network's; of several outputs the worst counts."""
+
+
+class Metric:
+    """A number for a sample's outputs beside those of the float network.
+
+    Args:
+        text: A name of `BUILT_IN`, or FILE.py:FUNC, whose code is run.
+
+    Attributes:
+        name: The text.
+        sha256: Of the file; empty where it is built in.
+
+    Raises:
+        InputError: It is neither, or cannot be imported.
+    """
+
+    def __init__(self, text: str) -> None:
+        self.name = text
+        self.sha256 = ""
+        self._built_in = BUILT_IN.get(text)
+        if self._built_in is not None:
+            return
+        named = function_of(text)
+        if named is None:
+            raise InputError(
+                f"--metric {text!r} is neither {', '.join(BUILT_IN)} nor FILE.py:FUNC",
+                did_you_mean(text, tuple(BUILT_IN), f"Write --metric psnr, or --metric measures.py:recall. {_CALLED}"),
+            )
+        self.sha256 = sha256_of(named[0]) if named[0].is_file() else ""
+        self._function = load_function(text, "--metric", "(outputs, reference)")
+
+    def of(self, outputs: Outputs, reference: Outputs) -> float:
+        """Returns the value for one sample.
+
+        Raises:
+            InputError: The user's function fails, or returns no finite number.
+        """
+        if self._built_in is not None:
+            return self._worst(self._built_in, outputs, reference)
+        # Copies: what it writes into them must not reach the next comparison.
+        given = [{name: array.copy() for name, array in each.items()} for each in (outputs, reference)]
+        try:
+            value = float(self._function(*given))
+        except (Exception, SystemExit) as error:
+            raise InputError(
+                f"--metric {self.name} failed: {type(error).__name__}: {first_line(error)}", _CALLED
+            ) from error
+        if not math.isfinite(value):
+            raise InputError(
+                f"--metric {self.name} returned {value} for a sample",
+                "Return a finite number: give what has no limit one, as psnr does with 100 dB.",
+            )
+        return value
+
+    def _worst(
+        self, measure: Callable[[NDArray[Any], NDArray[Any]], float], outputs: Outputs, reference: Outputs
+    ) -> float:
+        """Returns the smallest value of all outputs; minus infinity where one cannot be compared or is not finite."""
+        values = [math.inf]
+        for name, wanted in reference.items():
+            got = outputs[name]
+            fits = got.shape == wanted.shape and (got.dtype.kind != "f" or bool(np.isfinite(got).all()))
+            # Nothing is as good as nothing.
+            values.append((measure(got, wanted) if wanted.size else math.inf) if fits else -math.inf)
+        return min(values)
+
+
+@frozen
+class Goal:
+    """A metric, and the value that is good enough.
+
+    Args:
+        metric: What counts.
+        limit: The worst value that is allowed.
+    """
+
+    metric: Metric
+    limit: float
+
+    @property
+    def identity(self) -> str:
+        """What tells it from others, a function by its file's content."""
+        return f"{self.metric.name} {self.metric.sha256} {self.limit!r}"
+
+    def own(self, references: Sequence[Outputs]) -> float:
+        """Returns the mean value of the float network, held against itself."""
+        return float(np.mean([self.metric.of(each, each) for each in references])) if references else 0.0
+
+    def judged(self, pairs: Iterable[Pair], own: float) -> Judged:
+        """Returns the mean value over samples, with its standard error.
+
+        Args:
+            pairs: Of each sample; at least one.
+            own: What the float network has.
+        """
+        values = [self.metric.of(*pair) for pair in pairs]
+        several = len(values) > 1 and all(map(math.isfinite, values))
+        return Judged(
+            metric=self.metric.name,
+            value=float(np.mean(values)),
+            standard_error=float(np.std(values, ddof=1)) / math.sqrt(len(values)) if several else None,
+            of_float=own,
+            limit=self.limit,
+            samples=len(values),
+        )
+
+    def allowed(self, limit: float, own: float) -> float:
+        """Returns how much worse than the float network's a value may be that has to reach another limit.
+
+        Raises:
+            InputError: That limit is on the other side of the float network's value.
+        """
+        if (limit - own) * (self.limit - own) < 0:
+            raise InputError(
+                f"of --metric {self.metric.name} {limit:g} is better than the float network's {own:g}, or "
+                f"{self.limit:g} is, whichever way is better",
+                "Give limits on the worse side of what the float network has: --tolerance and --budget alike.",
+            )
+        return abs(own - limit)
