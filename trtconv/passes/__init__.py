@@ -24,6 +24,7 @@ from trtconv.passes.match_skip import MatchSkipSize
 from trtconv.passes.normalize_quantizers import NormalizeQuantizers
 from trtconv.passes.order_channels import OrderChannels
 from trtconv.passes.overlap_add import OverlapAdd
+from trtconv.passes.part_skips import PartSkipScales
 from trtconv.passes.pool_in_float import PoolInFloat
 from trtconv.passes.pool_pads import WritePoolPads
 from trtconv.passes.quantized_constants import DequantizeConstants
@@ -116,6 +117,7 @@ PASSES: tuple[Pass, ...] = (
     FoldWeightQuantizers(),
     FoldQuantizedNorm(),
     MoveChannelScales(),
+    PartSkipScales(),
     WriteWeightQuantizers(),
     WriteKernelShape(),
     UngroupDeconv(),

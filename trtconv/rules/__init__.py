@@ -46,6 +46,7 @@ from trtconv.rules.resize_scales_at_run_time import ResizeScalesAtRunTime
 from trtconv.rules.scale_length import ScaleLength
 from trtconv.rules.scale_not_constant import ScaleNotConstant
 from trtconv.rules.scale_value import ScaleValue
+from trtconv.rules.shared_skip_scale import SharedSkipScale
 from trtconv.rules.sizes import SIZE_CHECKS, DataDependentShape
 from trtconv.rules.space_to_depth_mode import SpaceToDepthMode
 from trtconv.rules.strided_dilated_deconv import StridedDilatedDeconv
@@ -112,6 +113,7 @@ CHECKS: tuple[Rule, ...] = (
     DeconvNotInt8(),
     ZeroPointShape(),
     ZeroPointType(),
+    SharedSkipScale(),
     TriluWithoutUpper(),
     AttentionWindow(),
     AttentionValidLengths(),

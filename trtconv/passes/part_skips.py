@@ -1,0 +1,73 @@
+"""Skips of quantised networks, for a TensorRT that computes those of shared scales otherwise."""
+
+from __future__ import annotations
+
+import numpy as np
+from onnx import numpy_helper
+
+from trtconv.core.documents.rewrite import Edit
+from trtconv.core.target import Target
+from trtconv.graph.model import OnnxModel
+from trtconv.graph.shared_skips import SharedSkip, shared_skips
+from trtconv.passes.base import Pass, PassResult
+from trtconv.passes.quantized import has_linear
+
+_APART = 128 / 127
+"""A step of int8 more: that quantisers apart by so much are computed rightly was seen on TensorRT 8.6."""
+
+
+class PartSkipScales(Pass):
+    """Gives a skip a scale of its own where a Concat that takes it has the same, for TensorRT 8.
+
+    TensorRT 8.6 computed a U-Net whose skips share their scale with the Concat and with the MaxPool that reads them too
+    55 % off, without a message, and the same network with a scale of its own for each skip right
+    (docs/quantization.md). The skip is then rounded once more, by at most half a step of its new scale.
+
+    Before (tensorrt-8.6):
+        <ir_version: 8, opset_import: ["": 17]>
+        g (float[1,1,4,4] x) => (float[1,1,2,2] p, float[1,2,4,4] y) <float s = {0.127}, int8 z = {0}>
+        { r = Relu (x)
+          q = QuantizeLinear (r, s, z)  d = DequantizeLinear (q, s, z)
+          p = MaxPool <kernel_shape = [2,2], strides = [2,2]> (d)
+          n = Neg (d)  t = QuantizeLinear (n, s, z)  u = DequantizeLinear (t, s, z)
+          c = Concat <axis = 1> (u, d)
+          e = QuantizeLinear (c, s, z)  y = DequantizeLinear (e, s, z) }
+    After:
+        <ir_version: 8, opset_import: ["": 17]>
+        g (float[1,1,4,4] x) => (float[1,1,2,2] p, float[1,2,4,4] y)
+          <float s = {0.127}, float own = {0.128}, int8 z = {0}>
+        { r = Relu (x)
+          q = QuantizeLinear (r, own, z)  d = DequantizeLinear (q, own, z)
+          p = MaxPool <kernel_shape = [2,2], strides = [2,2]> (d)
+          n = Neg (d)  t = QuantizeLinear (n, s, z)  u = DequantizeLinear (t, s, z)
+          c = Concat <axis = 1> (u, d)
+          e = QuantizeLinear (c, s, z)  y = DequantizeLinear (e, s, z) }
+    """
+
+    name = "part-skip-scales"
+    fixes = ("TC314",)
+    safety = "within tolerance"
+    requantizes = True
+
+    def may_act(self, model: OnnxModel, target: Target) -> bool:
+        return target.before(9) and has_linear(model) and model.has({"Concat"})
+
+    def run(self, model: OnnxModel, target: Target) -> PassResult:
+        # All are found first: one that has another scale already must not hide the next.
+        skips = tuple(shared_skips(model.main))
+        return PassResult(tuple(self._part(model, skip) for skip in skips))
+
+    def _part(self, model: OnnxModel, skip: SharedSkip) -> Edit:
+        nodes = model.proto.graph.node
+        before = model.main.values(nodes[skip.nodes[0]].input[1])
+        assert before is not None
+        scale = np.asarray(before * np.asarray(_APART, before.dtype), before.dtype)
+        own = numpy_helper.from_array(scale, model.fresh_name(f"{skip.tensor}.own_scale"))
+        model.proto.graph.initializer.append(own)
+        for index in skip.nodes:
+            nodes[index].input[1] = own.name
+        model.touch()
+        concat = nodes[skip.concat]
+        where = concat.name or concat.output[0]
+        said = f"{skip.tensor}: scale {skip.scale:.6g}, which {where} has too, is {float(scale.reshape(-1)[0]):.6g} now"
+        return Edit(self.name, nodes[skip.nodes[0]].name or skip.tensor, said)
