@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from trtconv.core.bounds import make_profile
 from trtconv.core.dims import dynamic_dims
+from trtconv.core.documents.doubts import Doubt, DoubtKind
 from trtconv.core.documents.parts import FileIdentity
 from trtconv.core.documents.quantize import (
     Distance,
@@ -39,6 +40,7 @@ from trtconv.pipeline.outputs import model_identity, protect_data
 from trtconv.pipeline.preparation import Preparation
 from trtconv.precision.quantize.biases import correct_biases
 from trtconv.precision.quantize.budget import Spending, spend
+from trtconv.precision.quantize.facts import doubts_about
 from trtconv.precision.quantize.layers import WeightedLayer, find_layers, slows_down
 from trtconv.precision.quantize.measure import Reference, worst
 from trtconv.precision.quantize.metrics import Goal, Metric
@@ -52,6 +54,8 @@ from trtconv.precision.quantize.work import work_of
 from trtconv.precision.quantize.write import quantized
 from trtconv.rules import run_rules
 
+_FEW = 0.25
+"""Standard error over error from which on more samples are asked for."""
 _QUANTIZERS = ("QuantizeLinear", "DequantizeLinear", "QLinearConv", "ConvInteger", "DynamicQuantizeLinear")
 
 
@@ -74,7 +78,8 @@ def quantize(request: QuantizeRequest, progress: Progress | None = None) -> Quan
         target = request.target or target_and_runtime(None)[0]
     with clock.stage(Stage.LOAD):
         source, model = _loaded(request, target)
-        calibration, held_out = _parted(request, source.model)
+        samples = _samples(request, source.model)
+        calibration, held_out = _parted(request, samples)
     with clock.stage(Stage.REWRITE):
         done, layers = _prepared(request, model, source)
         work = work_of(model, layers, held_out)
@@ -100,7 +105,9 @@ def quantize(request: QuantizeRequest, progress: Progress | None = None) -> Quan
         error=error,
         metric=judged,
         per_layer=_per_layer(chosen.model, result, placement, held_out),
-        calibration=dataclasses.replace(chosen.calibration, biases_corrected=mended),
+        calibration=dataclasses.replace(
+            chosen.calibration, biases_corrected=mended, doubts=_doubts(samples, error, len(held_out))
+        ),
         budget=None if spending is None else spending.record(request.error_budget or 0.0),
         findings=run_rules(result, target),
         tolerance=request.limit,
@@ -163,10 +170,30 @@ def _samples(request: QuantizeRequest, model: OnnxModel) -> InputSamples:
     return read_samples(model, request.data, shapes() if called else (), request.samples, request.seed, preprocessing)
 
 
-def _parted(request: QuantizeRequest, model: OnnxModel) -> tuple[InputSamples, InputSamples]:
+def _parted(request: QuantizeRequest, samples: InputSamples) -> tuple[InputSamples, InputSamples]:
     """Returns the samples to calibrate with and those that measure; with the scales of a cache all of them measure."""
-    samples = _samples(request, model)
-    return samples.parted(request.held_out) if request.calibration is None else (samples[:0], samples)
+    if request.calibration is not None:
+        return samples[:0], samples
+    distinct = samples.distinct()
+    if len(distinct) == 1 < len(samples):
+        raise InputError(
+            f"{samples.source} has {len(samples)} samples that are all the same",
+            "Give different ones: what measures must not be what calibrated.",
+        )
+    return distinct.parted(request.held_out)
+
+
+def _doubts(samples: InputSamples, error: Mapping[str, Distance], held_out: int) -> tuple[Doubt, ...]:
+    """Returns what misleads in the samples, and whether they are too few for what the error is told as."""
+    found = doubts_about(samples.facts, samples.names)
+    for name, each in error.items():
+        if each.standard_error is not None and each.standard_error > _FEW * each.rms:
+            said = (
+                f"the error of output {name!r} is known to +- {100 * each.standard_error / each.rms:.0f} % of it alone"
+            )
+            few = f"{said}: the {held_out} samples that measure it differ too much for so few"
+            found += (Doubt(DoubtKind.FEW, (), few),)
+    return found
 
 
 def _shapes(request: QuantizeRequest, model: OnnxModel) -> Sequence[Shapes]:

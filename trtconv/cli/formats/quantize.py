@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from trtconv.cli.formats.mix import judged_text
 from trtconv.cli.formats.wording import byte_size, count, table
+from trtconv.core.documents.doubts import Doubt, DoubtKind
 from trtconv.core.documents.judged import Judged
 from trtconv.core.documents.quantize import (
     BudgetRecord,
@@ -32,6 +33,7 @@ def quantize_text(report: QuantizeReport) -> str:
         _calibration(report.calibration, report.metric)
         if report.cache is None
         else _cache(report.cache, report.calibration),
+        _doubts(report.calibration.doubts),
         _metric(report.metric) if report.metric else "",
         _errors(report),
         _layers(report.per_layer),
@@ -72,6 +74,13 @@ def _calibration(calibration: Calibration, metric: Judged | None) -> str:
     tried = ", ".join(f"{name} {_loss(errors[name], metric)}" for name in sorted(errors, key=lambda name: errors[name]))
     what = "error" if metric is None else clean(metric.metric)
     return clean(text) + (f"\n{what} by method: {tried}" if tried else "")
+
+
+def _doubts(doubts: Sequence[Doubt]) -> str:
+    """Says which samples mislead; of outlying ones, which may be many, the first."""
+    said = [line for each in doubts[:_LISTED] for line in indented(each.message, "  ")]
+    more = [f"  ... and {len(doubts) - _LISTED} more"] if len(doubts) > _LISTED else []
+    return "\n".join(["the samples may mislead:", *said, *more]) if doubts else ""
 
 
 def _cache(cache: CacheRecord, calibration: Calibration) -> str:
@@ -164,7 +173,10 @@ def _outcome(report: QuantizeReport) -> str:
         why = f"the error of {_percent(worst)} is above the tolerance of {_percent(report.tolerance)}"
     else:
         why = f"{clean(metric.metric)} is {metric.value:.5g}, and {metric.wanted} is asked for"
+    first = "Give more samples"
+    if any(each.kind is DoubtKind.OUTLYING for each in report.calibration.doubts):
+        first = "Leave out the outlying samples above"
     return (
         f"NOT WRITTEN: {why}.\n"
-        "Give more samples, leave layers in float with --error-budget or --float, or allow more with --tolerance."
+        f"{first}, leave layers in float with --error-budget or --float, or allow more with --tolerance."
     )

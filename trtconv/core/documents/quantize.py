@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from trtconv.core.dims import Shape
+from trtconv.core.documents.doubts import Doubt
 from trtconv.core.documents.judged import Judged
 from trtconv.core.documents.parts import FileIdentity
 from trtconv.core.documents.rewrite import Edit, Skip
@@ -138,6 +139,7 @@ class Calibration(Document):
         equalized: Whether channels were brought to one size before.
         cached: Whether all that was kept by an earlier call.
         biases_corrected: Whether biases were corrected.
+        doubts: What misleads in the samples.
     """
 
     samples: int
@@ -148,6 +150,7 @@ class Calibration(Document):
     equalized: bool
     cached: bool
     biases_corrected: bool = False
+    doubts: tuple[Doubt, ...] = ()
 
 
 @frozen

@@ -9,7 +9,8 @@ import functools
 import hashlib
 import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, overload
 
@@ -23,6 +24,7 @@ from trtconv.core.preprocessing import Preprocessing
 from trtconv.core.reading import open_plain
 from trtconv.core.samples import ARRAYS, IMAGES, function_of, sample_files
 from trtconv.graph.model import OnnxModel
+from trtconv.precision.quantize.facts import Facts, facts_of
 from trtconv.precision.quantize.images import read_image, read_pixels
 from trtconv.runtimes.inputs import call_generator, checked_inputs, header_of, load_generator, read_arrays
 from trtconv.runtimes.onnxruntime import random_feeds
@@ -57,8 +59,42 @@ class InputSamples(Sequence[Feeds]):
 
     def __getitem__(self, index: int | slice) -> Feeds | InputSamples:
         if isinstance(index, slice):
-            return InputSamples(self._makers[index], self.source, self.files[index])
+            return self._some(range(len(self))[index])
         return self._makers[index]()
+
+    def _some(self, chosen: Iterable[int]) -> InputSamples:
+        """Returns some of the samples; what is known of them is not found out again."""
+        indices = tuple(chosen)
+        part = InputSamples([self._makers[i] for i in indices], self.source, [self.files[i] for i in indices])
+        if "facts" in vars(self):
+            part.facts = tuple(self.facts[i] for i in indices)
+        return part
+
+    @functools.cached_property
+    def facts(self) -> tuple[Facts, ...]:
+        """What each sample holds; all are made once for that.
+
+        Raises:
+            InputError: One cannot be made, or holds a value that is not finite.
+        """
+        return tuple(facts_of(feeds, name) for feeds, name in zip(self, self.names, strict=True))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What each is called in messages: its file, with a number where that has several."""
+        counts, seen = Counter(self.files), Counter[str]()
+        found = []
+        for file in self.files:
+            seen[file] += 1
+            found.append(file if counts[file] == 1 else f"{file}, sample {seen[file]} of {counts[file]}")
+        return tuple(found)
+
+    def distinct(self) -> InputSamples:
+        """Returns the samples without repetitions: one that measures must be none that calibrated."""
+        first: dict[str, int] = {}
+        for index, fact in enumerate(self.facts):
+            first.setdefault(fact.sha256, index)
+        return self if len(first) == len(self) else self._some(first.values())
 
     def parted(self, held_out: float) -> tuple[InputSamples, InputSamples]:
         """Returns the samples to calibrate with, and those that calibration does not see.
@@ -80,25 +116,17 @@ class InputSamples(Sequence[Feeds]):
         random = np.random.default_rng(len(self))
         ends = [round(number * len(self) / count) for number in range(count + 1)]
         chosen = {int(random.integers(*pair)) for pair in itertools.pairwise(ends)}
-        apart = [maker for index, maker in enumerate(self._makers) if index in chosen]
-        rest = [maker for index, maker in enumerate(self._makers) if index not in chosen]
-        return InputSamples(rest, self.source), InputSamples(apart, self.source)
+        return self._some(each for each in range(len(self)) if each not in chosen), self._some(sorted(chosen))
 
     def digest(self) -> str:
         """Returns the SHA-256 of all values, in hexadecimal."""
-        sha = hashlib.sha256()
-        for feeds in self:
-            for name, array in sorted(feeds.items()):
-                sha.update(f"{name} {array.dtype} {array.shape}".encode())
-                sha.update(np.ascontiguousarray(array).data)
-        return sha.hexdigest()
+        return hashlib.sha256("".join(fact.sha256 for fact in self.facts).encode()).hexdigest()
 
     def sizes(self) -> list[dict[str, tuple[int, ...]]]:
         """Returns the different shapes of the inputs, in the order of the samples."""
         found: dict[tuple[Any, ...], dict[str, tuple[int, ...]]] = {}
-        for feeds in self:
-            shapes = {name: array.shape for name, array in feeds.items()}
-            found.setdefault(tuple((name, *shape) for name, shape in shapes.items()), shapes)
+        for fact in self.facts:
+            found.setdefault(tuple((name, *shape) for name, shape in fact.shapes.items()), dict(fact.shapes))
         return list(found.values())
 
 
