@@ -54,7 +54,8 @@ def _attempts(report: ExportReport) -> list[str]:
 def _proof(proof: Proof) -> list[str]:
     if not proof.runs:
         return [clean(f"not compared with PyTorch: {proof.why}")]
-    lines = [f"PyTorch against ONNX Runtime, tolerance {proof.tolerance:.0e}"]
+    wide = ", in float32, since it has no kernels for the file's types" if proof.widened else ""
+    lines = [f"PyTorch against ONNX Runtime{wide}, tolerance {proof.tolerance:.0e}"]
     for run in proof.runs:
         shapes = ", ".join(f"{name} {shape_text(shape)}" for name, shape in run.inputs.items())
         error = run.max_relative_error

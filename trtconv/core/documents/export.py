@@ -215,18 +215,20 @@ class ProofRun(Document, keys="inputs max_relative_error why?"):
 
 
 @frozen
-class Proof(Document, keys="max_relative_error=worst tolerance why? runs"):
+class Proof(Document, keys="max_relative_error=worst tolerance why? widened? runs"):
     """PyTorch against ONNX Runtime, at several sizes.
 
     Args:
         runs: One a size; empty where nothing was compared.
         tolerance: Largest relative error that passes.
         why: Why nothing was compared.
+        widened: Whether the file was compared in float32, since ONNX Runtime has no kernels for its types.
     """
 
     runs: tuple[ProofRun, ...] = ()
     tolerance: float = 0.0
     why: str = ""
+    widened: bool = False
 
     @property
     def worst(self) -> float | None:

@@ -9,11 +9,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import onnx
 import torch
 from numpy.typing import NDArray
 
 from trtconv.core.dims import Shape, times
 from trtconv.core.documents.export import Blame, Proof, ProofRun, SizeRule
+from trtconv.core.frozen import frozen
+from trtconv.exporter.file.finish import custom_domains
+from trtconv.exporter.file.widening import in_float32
 from trtconv.exporter.module.random_inputs import inputs_that_run
 from trtconv.exporter.module.source_line import first_line
 from trtconv.exporter.module.torch_module import Subject
@@ -122,6 +126,33 @@ def _uneven(rule: SizeRule, size: int) -> int:
     return next(odd, size if rule.takes(size) else rule.example)
 
 
+@frozen
+class Running:
+    """A file in ONNX Runtime.
+
+    Args:
+        session: What runs it.
+        widened: Whether it is in float32 where the file is in float64 or bfloat16.
+    """
+
+    session: Any
+    widened: bool = False
+
+    @classmethod
+    def of(cls, path: Path) -> Running | str:
+        """Loads a file, in float32 where ONNX Runtime has no kernels for its types; why it cannot, as a text."""
+        session = session_of(path, path.parent)
+        if not isinstance(session, str):
+            return cls(session)
+        wide = in_float32(path) if "NOT_IMPLEMENTED" in session or "INVALID_GRAPH" in session else None
+        again = session if wide is None else session_of(wide, path.parent)
+        return session if isinstance(again, str) else cls(again, True)
+
+    def limit(self, limit: float) -> float:
+        """Returns a tolerance that float32 can keep."""
+        return max(limit, same_network({"float32"}, False)) if self.widened else limit
+
+
 def prove(path: Path, subject: Subject, axes: Axes, sizes: Sequence[Mapping[str, int]], limit: float) -> Proof:
     """Runs both at every size.
 
@@ -133,43 +164,63 @@ def prove(path: Path, subject: Subject, axes: Axes, sizes: Sequence[Mapping[str,
         limit: Largest relative error that passes.
 
     Returns:
-        What came of each run. A run that ONNX Runtime refuses where PyTorch does not counts as an infinite error; a
-        model that it cannot load at all is not compared.
+        What came of each run. A run that ONNX Runtime refuses where PyTorch does not counts as an infinite error, and
+        so does a file that it cannot load; one with operators that are not ONNX's is not compared.
     """
-    session = session_of(path, path.parent)
-    if isinstance(session, str):
-        return Proof((), limit, f"ONNX Runtime does not load the file: {session}")
-    if any(each.dtype == "bfloat16" for each in subject.inputs):
-        return Proof((), limit, "NumPy has no bfloat16 to hand to ONNX Runtime")
+    loaded = Running.of(path)
+    if isinstance(loaded, str):
+        return _not_loaded(path, subject, loaded, limit)
     runs = []
     for number, chosen in enumerate(sizes):
         shapes = axes.shapes(subject.inputs, chosen)
         known = dict(chosen) == dict(axes.example)
-        difference, why = _compare_at(session, subject, shapes, None if known else number)
-        named = dict(zip((each.name for each in subject.inputs), shapes, strict=True))
-        runs.append(ProofRun(named, difference, why))
-    return Proof(tuple(runs), limit)
+        difference, why = _compare_at(loaded, subject, shapes, None if known else number)
+        runs.append(ProofRun(_named(subject, shapes), difference, why))
+    return Proof(tuple(runs), loaded.limit(limit), widened=loaded.widened)
 
 
-def _compare_at(session: Any, subject: Subject, shapes: Sequence[Shape], seed: int | None) -> tuple[float | None, str]:
+def prove_on(path: Path, subject: Subject, tensors: Sequence[torch.Tensor], limit: float) -> bool:
+    """Whether a file, which can be loaded, gives what PyTorch does on some inputs."""
+    loaded = Running.of(path)
+    if isinstance(loaded, str):
+        return True
+    error, _ = _compare(loaded, subject, tensors, subject.run(tensors))
+    return error is not None and error <= loaded.limit(limit)
+
+
+def _not_loaded(path: Path, subject: Subject, said: str, limit: float) -> Proof:
+    why = f"ONNX Runtime does not load the file: {said}"
+    if custom_domains(onnx.load(path, load_external_data=False)):
+        return Proof((), limit, why)
+    return Proof((ProofRun(_named(subject, [each.shape for each in subject.inputs]), math.inf, why),), limit)
+
+
+def _named(subject: Subject, shapes: Sequence[Shape]) -> dict[str, Shape]:
+    return dict(zip((each.name for each in subject.inputs), shapes, strict=True))
+
+
+def _compare_at(
+    loaded: Running, subject: Subject, shapes: Sequence[Shape], seed: int | None
+) -> tuple[float | None, str]:
     """Compares on the example, or on random inputs; None where PyTorch refuses them."""
     try:
         if seed is None:
-            return _compare(session, subject, subject.example, subject.run(subject.example))
-        return _compare(session, subject, *inputs_that_run(subject.inputs, shapes, seed, subject.run))
+            return _compare(loaded, subject, subject.example, subject.run(subject.example))
+        return _compare(loaded, subject, *inputs_that_run(subject.inputs, shapes, seed, subject.run))
     except Exception as error:
         return None, f"PyTorch refuses it: {first_line(error)}"
 
 
 def _compare(
-    session: Any, subject: Subject, tensors: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]
+    loaded: Running, subject: Subject, tensors: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]
 ) -> tuple[float | None, str]:
     """Returns the largest relative error of all outputs, and what went wrong."""
-    expected = [_array(tensor) for tensor in outputs]
-    wanted = {i.name for i in session.get_inputs()}
-    feeds = {each.name: _array(t) for each, t in zip(subject.inputs, tensors, strict=True) if each.name in wanted}
+    expected = [_array(tensor, loaded.widened) for tensor in outputs]
+    wanted = {i.name for i in loaded.session.get_inputs()}
+    named = zip(subject.inputs, tensors, strict=True)
+    feeds = {each.name: _array(t, loaded.widened) for each, t in named if each.name in wanted}
     try:
-        got = session.run(list(subject.outputs), feeds)
+        got = loaded.session.run(list(subject.outputs), feeds)
     except Exception as error:
         return math.inf, f"ONNX Runtime fails: {first_line(error)}"
     for name, a, b in zip(subject.outputs, expected, got, strict=True):
@@ -180,9 +231,9 @@ def _compare(
     return max((relative_error(a, b) for a, b in zip(expected, got, strict=True)), default=0.0), ""
 
 
-def _array(tensor: torch.Tensor) -> NDArray[Any]:
+def _array(tensor: torch.Tensor, widened: bool) -> NDArray[Any]:
     tensor = tensor.detach()
-    if tensor.dtype is torch.bfloat16:
+    if tensor.dtype is torch.bfloat16 or (widened and tensor.dtype is torch.float64):
         tensor = tensor.float()
     # ascontiguousarray would make a vector of a scalar.
     return np.array(tensor.numpy(), order="C")
