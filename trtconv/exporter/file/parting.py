@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import random
+import time
 from collections.abc import Sequence
 
 from trtconv.core.documents.export import Blame, Branch, SizeRule
@@ -18,6 +19,8 @@ from trtconv.exporter.sizing.sizes import size_at, with_tied
 
 _RANDOM = 3
 """Random sizes of the rules, taken together."""
+_SECONDS, _AT_ONCE, _MOST = 10.0, 16, 2000
+"""Processor time for sizes of which nobody knows what Python does there, how many are compared at once, and at most."""
 
 
 def held_to_regions(job: Job, draft: Draft) -> Draft | None:
@@ -34,9 +37,12 @@ def held_to_regions(job: Job, draft: Draft) -> Draft | None:
     with job.clock.stage(Stage.PROOF), quiet_torch():
         found = proof.prove(draft.path, job.subject, job.axes, asked, draft.proof.tolerance)
     bad = [sizes for sizes, run in zip(asked, found.runs, strict=True) if not run.passes(found.tolerance)]
+    note = ""
+    if not bad and not regions.complete:
+        bad, note = _unknown(job, draft, regions)
     bad = [sizes for sizes in bad if not _accepted(job, regions, sizes)]
     if not bad:
-        return draft
+        return dataclasses.replace(draft, notes=(*draft.notes, note)) if note else draft
     rules = _without(job, draft, regions, bad)
     if rules is None:
         _object(job, regions, bad[0])
@@ -120,6 +126,35 @@ def _together(job: Job, draft: Draft) -> list[Sizes]:
     picks = [grid.sample(grid.everywhere(), generator) for _ in range(_RANDOM)]
     sizes = [with_tied(draft.rules, each) for each in (*ends, *picks) if each is not None]
     return [each for each in sizes if proof.affordable(job.subject, job.axes, each)]
+
+
+def _unknown(job: Job, draft: Draft, regions: Regions) -> tuple[list[Sizes], str]:
+    """Compares a file at as many random sizes as there is time for, since nobody knows all that Python asks of them.
+
+    Returns:
+        Sizes at which it is wrong, and what there is to say where not all were compared.
+    """
+    grid, generator = Grid(draft.rules), random.Random(1)
+    left, end = grid.everywhere(), time.process_time() + _SECONDS
+    compared, skipped, bad = 0, grid.thinned, list[Sizes]()
+    with job.clock.stage(Stage.PROOF), quiet_torch():
+        while not bad and compared < _MOST and time.process_time() < end:
+            chosen = grid.taken_out(left, _AT_ONCE, generator)
+            if not chosen:
+                break
+            near = [sizes for sizes in chosen if proof.affordable(job.subject, job.axes, sizes)]
+            skipped |= len(near) < len(chosen)
+            found = proof.prove(draft.path, job.subject, job.axes, near, draft.proof.tolerance)
+            bad = [sizes for sizes, run in zip(near, found.runs, strict=True) if not run.passes(found.tolerance)]
+            compared += len(near)
+    if bad or not (skipped or left.any()):
+        return bad, ""
+    line = regions.fixing()
+    at = f", for {line} takes them as plain numbers" if line else ""
+    return (
+        [],
+        f"what Python asks of the sizes is not known for all of them{at}: the file was compared at {compared} more",
+    )
 
 
 def _taken(rules: tuple[SizeRule, ...], sizes: Sizes) -> bool:

@@ -99,6 +99,13 @@ PATCHES = (
         "transposed convolutions to a computed output size",
     ),
     ForeignPatch(
+        "size_reads",
+        "torch.SymInt and torch.SymFloat: __hash__, __repr__, __str__, __format__",
+        _TORCH,
+        "a symbolic size refuses to be a key, and is a symbol's name as text: nobody learns what Python makes of it",
+        "the line of a size that is looked up in a dictionary, or written as text",
+    ),
+    ForeignPatch(
         "time_limit",
         "torch.fx.experimental.symbolic_shapes.ShapeEnv._maybe_evaluate_static",
         _TORCH,

@@ -60,6 +60,13 @@ class Grid:
         flat = np.flatnonzero(mask)
         return self._at(int(flat[generator.randrange(len(flat))])) if len(flat) else None
 
+    def taken_out(self, mask: NDArray[np.bool_], count: int, generator: random.Random) -> list[dict[str, int]]:
+        """Returns random sizes where a mask is true, so many at most, and makes it false there."""
+        flat = np.flatnonzero(mask)
+        chosen = generator.sample(range(len(flat)), min(count, len(flat)))
+        mask.ravel()[flat[chosen]] = False
+        return [self._at(int(flat[place])) for place in chosen]
+
     def nearest(self, mask: NDArray[np.bool_]) -> dict[str, int] | None:
         """Returns the sizes nearest to the example where a mask is true, None where it is nowhere."""
         flat = np.flatnonzero(mask)

@@ -42,6 +42,11 @@ class Guard:
     holds: Callable[[Mapping[str, int]], bool]
     blame: Blame | None
 
+    @property
+    def fixes(self) -> bool:
+        """Whether it holds for one size alone."""
+        return re.fullmatch(r"\W*\w+\W*==\W*\d+\W*", self.text) is not None
+
     def truth(self, values: Mapping[str, Any]) -> Any:
         """Whether it is so, for each entry of arrays of the symbols' values, which are broadcast."""
         return truth_of(self.text, self.holds, values)

@@ -28,6 +28,7 @@ from trtconv.exporter.module.torch_module import as_tuple, example_at
 from trtconv.exporter.patches.causal_masks import masks_unseen
 from trtconv.exporter.patches.control_flow import control_flow_chosen
 from trtconv.exporter.patches.fake_quantize import without_fake_quantize
+from trtconv.exporter.patches.size_reads import size_reads_asked
 from trtconv.exporter.patches.time_limit import ExportTimeOver, limited
 from trtconv.exporter.sizing.grid import Grid
 from trtconv.exporter.sizing.guards import Guard, environment_guards
@@ -83,6 +84,10 @@ class Regions:
     Args:
         trials: The module's behaviour at other sizes.
         rules: The sizes that it takes, dimension by dimension.
+
+    Attributes:
+        found: The regions.
+        complete: Whether each size that was looked at has one.
     """
 
     def __init__(self, trials: Trials, rules: Sequence[SizeRule]) -> None:
@@ -112,7 +117,7 @@ class Regions:
             if len(self.found) >= _FEW and left.mean() > 1 - _COVERED:
                 return  # sizes that became constants: each is its own region
             chosen = grid.sample(left, generator)
-        self.complete = chosen is None and not grid.thinned
+        self.complete = chosen is None
 
     def _region(self, sizes: Sizes, seconds: float) -> Region | None:
         """Runs the module with symbols at some sizes; None where it does not run so."""
@@ -132,7 +137,7 @@ class Regions:
                 skipping = without_fake_quantize() if subject.fake_quantized else contextlib.nullcontext()
                 run = (torch.no_grad(), restored(subject.module), masks_unseen(), control_flow_chosen(), skipping)
                 with contextlib.ExitStack() as stack:
-                    for context in (*run, mode, enable_python_dispatcher(), _Recurrent()):
+                    for context in (*run, mode, enable_python_dispatcher(), _Recurrent(), size_reads_asked()):
                         stack.enter_context(context)
                     as_tuple(subject.module(*inputs))
                 del kept
@@ -156,6 +161,11 @@ class Regions:
         whole = {**self.trials.axes.example, **sizes}
         guard = self.found[number].parting(whole) if 0 <= number < len(self.found) else None
         return guard.blame if guard is not None else None
+
+    def fixing(self) -> Blame | None:
+        """Returns the line that makes a constant of a size, where one does."""
+        guards = (guard for region in self.found for guard in region.guards)
+        return next((each.blame for each in guards if each.fixes and each.blame is not None), None)
 
     def first(self, rules: Sequence[SizeRule], numbers: Collection[int]) -> Sizes | None:
         """Returns the sizes nearest to the example that some rules allow together, of those in some regions."""
