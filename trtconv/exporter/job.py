@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 from pathlib import Path
 
 import onnx
@@ -41,6 +42,8 @@ class Job:
         branches_on_sizes: Place of each branch on sizes of which the user accepted one side, to that branch.
         regions: Of the sizes of the last draft that was held to them.
         blind: Whether the tracer made constants of sizes, and nobody can say what they mean.
+        unguarded: Whether torch.export was asked for its guards alone, and had none to tell.
+        started: When it began, by the monotonic clock.
     """
 
     subject: Subject
@@ -59,6 +62,13 @@ class Job:
     branches_on_sizes: dict[str, Branch] = dataclasses.field(default_factory=dict)
     regions: Regions | None = None
     blind: bool = False
+    unguarded: bool = False
+    started: float = dataclasses.field(default_factory=time.monotonic)
+
+    @property
+    def seconds_left(self) -> float:
+        """How much of `--time-limit` is left, below 0 where it is over."""
+        return self.options.time_limit - (time.monotonic() - self.started)
 
     def accepts(self, branch: Branch) -> bool:
         """Whether the user accepted that the file has one side of a branch only."""

@@ -23,7 +23,7 @@ def report_of(job: Job, spec: str, draft: Draft) -> ExportReport:
     inputs, outputs = interface_of(job, job.rules)
     notes = [*job.subject.notes, *draft.notes]
     notes += _notes_on(job.rules)
-    branches = (*(job.branches if draft.exporter == "torchscript" else ()), *job.branches_on_sizes.values())
+    branches = (*job.branches, *job.branches_on_sizes.values())
     notes += [_said(each) for each in branches]
     unmet = [place for place in job.options.accepted if not any(each.is_at(place) for each in branches)]
     notes += [f"--accept-branch {place}: there is no branch to accept" for place in unmet]

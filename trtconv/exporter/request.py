@@ -73,6 +73,15 @@ class ExportOptions:
         default=(),
         read=parse_places,
     )
+    time_limit: float = option(
+        "--time-limit",
+        "Seconds for all ways to a file together: then the best file so far is used, and the report says which ways "
+        "were not tried.",
+        metavar="S",
+        takes=float,
+        above=0,
+        default=600.0,
+    )
     proof: bool = option("--no-proof", "Do not compare PyTorch with ONNX Runtime.", default=True)
     check: bool = option("--no-check", "Do not run check on the file.", default=True)
     target: Target | None = TARGET

@@ -43,7 +43,7 @@ def _guards(module, at: int):
     inputs = (InputDecl("x", (1, 3, 64, 64)),)
     subject = prepare(module.eval(), inputs, (), None)
     axes = plan_axes(inputs, {"x": AXES}, {})
-    found = export_program(subject, axes, find_rules(Trials(subject, axes)), {"batch": 4, "height": at})
+    found = export_program(subject, axes, find_rules(Trials(subject, axes)), {"batch": 4, "height": at}, 60.0)
     assert isinstance(found, Validated)
     return found.guards
 

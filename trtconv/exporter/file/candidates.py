@@ -7,6 +7,7 @@ hold and where they do not, and wherever the trials met other operations.
 from __future__ import annotations
 
 import collections
+import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -18,13 +19,14 @@ from trtconv.core.stages import Stage
 from trtconv.exporter.file import writers
 from trtconv.exporter.file.judging import judged, labelled
 from trtconv.exporter.file.parting import held_to_regions
-from trtconv.exporter.file.validate import Objection, Validated, export_program, told
+from trtconv.exporter.file.proof import prove_on
+from trtconv.exporter.file.validate import SECONDS, Objection, Validated, export_program, told
 from trtconv.exporter.job import Draft, Job
 from trtconv.exporter.module.torch_module import Subject
 from trtconv.exporter.module.values import draws_random, value_branches
 from trtconv.exporter.patches.torch_quiet import quiet_torch
 from trtconv.exporter.sizing.guards import guards_of
-from trtconv.exporter.sizing.probes import other_way
+from trtconv.exporter.sizing.probes import other_ways
 from trtconv.exporter.sizing.sizes import with_tied
 
 _ROOM = 4
@@ -60,6 +62,11 @@ def best_draft(job: Job) -> Draft:
     """
     drafts: list[Draft] = []
     for number, way in enumerate(_ways(job)):
+        if job.seconds_left <= 0:
+            job.attempts.append(
+                Attempt(str(way), f"not tried: the {job.options.time_limit:g} s of --time-limit are over")
+            )
+            continue
         draft = _tried(job, way, job.folder / str(number))
         if draft is not None:
             drafts.append(draft)
@@ -70,6 +77,8 @@ def best_draft(job: Job) -> Draft:
     best = next((held for draft in good if (held := held_to_regions(job, draft)) is not None), None)
     if best is not None:
         _refuse_lost_ends(job, best)
+        if not _held_to_values(job, best):
+            raise _failure(job)
         return _used(job, best)
     if drafts:
         _refuse_random(job)
@@ -127,7 +136,17 @@ def _reads_values(job: Job) -> bool:
     A check that only raises is no loss but of the error, which a note says.
     """
     with job.clock.stage(Stage.VALUES), quiet_torch():
-        found = value_branches(job.subject) or other_way(job.subject)
+        found = value_branches(job.subject) or tuple(
+            branch for branch, _ in itertools.islice(other_ways(job.subject), 1)
+        )
+    refused = _not_accepted(job, found)
+    if refused:
+        job.attempts.append(Attempt("torchscript", "not tried: a trace would keep what Python read as a constant"))
+    return bool(refused)
+
+
+def _not_accepted(job: Job, found: Sequence[Branch]) -> list[Branch]:
+    """Returns the branches on values that nobody accepted, of which there is an objection then."""
     job.branches = tuple(each for each in found if each.check or job.accepts(each))
     refused = [each for each in found if each not in job.branches]
     if refused:
@@ -135,8 +154,23 @@ def _reads_values(job: Job) -> bool:
         said = f"the values of the inputs decide what Python does, and a file does not: {said}"
         places = " ".join(f"--accept-branch {each.at}" for each in refused)
         job.objection = Objection("data", said, more=f" To keep what the example reads: {places}.")
-        job.attempts.append(Attempt("torchscript", "not tried: a trace would keep what Python read as a constant"))
-    return bool(refused)
+    return refused
+
+
+def _held_to_values(job: Job, draft: Draft) -> bool:
+    """Whether a program is right on unusual values too, wherever the module runs through other operations on them.
+
+    torch.export follows what Python reads, but not what it writes as text, nor an error that the user's code catches.
+    """
+    if draft.exporter != "torch.export":
+        return True
+    with job.clock.stage(Stage.VALUES), quiet_torch():
+        lost = {
+            branch.at: branch
+            for branch, tensors in (other_ways(job.subject) if draft.proof.runs else ())
+            if not prove_on(draft.path, job.subject, tensors, draft.proof.tolerance)
+        }
+    return not _not_accepted(job, tuple(lost.values()))
 
 
 def _typical(job: Job) -> Sizes:
@@ -210,7 +244,7 @@ def _tried(job: Job, way: Way, folder: Path) -> Draft | None:
 def _program(job: Job, way: Way, folder: Path) -> Draft:
     """Writes by way of torch.export, which also tells what the file relies on."""
     with job.clock.stage(Stage.VALIDATE), quiet_torch():
-        found = export_program(job.subject, job.axes, job.rules, way.sizes)
+        found = export_program(job.subject, job.axes, job.rules, way.sizes, _seconds(job))
         if isinstance(found, Objection) and job.subject.program is not None:
             # Exported anew first: torch 2.13 cannot decompose a loaded program whose sizes are expressions (8*s0).
             found = Validated(job.subject.program, guards_of(job.subject.program))
@@ -227,12 +261,18 @@ def _trace(job: Job, way: Way, folder: Path) -> Draft:
     """Writes with the tracing exporter; where it made constants of sizes, torch.export is asked what they mean."""
     with job.clock.stage(Stage.EXPORT), quiet_torch():
         raw, hardened = writers.write_trace(job.subject, job.axes, way.sizes, job.opset, folder)
-    if hardened and job.guards is None and not job.subject.scripted:
+    if hardened and job.guards is None and not (job.subject.scripted or job.unguarded):
         with job.clock.stage(Stage.VALIDATE), quiet_torch():
-            found = export_program(job.subject, job.axes, job.rules, way.sizes, shapes_only=True)
+            found = export_program(job.subject, job.axes, job.rules, way.sizes, _seconds(job), shapes_only=True)
         job.guards = found.guards if isinstance(found, Validated) else None
+        job.unguarded = job.guards is None
     job.blind = hardened and job.guards is None
     return judged(job, way.exporter, way.sizes, raw, job.guards)
+
+
+def _seconds(job: Job) -> float:
+    """Returns the processor time that torch.export may take."""
+    return max(min(SECONDS, job.seconds_left), 1.0)
 
 
 def _used(job: Job, best: Draft) -> Draft:
@@ -289,7 +329,8 @@ def _failure(job: Job) -> TrtconvError:
     if job.objection is not None and job.objection.kind in _HINTS and job.objection.located:
         return ExportFailed(job.objection.message, _HINTS[job.objection.kind] + job.objection.more)
     tried = "\n".join(f"  {attempt.exporter}: {attempt.outcome}" for attempt in job.attempts)
-    return ExportFailed(f"no exporter of torch takes the module\n{tried}", "Replace what they name, or try --static.")
+    hint = "Give it more time: --time-limit." if job.seconds_left <= 0 else "Replace what they name, or try --static."
+    return ExportFailed(f"no exporter of torch takes the module\n{tried}", hint)
 
 
 _HINTS = {

@@ -58,7 +58,7 @@ def export_program(
     axes: Axes,
     rules: Sequence[SizeRule],
     sizes: Mapping[str, int],
-    seconds: float = SECONDS,
+    seconds: float,
     shapes_only: bool = False,
 ) -> Validated | Objection:
     """Exports with the dynamic dimensions, or says in words why that cannot be.

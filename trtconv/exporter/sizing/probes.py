@@ -11,13 +11,25 @@ from trtconv.exporter.module.torch_module import Subject
 from trtconv.exporter.patches.causal_masks import masks_unseen
 from trtconv.exporter.sizing.trials import Operations
 
+
+def _once(value: float) -> Callable[[torch.Tensor], torch.Tensor]:
+    """Returns what puts a value in one place: everywhere it would leave no number to compare a file by."""
+
+    def put(tensor: torch.Tensor) -> torch.Tensor:
+        changed = tensor.clone(memory_format=torch.contiguous_format)
+        changed.view(-1)[:1] = value
+        return changed
+
+    return put
+
+
 _FLOATS: Mapping[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "zeros": torch.zeros_like,
     "ones": torch.ones_like,
     "negative values": lambda tensor: -tensor.abs() - 1,
     "large values": lambda tensor: tensor * 1e5,
-    "NaN": lambda tensor: torch.full_like(tensor, float("nan")),
-    "infinities": lambda tensor: torch.full_like(tensor, float("inf")),
+    "NaN": _once(float("nan")),
+    "an infinity": _once(float("inf")),
 }
 _WHOLE: Mapping[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "zeros": torch.zeros_like,
@@ -36,8 +48,8 @@ def probes(subject: Subject) -> Iterator[tuple[str, tuple[torch.Tensor, ...]]]:
             yield f"{kind} in {decl.name}", tuple(tensors)
 
 
-def other_way(subject: Subject) -> tuple[Branch, ...]:
-    """Returns where a module first runs through other operations on unusual values, one branch; empty: nowhere.
+def other_ways(subject: Subject) -> Iterator[tuple[Branch, tuple[torch.Tensor, ...]]]:
+    """Yields where a module runs through other operations on unusual values, and these.
 
     What a module refuses to run on is no such value.
     """
@@ -49,8 +61,7 @@ def other_way(subject: Subject) -> tuple[Branch, ...]:
         at = next((n for n, (a, b) in enumerate(zip(usual.names, found.names, strict=False)) if a != b), None)
         longer = max(usual, found, key=lambda each: len(each.lines))
         line = longer.lines[min(len(usual.lines), len(found.lines)) if at is None else at]
-        return (Branch(line or UNKNOWN_LINE, f"runs other operations on {name}"),)
-    return ()
+        yield Branch(line or UNKNOWN_LINE, f"runs other operations on {name}"), tensors
 
 
 def _operations(subject: Subject, tensors: tuple[torch.Tensor, ...]) -> Operations | None:
