@@ -30,9 +30,15 @@ from onnx import parser
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "bench")]
 
+from in_process import in_process  # noqa: E402
+
 import trtconv  # noqa: E402
 
 RESULTS = ROOT / "bench" / "results"
+TRUE = {
+    "test_pow_types_int64_float32": "TensorRT computes powers of integers in float32: other integers from 2^24 on",
+}
+"""Networks that TensorRT does compute otherwise at values that the node's own test does not have, and why."""
 IMAGE = "float[1, 8, 16, 16] x"
 ROWS = "float[4, 32] x"
 NETWORKS: dict[str, tuple[str, str, str]] = {
@@ -295,13 +301,15 @@ def main() -> int:
     options = arguments.parse_args()
     first, step = map(int, options.part.split("/"))
     rows: list[dict[str, Any]] = []
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, in_process():
         for name, model in itertools.islice(models(options), first - 1, None, step):
             if options.only not in name:
                 continue
             path = Path(folder) / "m.onnx"
             onnx.save_model(model, path)
             verdict, why = told(path)
+            if verdict == "alarm" and name in TRUE:
+                verdict, why = "true alarm", TRUE[name]
             rows.append({"network": name, "told": verdict, "why": why})
             if verdict != "proven" or options.kind == "awkward":
                 print(f"{name:<28} {verdict:<10} {why[:150]}", flush=True)

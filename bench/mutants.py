@@ -31,6 +31,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "bench")]
 
 from holes import Hole, holes, rogue  # noqa: E402
+from in_process import in_process  # noqa: E402
 from mutant_networks import Network as Case  # noqa: E402
 from mutant_networks import all_networks  # noqa: E402
 from mutant_oracle import Verdict, feeds, judge, judge_models  # noqa: E402
@@ -38,7 +39,6 @@ from mutant_twins import twin  # noqa: E402
 from mutating import Change, apply, changes  # noqa: E402
 
 import trtconv  # noqa: E402
-from trtconv.core import process, serving  # noqa: E402
 from trtconv.core.dims import Range  # noqa: E402
 from trtconv.graph.model import OnnxModel  # noqa: E402
 from trtconv.runtimes.tensorrt.adapter import Installed  # noqa: E402
@@ -66,17 +66,6 @@ class Parsed:
         self.change: Change | None = None
 
 
-def _start(self: Any, task: str, megabytes: float | None = None, *, quiet: bool = True) -> None:
-    """Stands for the start of a process: what runs models here is trusted."""
-    self.task, self.function = task, None
-
-
-def _call(self: Any, argument: Any, seconds: Any = None, tell: Any = None, watch: Any = None) -> Any:
-    """Stands for a call in another process."""
-    self.function = self.function or serving.function_of(self.task)
-    return self.function(argument, tell or (lambda event: None))
-
-
 @contextlib.contextmanager
 def changed(mutate: Mutate) -> Iterator[Parsed]:
     """Has every network that is read back meanwhile changed first; no engine is built of it."""
@@ -98,7 +87,7 @@ def changed(mutate: Mutate) -> Iterator[Parsed]:
         mock.patch.object(Installed, "parse", remember),
         mock.patch.object(Network, "faults", lambda network, plan: ()),
         mock.patch.object(Network, "build", lambda network, plan, monitor=None: EngineBlob(memoryview(b""), (), ())),
-        mock.patch.multiple(process.Process, __init__=_start, call=_call, close=lambda self: None),
+        in_process(),
     ):
         yield parsed
 

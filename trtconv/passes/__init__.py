@@ -40,6 +40,7 @@ from trtconv.passes.spelling.exponentials import ShiftExponentials
 from trtconv.passes.spelling.float_mod import FloatMod
 from trtconv.passes.spelling.fourier import FourierByMatrix
 from trtconv.passes.spelling.functions import ExpandFunctions
+from trtconv.passes.spelling.infinite_constants import CastInfiniteConstants
 from trtconv.passes.spelling.int8_constants import CastInt8Constants
 from trtconv.passes.spelling.integer_products import MultiplyInFloat
 from trtconv.passes.spelling.one_hot import ComparePositions, CompressBySize
@@ -132,6 +133,7 @@ PASSES: tuple[Pass, ...] = (
     MultiplyInFloat(),
     ComputeWider(),
     CastInt8Constants(),
+    CastInfiniteConstants(),
     LowerOpset(),
 )
 

@@ -148,3 +148,23 @@ def test_int8_constants_are_cast(pair: tuple[NDArray[Any], NDArray[Any]], op: st
     np.testing.assert_array_equal(computed(proto, {"a": pair[0]}), computed(done, {"a": pair[0]}))
     assert not any(each.data_type == each.INT8 for each in done.graph.initializer)
     assert not any(each.op_type == "Cast" for each in rewritten(proto, Target("tensorrt", (8, 6))).graph.node)
+
+
+@pytest.mark.parametrize("op", ["Add", "Max", "Less", "Neg"])
+def test_infinite_constants_of_float64_are_cast_from_float32(op: str) -> None:
+    feeds = {"a": np.array([0.5, -3.0, 7.0]), "b": np.array([-np.inf, 1.5, np.inf])}
+    if op == "Neg":
+        del feeds["a"]
+    proto = model(op, feeds, "bool" if op == "Less" else "float64")
+    proto.graph.input.pop()
+    proto.graph.initializer.append(numpy_helper.from_array(feeds.pop("b"), "b"))
+    done = rewritten(proto)
+    np.testing.assert_array_equal(computed(proto, feeds), computed(done, feeds))
+    assert [each.data_type for each in done.graph.initializer] == [onnx.TensorProto.FLOAT]
+
+
+def test_finite_constants_of_float64_stay() -> None:
+    proto = model("Add", {"a": np.zeros(2), "b": np.array([1e300, -2.0])}, "float64")
+    proto.graph.input.pop()
+    proto.graph.initializer.append(numpy_helper.from_array(np.array([1e300, -2.0]), "b"))
+    assert rewritten(proto).SerializeToString() == proto.SerializeToString()

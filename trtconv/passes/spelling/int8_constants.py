@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+import onnx
 
 from trtconv.core.target import Target
 from trtconv.graph.scope import Scope
-from trtconv.passes.spelling.base import Spelling
-from trtconv.passes.spelling.wider import ComputeWider
-from trtconv.passes.spelling.writer import Writer
+from trtconv.passes.spelling.cast_constants import CastConstants
 
 
-class CastInt8Constants(Spelling):
+class CastInt8Constants(CastConstants):
     """Writes int8 constants that are added, compared or moved as int32 ones behind a Cast.
 
     TensorRT's builder takes an int8 constant for a quantised one, and refuses it anywhere but before a DequantizeLinear
@@ -26,28 +27,14 @@ class CastInt8Constants(Spelling):
     """
 
     name = "cast-int8-constants"
-    ops = ComputeWider.ops
+    held = onnx.TensorProto.INT8
+    through = np.dtype(np.int32)
 
     def lacks(self, scope: Scope, index: int, target: Target) -> bool:
-        # What is constant altogether is folded by the parser; TensorRT 8.6 has no integers of one byte at all.
-        names = [name for name in scope.columns.nodes[index].input if name]
-        constants = [tensor for name in names if (tensor := scope.constant(name)) is not None]
-        return (
-            not target.before(9)
-            and len(constants) < len(names)
-            and any(tensor.data_type == tensor.INT8 for tensor in constants)
-        )
+        # What is constant altogether is folded by the parser.
+        names = [name for name in scope.columns.inputs[index] if name]
+        return any(scope.constant(name) is None for name in names) and super().lacks(scope, index, target)
 
-    def write(self, writer: Writer, target: Target) -> str | None:
-        inputs = [self._cast(writer, name) for name in writer.node.input]
-        writer.again(inputs)
-        return (
-            f"{sum(map(str.__ne__, inputs, writer.node.input))} int8 constants of {writer.node.op_type} cast from int32"
-        )
-
-    @staticmethod
-    def _cast(writer: Writer, name: str) -> str:
-        values = writer.scope.values(name) if name and writer.scope.constant(name) is not None else None
-        if values is None or values.dtype != np.int8:
-            return name
-        return writer.cast(writer.constant(values.astype(np.int32)), np.int8)
+    def misreads(self, values: Any, target: Target) -> bool:
+        # TensorRT 8.6 has no integers of one byte at all.
+        return not target.before(9)
