@@ -12,6 +12,7 @@ import click
 from click.core import ParameterSource
 
 from trtconv.cli.process.outcome import Outcome, Word
+from trtconv.core.agreement import AGREE
 from trtconv.core.errors import InputError
 from trtconv.core.options import Flag, Option, flags, of_flags, options
 
@@ -134,6 +135,12 @@ def _type(flag: Flag) -> Any:
         low = flag.least if flag.above is None else flag.above
         return FiniteRange(low, flag.most, min_open=flag.above is not None)
     return flag.takes
+
+
+def agree_option(command: Decorated) -> Decorated:
+    """Adds the flag that agrees to code which a configuration names, to a command that is about all of its builds."""
+    (flag,) = AGREE.flags
+    return _option(flag)(command)
 
 
 class FiniteRange(click.FloatRange):

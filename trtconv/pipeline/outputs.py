@@ -14,7 +14,7 @@ from trtconv.core.bounds import bounds_by_name, make_profile
 from trtconv.core.dims import Range, ShapeProfile
 from trtconv.core.documents.build import BuildReport
 from trtconv.core.documents.images import HEIGHT, WIDTH, ImageInput
-from trtconv.core.documents.parts import EngineIdentity, FileIdentity, RuntimeIdentity
+from trtconv.core.documents.parts import CodeIdentity, EngineIdentity, FileIdentity, RuntimeIdentity
 from trtconv.core.documents.previous import PreviousBuild
 from trtconv.core.documents.saved import SavedReport, load_report
 from trtconv.core.documents.tactics import Tactic
@@ -216,8 +216,14 @@ class Identity:
     @classmethod
     def of(cls, report: BuildReport) -> Identity:
         """Returns that of a report."""
-        # Samples are told by their values (sampled), wherever they lie.
-        plan = dataclasses.replace(report.plan, data=None).to_json()
+        # Samples are told by their values (sampled), and code by its SHA-256, wherever they lie.
+        plan = dataclasses.replace(
+            report.plan,
+            data=None,
+            plugins=_nameless(report.plan.plugins),
+            references=_nameless(report.plan.references),
+            extensions=_nameless(report.plan.extensions),
+        ).to_json()
         runtime = report.runtime if of_its_gpu(report) else dataclasses.replace(report.runtime, gpu=None)
         return cls(report.trtconv, report.source or source_checksum(), plan, runtime, report.model.sha256)
 
@@ -233,6 +239,10 @@ class Identity:
         }
         what = [each for each, is_so in changed.items() if is_so]
         return f"{' and '.join(what)} changed" if what else ""
+
+
+def _nameless(code: tuple[CodeIdentity, ...]) -> tuple[CodeIdentity, ...]:
+    return tuple(dataclasses.replace(each, file="") for each in code)
 
 
 def _spoken(runtime: RuntimeIdentity) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from trtconv.cli import options
-from trtconv.cli.commands.many import ManyFlags, told, whole
+from trtconv.cli.commands.many import ManyFlags, agreed_builds, told, whole
 from trtconv.cli.process.outcome import Command, Outcome
 from trtconv.core.errors import InputError
 
@@ -35,8 +35,9 @@ Exit status: 0 every engine of trtconv.toml is there; 1 a model failed; 2 a mode
 )
 @click.argument("folders", metavar="OUT...", nargs=-1, required=True)
 @options.format_option("text", "json")
+@options.agree_option
 @options.many_options
-def command(folders: tuple[str, ...], **many: Any) -> Outcome:
+def command(folders: tuple[str, ...], agree: tuple[str, ...], **many: Any) -> Outcome:
     """Take in the engines that run-job built.
 
     Each engine of trtconv.toml that is not up to date is looked for in the folders, by what determines it, and
@@ -51,7 +52,7 @@ def command(folders: tuple[str, ...], **many: Any) -> Outcome:
         raise InputError(f"{missing}: no such folder", "Give the folders that trtconv run-job wrote to.")
     config = whole(flags)
     stores = [Store(Path(folder)) for folder in folders]
-    return told([_take(request, stores) for request in config.builds], flags, config)
+    return told([_take(request, stores) for request in agreed_builds(config, agree)], flags, config)
 
 
 def _take(request: BuildRequest, stores: Sequence[Store]) -> Result:

@@ -18,6 +18,7 @@ from trtconv.core.frozen import frozen
 if TYPE_CHECKING:
     from trtconv.core.config import Config, Entry
     from trtconv.core.documents.check import CheckReport, FailedRun
+    from trtconv.core.requests.build import BuildRequest
     from trtconv.pipeline.batch import Executor, Request, Result
 
 
@@ -39,6 +40,12 @@ class ManyFlags:
     jobs: int | None
     quiet: bool
     verbose: bool
+
+
+def agreed_builds(config: Config, agree: Sequence[str]) -> list[BuildRequest]:
+    """Returns the builds of a configuration; `agree` is the code that they may load, as `--agree` has it."""
+    agreements = AGREE.of_flags({"agree": agree})
+    return [dataclasses.replace(build, agree=agreements) for build in config.builds]
 
 
 def check_all(flags: ManyFlags, agree: Sequence[str]) -> Outcome:

@@ -10,7 +10,7 @@ import click
 
 from trtconv.cli import options
 from trtconv.cli.commands.farming import farm_of
-from trtconv.cli.commands.many import ManyFlags, whole
+from trtconv.cli.commands.many import ManyFlags, agreed_builds, whole
 from trtconv.cli.process.outcome import Command, Outcome
 from trtconv.core.errors import InputError
 from trtconv.core.requests.farm import FarmRequest
@@ -45,9 +45,16 @@ Exit status: 0 all can be built; 2 a model cannot be read; 4 nobody has the GPU 
 @options.asking(FarmRequest)
 @click.option("--write", metavar="DIR", help="Write a job for each engine that is to be built, with its model.")
 @click.option("--config", metavar="FILE", help="The configuration, in place of the nearest trtconv.toml.")
+@options.agree_option
 @options.format_option("text", "json")
 @options.quiet_anyway
-def command(farming: options.Asked[FarmRequest], write: str | None, config: str | None, output_format: str) -> Outcome:
+def command(
+    farming: options.Asked[FarmRequest],
+    write: str | None,
+    config: str | None,
+    agree: tuple[str, ...],
+    output_format: str,
+) -> Outcome:
     """List which engines of trtconv.toml are to be built, and who can.
 
     Each model with each of its targets is up to date, to build, or for a GPU or TensorRT that nobody has. Nothing is
@@ -55,10 +62,10 @@ def command(farming: options.Asked[FarmRequest], write: str | None, config: str 
     weights, what is asked of it, and the hash of both as its name.
     """
     listed = whole(ManyFlags(output_format, config, None, True, False))
-    farm = None
+    builds, farm = agreed_builds(listed, agree), None
     if write is None:
         farm = farm_of(farming, listed)
-        machines: Sequence[Machine] | None = _machines(farm, listed.builds)
+        machines: Sequence[Machine] | None = _machines(farm, builds)
     elif farming.given - {"then"}:
         raise InputError("--write is for machines that no farm has", "Leave out --on and what goes with it.")
     else:
@@ -66,7 +73,7 @@ def command(farming: options.Asked[FarmRequest], write: str | None, config: str 
     from trtconv.engine.farm.planning import plan
 
     here = write is None and farm is None
-    planned = plan(listed.builds, machines, farming.request().then, here=here)
+    planned = plan(builds, machines, farming.request().then, here=here)
     written = [] if write is None else _write(Path(write), planned)
     code = next((code for code in (3, 2, 4, 1) if code in [each.exit_code for each in planned]), 0)
     if output_format == "json":
@@ -74,7 +81,7 @@ def command(farming: options.Asked[FarmRequest], write: str | None, config: str 
         from trtconv.core.documents.commands import PlanReport
 
         return Outcome(render(PlanReport(tuple(each.record() for each in planned), code).to_json()), code)
-    return Outcome("\n".join([*_matrix(listed.builds, planned), *written]), code)
+    return Outcome("\n".join([*_matrix(builds, planned), *written]), code)
 
 
 def _machines(farm: FarmRequest | None, builds: Sequence[BuildRequest]) -> Sequence[Machine]:
