@@ -77,7 +77,6 @@ def test_a_worker_that_has_the_files_builds_and_one_that_has_not_says_which(
     for run in told["runs"]:
         assert "reference mine.py" in run["error"]["message"] and "--reference mine.py" in run["error"]["hint"]
     assert not list(project.glob("*.engine"))
-    farm.kill("without")
     farm.worker("with", *flags(elsewhere))
     told = document(call, "build", *farm.flags, *agreements())
     assert told["exit_code"] == 0, told
