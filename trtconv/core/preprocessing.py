@@ -21,6 +21,7 @@ FITS = ("stretch", "crop", "letterbox")
 FILTERS = ("bicubic", "bilinear", "linear", "nearest")
 """Pillow's, which average over all that a pixel of a smaller image stands for; "linear" is OpenCV's, of four pixels."""
 _WORDS = {"color": tuple(CHANNELS), "layout": LAYOUTS, "filter": FILTERS, "pixels": tuple(PIXELS)}
+_SETTINGS = ("size", "image", "scale", "mean", "std", *FITS, *_WORDS, "input")
 _MOST_SIDE = 16384
 _MOST_SIZES = 32
 
@@ -139,7 +140,7 @@ def _setting(key: str, value: str) -> Iterator[tuple[str, Any]]:
     if key in ("size", "image"):
         yield "sizes" if key == "size" else "images", _sizes(value, alike=key == "size")
     elif key == "scale":
-        yield key, _finite(float(Fraction(value)))
+        yield key, _fraction(value)
     elif key in ("mean", "std"):
         numbers = tuple(_finite(float(each)) for each in value.split(":"))
         if key == "std" and 0.0 in numbers:
@@ -156,7 +157,7 @@ def _setting(key: str, value: str) -> Iterator[tuple[str, Any]]:
     elif key == "input" and value:
         yield key, value
     else:
-        raise ValueError("there is no such setting")
+        raise ValueError(f"there is no such setting; there are {', '.join(_SETTINGS)}")
 
 
 def _sizes(text: str, *, alike: bool) -> tuple[Size, ...]:
@@ -164,6 +165,13 @@ def _sizes(text: str, *, alike: bool) -> tuple[Size, ...]:
     if not alike and (len(set(sizes)) < len(sizes) or len(sizes) > _MOST_SIZES):
         raise ValueError(f"a size comes twice, or there are more than {_MOST_SIZES}")
     return sizes
+
+
+def _fraction(text: str) -> float:
+    try:
+        return _finite(float(Fraction(text)))
+    except ZeroDivisionError as error:
+        raise ValueError("a division by 0") from error
 
 
 def _finite(number: float) -> float:

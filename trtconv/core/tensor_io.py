@@ -63,8 +63,12 @@ class TensorIo:
     to_json = __str__
 
     @classmethod
-    def parse(cls, text: str) -> TensorIo:
+    def parse(cls, text: str, flag: str = "--io") -> TensorIo:
         """Reads "fp16" or "fp16:hwc8".
+
+        Args:
+            text: What is read.
+            flag: What messages say that it is of.
 
         Raises:
             InputError: A word is not known.
@@ -73,14 +77,16 @@ class TensorIo:
         form = form or LINEAR
         if (kind, form) in _WRONG:
             raise InputError(
-                f"{text} is not safe: {_WRONG[kind, form]}", f"Take {kind}:chw2, {kind}:chw16 or {kind}:hwc8."
+                f"{flag} {text} is not safe: {_WRONG[kind, form]}", f"Take {kind}:chw2, {kind}:chw16 or {kind}:hwc8."
             )
         if kind in TYPES and form in FORMATS:
             return cls(kind, form)
         wrong, words = (kind, list(TYPES)) if kind not in TYPES else (form, list(FORMATS))
         if "+" in form:
-            raise InputError(f"{text!r} has several formats", "Name one: an engine has one, which --io decides.")
-        raise InputError(f"{text!r} is not TYPE[:FORMAT]: {wrong!r} is unknown", did_you_mean(wrong, words, _WORDS))
+            raise InputError(f"{flag} {text!r} has several formats", "Name one: an engine has one, which --io decides.")
+        raise InputError(
+            f"{flag} {text!r} is not TYPE[:FORMAT]: {wrong!r} is unknown", did_you_mean(wrong, words, _WORDS)
+        )
 
     @classmethod
     def from_json(cls, value: Any) -> TensorIo:
@@ -95,6 +101,17 @@ TensorIos = Mapping[str, TensorIo]
 def numbered(kind: str, index: int) -> str:
     """Returns what stands for one input or output by its position: "inputs#0"."""
     return f"{ALL[kind]}#{index}"
+
+
+def place_of(name: str, kind: str) -> int | None:
+    """Returns the position that a name of `numbered` stands for; None where it is another name."""
+    place = name.removeprefix(numbered(kind, 0)[:-1])
+    return int(place) if place != name and place.isascii() and place.isdecimal() and len(place) < 9 else None
+
+
+def positional(kind: str) -> str:
+    """Returns trtexec's flag that lists inputs or outputs by their positions."""
+    return f"--{kind}IOFormats"
 
 
 def read_io(texts: Sequence[str], inputs: str | None, outputs: str | None) -> TensorIos:
@@ -117,7 +134,7 @@ def read_io(texts: Sequence[str], inputs: str | None, outputs: str | None) -> Te
             raise InputError(f"--io names {name!r} twice", "Say once what it is.")
         found[name] = TensorIo.parse(what)
     for kind, listed in (("input", inputs), ("output", outputs)):
-        each = [TensorIo.parse(text) for text in listed.split(",")] if listed else []
+        each = [TensorIo.parse(text, positional(kind)) for text in listed.split(",")] if listed else []
         names = [ALL[kind]] if len(each) == 1 else [numbered(kind, index) for index in range(len(each))]
         found |= dict(zip(names, each, strict=True))
     return found

@@ -10,7 +10,7 @@ import onnx
 from onnx import TensorProto, helper
 
 from trtconv.core.errors import InputError
-from trtconv.core.tensor_io import ALL, TensorIo, TensorIos, numbered
+from trtconv.core.tensor_io import ALL, TensorIo, TensorIos, numbered, place_of, positional
 from trtconv.graph.model import OnnxModel
 
 _CODES = {
@@ -80,9 +80,20 @@ def _resolved(model: OnnxModel, asked: TensorIos) -> dict[str, TensorIo]:
                 found[value.name] = every
     unknown = [name for name in asked if name not in used]
     if unknown:
+        for kind, values in ends.items():
+            _require_place(model, unknown[0], kind, len(values))
         names = ", ".join(value.name for values in ends.values() for value in values)
         raise InputError(f"--io: {model.path} has no input or output {unknown[0]!r}", f"It has {names}.")
     return found
+
+
+def _require_place(model: OnnxModel, name: str, kind: str, count: int) -> None:
+    place = place_of(name, kind)
+    if place is not None and place >= count:
+        raise InputError(
+            f"--io {name}: {model.path} has {count} {kind}{'' if count == 1 else 's'}, which count from 0",
+            f"{positional(kind)} lists one format for each, in the model's order, or one for all.",
+        )
 
 
 def _require(model: OnnxModel, value: onnx.ValueInfoProto, io: TensorIo, kind: str) -> None:

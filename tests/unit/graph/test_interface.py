@@ -132,7 +132,8 @@ def test_the_file_again_has_the_same_interface(make: Make) -> None:
     ("text", "io", "what"),
     [
         (TWO, "z=fp16", "no input or output 'z'"),
-        (TWO, "inputs#9=fp16", "inputs#9"),
+        (TWO, "inputs#9=fp16", "--io inputs#9: .* has 3 inputs, which count from 0"),
+        (TWO, "inputs#b=fp16", "no input or output 'inputs#b'"),
         (TWO, "x=int8", "QuantizeLinear"),
         (TWO, "b=int8", "DequantizeLinear"),
         (TWO, "a=uint8", "beyond 0 to 255"),
@@ -151,6 +152,14 @@ def test_the_file_again_has_the_same_interface(make: Make) -> None:
 def test_what_cannot_be(make: Make, text: str, io: str, what: str) -> None:
     with pytest.raises(InputError, match=what):
         retype(make(text), read_io([io], None, None))
+
+
+def test_a_list_of_more_formats_than_there_are_inputs(make: Make) -> None:
+    with pytest.raises(InputError, match="has 3 inputs") as refused:
+        retype(make(TWO), read_io([], "fp16:chw,fp32:chw,int32:chw,fp16:chw", None))
+    assert "--inputIOFormats" in refused.value.hint
+    with pytest.raises(InputError, match="--outputIOFormats 'fp61'"):
+        read_io([], None, "fp61")
 
 
 @pytest.mark.parametrize("texts", [["x"], ["=fp16"], ["x=fp61"], ["x=fp16:hwc9"], ["x=fp16:chw+hwc8"], ["x=fp16"] * 2])
