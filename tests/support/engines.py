@@ -15,7 +15,7 @@ import onnx
 import pytest
 
 import trtconv.engine
-from support.gpu import FakeDriver, engine_bytes, fake_tensorrt
+from support.gpu import VERSION, FakeDriver, engine_bytes, fake_tensorrt
 from trtconv.core.bounds import make_profile
 from trtconv.core.dims import Range
 from trtconv.core.documents.build import BuildPlan, BuildReport
@@ -96,7 +96,7 @@ def build(
     return Built(model, path, beside)
 
 
-def give_gpu(monkeypatch: pytest.MonkeyPatch, **driver: Any) -> FakeDriver:
+def give_gpu(monkeypatch: pytest.MonkeyPatch, surface: str = "tensorrt-8.6.0", **driver: Any) -> FakeDriver:
     """Gives this process a GPU, and lets its workers run in this process."""
     fake = FakeDriver(**driver)
     bindings = types.ModuleType("cuda.bindings")
@@ -105,7 +105,8 @@ def give_gpu(monkeypatch: pytest.MonkeyPatch, **driver: Any) -> FakeDriver:
     monkeypatch.setitem(sys.modules, "cuda.bindings", bindings)
     monkeypatch.setitem(sys.modules, "cuda.bindings.driver", fake)
     monkeypatch.setattr(device, "gpu_name", lambda: GPU)
-    trt = fake_tensorrt(fake)
+    trt = fake_tensorrt(fake, surface)
+    trt.__version__ = VERSION
     log = Log(trt)
     for module in ("verifying", "benching", "inspecting", "running", "pipelines"):
         name = f"trtconv.engine.{module}"

@@ -183,6 +183,7 @@ def engine_bytes(
     on_host: tuple[str, ...] = (),
     refits: Mapping[tuple[str, str], str] | None = None,
     formats: Mapping[str, str] | None = None,
+    debug: tuple[str, ...] = (),
 ) -> bytes:
     """Makes an engine file for the fake TensorRT.
 
@@ -196,6 +197,7 @@ def engine_bytes(
         late: Outputs whose shape is known only once it has run.
         on_host: Inputs that are read from the memory of the host.
         formats: Inputs and outputs to TensorRT's name of the format that they have; None: all are linear.
+        debug: Inner tensors that it shows.
         refits: Layer and role of the weights that it takes, to the initializer that they are; None: it takes none.
     """
     shapes = [{n: (r.min, r.opt, r.max) for n, r in profile.items()} for profile in profiles]
@@ -212,6 +214,7 @@ def engine_bytes(
             on_host,
             refits,
             formats,
+            debug,
         )
     )
 
@@ -231,6 +234,8 @@ class Played:
 
 class Context(Played):
     profiler: Any = None
+    _listener: Any = None
+    _shows = False
 
     def __init__(self, engine: Any) -> None:
         self._engine = engine
@@ -294,12 +299,33 @@ class Context(Played):
         size = int(np.prod(stored)) * dtype.itemsize
         return unpack(np.frombuffer(ctypes.string_at(self._addresses[name], size), dtype).reshape(stored), shape, form)
 
+    def set_debug_listener(self, listener: Any) -> bool:
+        self._listener = listener
+        return True
+
+    def set_all_tensors_debug_state(self, flag: bool) -> bool:
+        self._shows = flag
+        return True
+
+    def _show(self, feeds: Mapping[str, Any]) -> None:
+        """Tells of the debug tensors, each in memory that is gone afterwards, as TensorRT does."""
+        for name, values in self._engine._shown(feeds).items():
+            _, address = self.driver.cuMemAlloc(values.nbytes)
+            ctypes.memmove(address, np.ascontiguousarray(values).ctypes.data, values.nbytes)
+            kind = getattr(self.trt.DataType, _DTYPES[str(values.dtype)])
+            place = self.trt.TensorLocation.DEVICE
+            self._listener.process_debug_tensor(_capsule(address), place, kind, values.shape, name, 1)
+            ctypes.memset(address, 0xFF, values.nbytes)
+            self.driver.cuMemFree(address)
+
     def execute_async_v3(self, stream: int) -> bool:
         self.driver.work(self._infer)
         return True
 
     def _infer(self) -> None:
         feeds = {name: self._read(name) for name in self._shapes}
+        if self._shows and self._engine._debug:
+            self._show(feeds)
         for name, values in self._engine._run(feeds).items():
             if name in self._allocators:
                 allocator = self._allocators[name]
@@ -310,6 +336,13 @@ class Context(Played):
         self.driver.now += self._engine._us
         if self.profiler is not None:
             self.profiler.report_layer_time("layer", self._engine._us / 1000)
+
+
+def _capsule(address: int) -> Any:
+    """Makes what the bindings hand a pointer over in."""
+    new = ctypes.pythonapi.PyCapsule_New
+    new.restype, new.argtypes = ctypes.py_object, (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
+    return new(address, None, None)
 
 
 class Inspector(Played):
@@ -330,7 +363,7 @@ class Engine(Played):
     def __init__(self, data: bytes) -> None:
         self._content = pickle.loads(data)
         model, self._profiles, self._faults, self._told, *rest = self._content
-        self._us, self._memory, self._late, self._on_host, self._refits, formats = rest
+        self._us, self._memory, self._late, self._on_host, self._refits, formats, self._debug = rest
         self._formats: dict[str, str] = dict(formats or {})
         self._used: dict[int | None, int] = {}
         self._session = session(model, optimised=True)
@@ -347,6 +380,12 @@ class Engine(Played):
             found[name] = found[name].copy()
             found[name].reshape(-1)[0] += fault
         return found
+
+    def _shown(self, feeds: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns the values of the debug tensors."""
+        model = onnx.shape_inference.infer_shapes(onnx.load_model_from_string(self._content[0]))
+        model.graph.output.extend(value for value in model.graph.value_info if value.name in self._debug)
+        return dict(zip(self._debug, session(model).run(list(self._debug), dict(feeds)), strict=True))
 
     def _format(self, name: str) -> str:
         return self._formats.get(name, "LINEAR")
@@ -501,6 +540,8 @@ def fake_tensorrt(driver: FakeDriver, surface: str = "tensorrt-8.6.0") -> Any:
     trt.Weights = lambda values: values
     trt.IProfiler = type("IProfiler", (), {})
     trt.IOutputAllocator = type("IOutputAllocator", (), {})
+    if "IDebugListener" in known:
+        trt.IDebugListener = type("IDebugListener", (), {})
     for owner, kind in _PLAYED.items():
         public = {name for name in vars(kind) if not name.startswith("_")}
         lacking = public - set(known[owner]["members"])

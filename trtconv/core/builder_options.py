@@ -150,6 +150,19 @@ class BuilderOptions:
         default=False,
         key="direct-io",
     )
+    debug_tensors: tuple[str, ...] = option(
+        "--debug-tensor",
+        "A tensor inside the network that the engine can show, by its name in the model, a pattern such as "
+        "'/decoder/*', or type:OPERATOR; run --tensor and verify --save-tensors have its values. Layers are not fused "
+        "across it. TensorRT 10 and newer, and TensorRT-RTX. Repeatable.",
+        metavar="TENSOR",
+        many=True,
+        default=(),
+        key="debug-tensors",
+        about="Tensors inside the network that the engine can show: names, patterns or type:OPERATOR.",
+        schema={"type": "array", "items": {"type": "string"}},
+        load=tuple,
+    )
     compute_capabilities: tuple[str, ...] = option(
         "--compute-capability",
         "Build for this GPU, such as 8.9; TensorRT-RTX only. Repeatable. 7.5 must be asked for.",

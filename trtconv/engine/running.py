@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from trtconv.core.dims import InputSpec
+from trtconv.core.dims import InputSpec, times
 from trtconv.core.documents.images import ImageInput
 from trtconv.core.documents.inspect import RunReport, TensorRecord
 from trtconv.core.documents.parts import FileIdentity, RuntimeIdentity
 from trtconv.core.documents.pipeline_verify import PartTime, PipelineRunReport
 from trtconv.core.errors import InputError
 from trtconv.core.files import atomic_write
+from trtconv.core.node_patterns import matches
 from trtconv.core.outputs import Output, check_all
 from trtconv.core.preprocessing import Preprocessing, parse_preprocessing
 from trtconv.core.process import Tell
@@ -26,15 +27,17 @@ from trtconv.core.requests.files import files_read
 from trtconv.core.samples import IMAGES
 from trtconv.core.stages import Stage
 from trtconv.core.stopwatch import Stopwatch, ToldProgress
+from trtconv.engine.layers import read_layers
 from trtconv.engine.loading import open_engine
-from trtconv.engine.opening import read_engine, require_machine, require_stripped
+from trtconv.engine.opening import EngineFile, read_engine, require_machine, require_stripped
 from trtconv.engine.pipelines import load_pipeline
 from trtconv.engine.profiles import inputs_of, profile_for, profiles_of
 from trtconv.engine.saving import plain
+from trtconv.engine.tracing import trace
 from trtconv.precision.quantize.images import read_image, read_pixels
 from trtconv.runtimes.inputs import Feeds, checked_inputs, read_inputs
 from trtconv.runtimes.onnxruntime import numpy_type
-from trtconv.runtimes.tensorrt import load_engines
+from trtconv.runtimes.tensorrt import EngineLoader, Execution, load_engines
 
 
 def serve(request: RunRequest, tell: Tell) -> dict[str, object]:
@@ -54,11 +57,18 @@ def serve(request: RunRequest, tell: Tell) -> dict[str, object]:
         execution = engine.open(profile)
         try:
             execution.feed(feeds)
+            inner: Mapping[str, NDArray[Any]] = {}
+            if request.tensors:
+                inner = execution.watch(lambda name: _is_meant(name, request.tensors))
             outputs = {name: plain(values) for name, values in execution.run().items()}
+            outputs |= _shown(request, inner)
+            traced = None if request.trace is None else _traced(subject, runtime, execution, feeds)
         finally:
             execution.close()
     with clock.stage(Stage.WRITE):
         _write(request.output, outputs)
+        if request.trace is not None and traced is not None:
+            atomic_write(request.trace, traced, through_links=True)
     report = RunReport(
         engine=subject.identity(),
         runtime=RuntimeIdentity(runtime.family, runtime.version, runtime.gpu_name),
@@ -71,13 +81,48 @@ def serve(request: RunRequest, tell: Tell) -> dict[str, object]:
     return report.to_json()
 
 
+def _is_meant(name: str, patterns: Sequence[str]) -> bool:
+    return any(matches(each, name, "") for each in patterns)
+
+
+def _shown(request: RunRequest, inner: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    """Returns the tensors that were asked for.
+
+    Raises:
+        InputError: The engine does not show one.
+    """
+    for pattern in request.tensors:
+        if not any(_is_meant(name, [pattern]) for name in inner):
+            raise InputError(
+                f"--tensor {pattern!r} means no tensor that {request.engine} shows",
+                "Build it with --debug-tensor, for TensorRT 10 or newer; names are those of the rewritten model.",
+            )
+    return {name: plain(values) for name, values in inner.items()}
+
+
+def _traced(subject: EngineFile, runtime: EngineLoader, execution: Execution, feeds: Feeds) -> bytes:
+    about = {
+        "engine": str(subject.path),
+        "TensorRT": f"{runtime.family} {runtime.version}",
+        "GPU": runtime.gpu_name or "",
+        "inputs": ", ".join(f"{name} {times(values.shape)}" for name, values in feeds.items()),
+    }
+    microseconds = dict(execution.layer_times())
+    return trace(read_layers(execution.information()), microseconds, about)
+
+
 def serve_pipeline(request: RunRequest, tell: Tell) -> dict[str, Any]:
     """Runs a model in parts and writes its outputs; returns the JSON of a `PipelineRunReport`."""
     clock = Stopwatch(ToldProgress(tell))
     with clock.stage(Stage.LOAD):
         _check_output(request)
-        for flag, value in (("--report", request.report), ("--weights", request.weights)):
-            if value is not None:
+        for flag, value in (
+            ("--report", request.report),
+            ("--weights", request.weights),
+            ("--trace", request.trace),
+            ("--tensor", request.tensors),
+        ):
+            if value:
                 raise InputError(f"{flag} is about one engine", "Leave it out: the pipeline names its files.")
         pipeline = load_pipeline(request.engine, engines=request.engines, trust=request.trust, key=request.key)
     with pipeline:
@@ -107,7 +152,8 @@ def _write(path: Path, outputs: Feeds) -> None:
 
 def _check_output(request: RunRequest) -> None:
     """Raises InputError where the outputs cannot be written, or would overwrite what is read."""
-    check_all([Output(request.output, "what it computes")], files_read(request))
+    traced = [] if request.trace is None else [Output(request.trace, "the trace")]
+    check_all([Output(request.output, "what it computes"), *traced], files_read(request))
 
 
 def _feeds(request: RunRequest, inputs: Sequence[InputSpec], taken: ImageInput | None) -> Feeds:

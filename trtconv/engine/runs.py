@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol
 
 import numpy as np
@@ -118,10 +118,17 @@ class NetworkRuns:
 
 
 class EngineRuns:
-    """An engine; one execution context is kept, that of the profile that ran last."""
+    """An engine; one execution context is kept, that of the profile that ran last.
 
-    def __init__(self, engine: Engine) -> None:
+    Args:
+        engine: The engine.
+        kept: Which of its debug tensors are returned too; None: none.
+    """
+
+    def __init__(self, engine: Engine, kept: Callable[[str], bool] | None = None) -> None:
         self._engine = engine
+        self._kept = kept
+        self._inner: Mapping[str, NDArray[Any]] = {}
         self._opened: tuple[int, Execution] | None = None
 
     def close(self) -> None:
@@ -146,6 +153,8 @@ class EngineRuns:
         if self._opened is None or self._opened[0] != profile:
             self.close()
             self._opened = (profile, self._engine.open(profile))
+            if self._kept is not None:
+                self._inner = self._opened[1].watch(self._kept)
         execution = self._opened[1]
         execution.feed(feeds)
-        return execution.run()
+        return {**execution.run(), **self._inner}

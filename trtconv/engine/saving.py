@@ -12,10 +12,9 @@ from numpy.typing import NDArray
 
 from trtconv.core.errors import InputError
 from trtconv.core.files import atomic_write
-from trtconv.core.node_patterns import matches
 from trtconv.core.requests.engine import VerifyRequest
-from trtconv.core.suggest import did_you_mean
 from trtconv.engine.cases import Case
+from trtconv.graph.inner_tensors import tensors_meant
 from trtconv.graph.interface import returning
 from trtconv.graph.model import OnnxModel
 from trtconv.runtimes.inputs import Feeds
@@ -34,8 +33,8 @@ class TensorFolder:
 
     def __init__(self, folder: Path, patterns: Sequence[str]) -> None:
         self._folder = folder
-        self._patterns = tuple(patterns)
-        self._names: frozenset[str] = frozenset()
+        self.patterns = tuple(patterns)
+        self._names: dict[str, None] = {}
         try:
             if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
                 raise InputError(f"--save-tensors {folder} is there, and not empty", "Name a new folder.")
@@ -52,25 +51,11 @@ class TensorFolder:
         Raises:
             InputError: A pattern means none.
         """
-        graph = model.proto.graph
-        inner = {
-            name: node.op_type
-            for node in graph.node
-            for name in node.output
-            if name and name not in model.outputs and self._patterns
-        }
-        for pattern in self._patterns:
-            if not any(matches(pattern, name, op) for name, op in inner.items()):
-                hint = f"It has {', '.join(list(inner)[:10])}."
-                raise InputError(
-                    f"--tensor {pattern!r} means no inner tensor of {model.path}", did_you_mean(pattern, inner, hint)
-                )
-        self._names = frozenset(
-            name for name, op in inner.items() if any(matches(each, name, op) for each in self._patterns)
-        )
+        if self.patterns:
+            self._names = dict.fromkeys(tensors_meant(model, self.patterns, "--tensor"))
         if not self._names:
             return model
-        return returning(model, [name for name in inner if name in self._names])
+        return returning(model, list(self._names))
 
     def write(self, number: int, case: Case, feeds: Feeds, expected: Feeds, got: Feeds) -> Path:
         """Writes what was computed at one size.

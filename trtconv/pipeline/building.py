@@ -23,6 +23,7 @@ from trtconv.core.stages import Stage
 from trtconv.core.stopwatch import Stopwatch
 from trtconv.core.target import Target
 from trtconv.graph.fitting import fit, reloaded
+from trtconv.graph.inner_tensors import tensors_meant
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.provenance import Origin
 from trtconv.pipeline.extending.added import admit, checks_of, require_proof
@@ -366,7 +367,8 @@ class _Work:
     def _build(
         self, model: OnnxModel, network: ParsedNetwork, prepared: _Prepared, plan: BuildPlan
     ) -> tuple[EngineBlob | RefusedNetwork, BestOf | None]:
-        plan, count = self._builder_plan(plan, prepared.types), self.request.best_of
+        shown = tensors_meant(model, plan.options.debug_tensors, "--debug-tensor")
+        plan, count = self._builder_plan(plan, prepared.types, shown), self.request.best_of
         # In both, the report names the code, and to read all of it takes a while.
         try:
             if count == 1:
@@ -376,11 +378,12 @@ class _Work:
             found = (*findings_of(error, model), *(refused_with_tactics() if plan.tactics else ()))
             return RefusedNetwork(found, model, prepared.sized, plan, self.engine, self.clock), None
 
-    def _builder_plan(self, plan: BuildPlan, types: Types) -> BuildPlan:
+    def _builder_plan(self, plan: BuildPlan, types: Types, shown: tuple[str, ...] = ()) -> BuildPlan:
         """Returns what the builder is told: a strongly typed one finds the precision in the graph."""
         info = self.engine.info
         told = types if info.capabilities.builder_precision_flags else Types()
-        plan = dataclasses.replace(plan, precision=told.precision, node_precisions=told.nodes)
+        options = dataclasses.replace(plan.options, debug_tensors=shown)
+        plan = dataclasses.replace(plan, precision=told.precision, node_precisions=told.nodes, options=options)
         return dataclasses.replace(affordable(plan, info.capabilities), timing_cache=timing_cache(self.request, info))
 
 

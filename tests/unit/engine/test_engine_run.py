@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import re
 import sys
 from pathlib import Path
@@ -18,6 +19,7 @@ from trtconv.core.documents.inspect import TensorRecord
 from trtconv.core.errors import InputError
 from trtconv.core.requests.engine import RunRequest
 from trtconv.engine import run
+from trtconv.engine.tracing import trace
 
 
 @pytest.fixture
@@ -41,6 +43,53 @@ def test_outputs_are_those_of_the_engine(gpu: FakeDriver, tmp_path: Path) -> Non
         # z = x + c and y = tanh(c), by the network's definition.
         np.testing.assert_allclose(np.tanh(made["z"] - x), made["y"], atol=1e-5)
         assert document.outputs["y"] == TensorRecord("float32", made["y"].shape)
+
+
+def test_tensors_inside_are_written_beside_the_outputs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    give_gpu(monkeypatch, "tensorrt-11.4.0")
+    x = np.random.default_rng(0).normal(size=(1, 3, 6, 8)).astype(np.float32)
+    asked = request(tmp_path, x=x)
+    build(tmp_path, debug=("a", "b"))
+    run(dataclasses.replace(asked, tensors=("a*",)))
+    with np.load(tmp_path / "y.npz") as made:
+        assert set(made.files) == {"y", "z", "a"}
+        np.testing.assert_array_equal(made["a"], np.maximum(x, 0))
+    (tmp_path / "y.npz").unlink()
+    with pytest.raises(InputError, match="--tensor 'c' means no tensor"):
+        run(dataclasses.replace(asked, tensors=("a", "c")))
+    assert not (tmp_path / "y.npz").exists()
+
+
+def test_layers_are_traced(gpu: FakeDriver, tmp_path: Path) -> None:
+    layer = {
+        "Name": "layer",
+        "LayerType": "CaskConvolution",
+        "Inputs": [{"Name": "x", "Dimensions": [1, 3, 6, 8], "Format/Datatype": "Row major linear FP16 format"}],
+        "Outputs": [],
+        "TacticName": "sm80_xmma",
+    }
+    asked = request(tmp_path, x=np.zeros((1, 3, 6, 8), np.float32))
+    build(tmp_path, information={"Layers": [layer]}, us=250.0)
+    run(dataclasses.replace(asked, trace=tmp_path / "trace.json"))
+    document = json.loads((tmp_path / "trace.json").read_text())
+    (event,) = document["traceEvents"]
+    assert {key: event[key] for key in ("name", "cat", "ph", "ts", "dur")} == {
+        **{"name": "layer", "cat": "CaskConvolution", "ph": "X"},
+        **{"ts": 0, "dur": 250},
+    }
+    assert event["args"]["kernel"] == "sm80_xmma"
+    assert event["args"]["input 0"].startswith("x 1x3x6x8 float16")
+    assert document["otherData"]["inputs"] == "x 1x3x6x8"
+    with pytest.raises(InputError, match=r"in\.npz"):
+        run(dataclasses.replace(asked, trace=asked.inputs))
+
+
+def test_layers_follow_each_other_in_a_trace() -> None:
+    document = json.loads(trace([], {"first": 2.5, "second": 1.0}, {}))
+    assert [(each["name"], each["ts"], each["dur"]) for each in document["traceEvents"]] == [
+        ("first", 0, 2.5),
+        ("second", 2.5, 1.0),
+    ]
 
 
 @pytest.mark.parametrize(

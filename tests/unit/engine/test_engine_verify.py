@@ -521,6 +521,19 @@ def test_inner_tensors_are_those_of_the_model_and_of_what_was_parsed(gpu: FakeDr
     assert [case.outputs for case in run(built, dims=DIMS[0], random=0).cases] == [c.outputs for c in report.cases]
 
 
+def test_inner_tensors_of_an_engine_that_shows_them(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    give_gpu(monkeypatch, "tensorrt-10.16.1")
+    built = build(tmp_path, debug=("a", "b"))
+    report = run(built, save_tensors=tmp_path / "t", tensors=("a", "c"), random=0)
+    assert (report.ran, report.exit_code) == ("engine", 0)
+    for case in report.cases:
+        held = arrays(case)
+        # c was not marked when the engine was built, and b is not asked for.
+        assert {name for name in held if name.startswith("got/")} == {"got/y", "got/z", "got/a"}
+        np.testing.assert_array_equal(held["got/a"], np.maximum(held["input/x"], 0))
+        assert set(held) >= {"expected/a", "expected/c"}
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [

@@ -80,6 +80,41 @@ def test_other_formats_are_packed_and_unpacked(engines: Engines, driver: FakeDri
     assert driver.used == 0
 
 
+def test_tensors_inside_are_shown_run_by_run(engines: Engines, driver: FakeDriver) -> None:
+    text = """<ir_version: 8, opset_import: ["": 17]> g (float[n, 4] x) => (float[n, 4] y) {
+        a = Relu (x)  b = Neg (a)  y = Add (a, b) }"""
+    engine = engines.load(engine_bytes(onnx.parser.parse_model(text), PROFILES, debug=("a", "b")))
+    execution = engine.open(0)
+    shown = execution.watch(lambda name: name == "b")
+    for size in (2, 3):
+        x = np.random.default_rng(size).standard_normal((size, 4)).astype(np.float32)
+        execution.feed({"x": x})
+        assert not execution.run()["y"].any()
+        if hasattr(engine.handle.trt, "IDebugListener"):
+            assert list(shown) == ["b"]
+            assert np.array_equal(shown["b"], -np.maximum(x, 0))
+        else:
+            assert not shown
+    execution.close()
+    assert driver.used == 0
+
+
+def test_what_goes_wrong_while_tensors_are_shown_is_told(engines: Engines) -> None:
+    def wanted(name: str) -> bool:
+        raise EnvironmentMissing(f"no room for {name}")
+
+    text = '<ir_version: 8, opset_import: ["": 17]> g (float[n, 4] x) => (float[n, 4] y) { a = Relu (x) y = Neg (a) }'
+    engine = engines.load(engine_bytes(onnx.parser.parse_model(text), PROFILES, debug=("a",)))
+    execution = engine.open(0)
+    execution.watch(wanted)
+    execution.feed({"x": np.ones((2, 4), np.float32)})
+    if not hasattr(engine.handle.trt, "IDebugListener"):
+        assert (execution.run()["y"] == -1).all()
+        return
+    with pytest.raises(EnvironmentMissing, match="no room for a"):
+        execution.run()
+
+
 def test_it_is_timed_in_every_way(engines: Engines, driver: FakeDriver) -> None:
     execution = engines.load(engine_bytes(MODEL, PROFILES, us=250.0)).open(0)
     execution.feed({"x": np.ones((2, 4), np.float32)})

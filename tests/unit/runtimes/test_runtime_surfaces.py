@@ -106,6 +106,7 @@ class Script:
         self.cleared: list[str] = []
         self.typed: list[Any] = []
         self.formats: dict[str, int] = {}
+        self.marked: list[str] = []
         self.config: Any = None
         self.cache: Any = None
         self.caches: list[bytes] = []
@@ -179,6 +180,7 @@ def of_networks(trt: Any, script: Script) -> dict[str, dict[str, Any]]:
             "get_input": lambda self, i: x(),
             "get_output": lambda self, i: y(),
             "get_layer": lambda self, i: layer(script.layers[i]),
+            "mark_debug": lambda self, tensor: not script.marked.append(tensor.name),
         },
     }
 
@@ -585,6 +587,23 @@ def test_options_are_set_on_every_version(adapter: Installed, script: Script) ->
     assert config.state["pool"] == ("WORKSPACE", 1 << 30)
     assert (config.builder_optimization_level, config.profiling_verbosity.name) == (5, "DETAILED")
     assert config.max_aux_streams == 0
+
+
+def test_tensors_are_marked_where_they_can_be_shown(name: str, adapter: Installed, script: Script) -> None:
+    network = adapter.parse(two_nodes(), Path("model.onnx"))
+    assert not isinstance(network, tuple)
+
+    def built(*names: str) -> EngineBlob:
+        return network.build(dataclasses.replace(plan(), options=BuilderOptions(debug_tensors=names)))
+
+    if name == "tensorrt-8.6.0":
+        with pytest.raises(BuildFailed, match="has no --debug-tensor"):
+            built("y")
+        return
+    built("y", "elsewhere")
+    assert script.marked == ["y"]
+    with pytest.raises(BuildFailed, match="none of the tensors of --debug-tensor"):
+        built("elsewhere")
 
 
 def test_formats_are_set_on_every_version(name: str, adapter: Installed, script: Script) -> None:

@@ -200,6 +200,8 @@ class RunRequest(Request):
         engine: The engine.
         inputs: An .npz file with values of every input, or an image for the only one.
         output: Where the outputs go, as an .npz file.
+        tensors: Debug tensors that are written beside the outputs.
+        trace: Where the layers' times go, in Chrome's trace event format.
         preprocess: What becomes of an image, as `trtconv quantize` takes it.
         report: Its report; default: the engine's path with ".json" appended.
         seconds: How long all of it may take.
@@ -223,6 +225,23 @@ class RunRequest(Request):
         absent=None,
     )
     output: Path = option("-o --output", "Where the outputs go, by name.", metavar="OUT.npz", default=None, writes=True)
+    tensors: tuple[str, ...] = option(
+        "--tensor",
+        "Write a tensor inside the network too, of an engine that was built with --debug-tensor: a name, or a pattern "
+        "such as '/decoder/*'. Repeatable.",
+        metavar="TENSOR",
+        many=True,
+        default=(),
+        read=tuple,
+    )
+    trace: Path | None = option(
+        "--trace",
+        "Write the layers, one after the other with their times, kernels and tensors, for Perfetto or "
+        "chrome://tracing; a mean of ten runs.",
+        metavar="TRACE.json",
+        default=None,
+        writes=True,
+    )
     engines: str = option(
         "--engines",
         "What runs the engines of a MODEL.pipeline.json: onnxruntime runs their parts of the model on the CPU, for "

@@ -12,6 +12,7 @@ from trtconv.core.documents.build import BuildPlan
 from trtconv.core.errors import InputError
 from trtconv.core.findings import Finding, Severity
 from trtconv.core.frozen import frozen
+from trtconv.runtimes.tensorrt.debugging import can_show
 from trtconv.runtimes.tensorrt.tactics import has_editable_cache, has_selector
 
 _HARDWARE = {"ampere+": "AMPERE_PLUS", "same-compute-capability": "SAME_COMPUTE_CAPABILITY"}
@@ -98,6 +99,7 @@ _OPTIONS = (
         lambda trt: has_selector(trt) or has_editable_cache(trt),
         "TensorRT, which chooses kernels while it builds; TensorRT-RTX does where the engine runs",
     ),
+    _Option("--debug-tensor", lambda o: bool(o.debug_tensors), can_show, "TensorRT 10 and newer, and TensorRT-RTX"),
     _Option(
         "--compute-capability",
         lambda o: bool(o.compute_capabilities),

@@ -65,6 +65,16 @@ class Execution(Protocol):
             EngineFailed: The engine does not run.
         """
 
+    def watch(self, wanted: Callable[[str], bool]) -> Mapping[str, NDArray[Any]]:
+        """Keeps the values of tensors inside the network, of an engine that was built with --debug-tensor.
+
+        Args:
+            wanted: Which, by name.
+
+        Returns:
+            The values of the last run, by name; empty where this TensorRT, or the engine, shows none.
+        """
+
     def launcher(self, *, graph: bool, copies: bool) -> Launch | None:
         """Returns what launches one inference; None where the engine cannot be captured in a CUDA graph.
 

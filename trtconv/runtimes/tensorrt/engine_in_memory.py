@@ -31,7 +31,8 @@ _ML_DTYPES = {"BF16": "bfloat16", "FP8": "float8_e4m3fn"}
 """Types that NumPy has only with the package ml_dtypes, which onnx brings along."""
 
 
-def _numpy_type(name: str) -> np.dtype[Any]:
+def numpy_type(name: str) -> np.dtype[Any]:
+    """Returns the NumPy type of one of TensorRT's, by its name there: "HALF"."""
     if name in _NUMPY:
         return np.dtype(_NUMPY[name])
     if name not in _ML_DTYPES:
@@ -77,7 +78,7 @@ class EngineInMemory:
 
     def numpy_type(self, name: str) -> np.dtype[Any]:
         """Returns the NumPy type of an input or output."""
-        return _numpy_type(self.handle.get_tensor_dtype(name).name)
+        return numpy_type(self.handle.get_tensor_dtype(name).name)
 
     def on_host(self, name: str) -> bool:
         """Whether TensorRT reads an input from the memory of the host: its elements are a shape."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from trtconv.core.dims import times
 from trtconv.core.errors import EngineFailed, EnvironmentMissing, InputError
 from trtconv.runtimes.tensorrt.callbacks import Allocator, make_allocator, make_profiler
+from trtconv.runtimes.tensorrt.debugging import Listener, make_listener
 from trtconv.runtimes.tensorrt.device import Buffer, Stream, pinned
 from trtconv.runtimes.tensorrt.engine_base import Launch, ProfileTaken
 from trtconv.runtimes.tensorrt.engine_in_memory import EngineInMemory
@@ -43,6 +44,7 @@ class ExecutionContext:
         self._trt = trt
         self._engine = engine
         self._profile = profile
+        self._listener: Listener | None = None
         self._runtime_cache: Any = None
         self._room = contextlib.ExitStack()
         self._buffers: dict[str, Buffer] = {}
@@ -205,7 +207,19 @@ class ExecutionContext:
         with self._checked("run the engine"):
             self.launch()
             self.stream.wait()
+        if self._listener is not None and self._listener.raised is not None:
+            raise self._listener.raised
         return {name: self._read(name) for name in self._outputs}
+
+    def watch(self, wanted: Callable[[str], bool]) -> Mapping[str, Array]:
+        """Keeps the values of debug tensors in every later run; see `Execution.watch`."""
+        if not hasattr(self._context, "set_debug_listener"):
+            return {}
+        self._listener = make_listener(self._trt, self.stream, wanted)
+        with self._engine.log.session():
+            listens = self._context.set_debug_listener(self._listener)
+            shows = listens and self._context.set_all_tensors_debug_state(True)
+        return self._listener.arrays if shows else {}
 
     def _read(self, name: str) -> Array:
         allocator = self._allocators.get(name)

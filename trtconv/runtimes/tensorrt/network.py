@@ -18,6 +18,7 @@ from trtconv.core.frozen import frozen
 from trtconv.core.tensor_io import FORMATS, LINEAR, TensorIos
 from trtconv.runtimes.tensorrt import builder_config, layers, messages
 from trtconv.runtimes.tensorrt.base import BuildMonitor, Capabilities, DeconvLayer, EngineBlob
+from trtconv.runtimes.tensorrt.debugging import mark
 from trtconv.runtimes.tensorrt.gpu import gpu_name
 from trtconv.runtimes.tensorrt.logger import Log, Session
 from trtconv.runtimes.tensorrt.monitor import BuildProgress, make_progress_monitor
@@ -193,6 +194,10 @@ class Network:
         self._set_types(config, plan)
         builder_config.apply(self._trt, config, plan.options, trial=plan.trial)
         self._lay_out(plan.io)
+        if plan.options.debug_tensors and not mark(self._handles.network, set(plan.options.debug_tensors)):
+            raise BuildFailed(
+                "the parsed network has none of the tensors of --debug-tensor", "Name others: trtconv inspect MODEL."
+            )
         if self._serialized:
             config.plugins_to_serialize = list(self._serialized)
         if not self._add_profiles(config, plan.profiles):

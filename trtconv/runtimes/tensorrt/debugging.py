@@ -1,0 +1,93 @@
+"""Debug tensors: tensors inside a network that its engine shows while it runs."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from collections.abc import Callable, Collection
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trtconv.runtimes.tensorrt.device import Stream
+from trtconv.runtimes.tensorrt.engine_in_memory import numpy_type
+from trtconv.runtimes.tensorrt.layers import enum_name
+
+Array = NDArray[Any]
+
+
+def can_show(trt: Any) -> bool:
+    """Whether a TensorRT has debug tensors."""
+    return hasattr(trt.INetworkDefinition, "mark_debug")
+
+
+def mark(network: Any, names: Collection[str]) -> tuple[str, ...]:
+    """Marks tensors of a network, so that its engine can show them; returns the names of those that it has."""
+    found = []
+    for layer in (network.get_layer(i) for i in range(network.num_layers)):
+        for tensor in (layer.get_output(i) for i in range(layer.num_outputs)):
+            if tensor is not None and tensor.name in names and network.mark_debug(tensor):
+                found.append(str(tensor.name))
+    return tuple(found)
+
+
+class Listener(Protocol):
+    """What TensorRT tells of debug tensors; `raised` is what went wrong there, which must not go through TensorRT."""
+
+    arrays: dict[str, Array]
+    raised: Exception | None
+
+
+def make_listener(trt: Any, stream: Stream, wanted: Callable[[str], bool]) -> Listener:
+    """Makes an IDebugListener; a class made here, since its base exists only where TensorRT is installed.
+
+    Args:
+        trt: The TensorRT module.
+        stream: Of the execution.
+        wanted: Which tensors are kept, by name; in a loop the last value is.
+    """
+
+    own_stream = stream
+
+    class DebugListener(trt.IDebugListener):  # type: ignore[misc]
+        def __init__(self) -> None:
+            trt.IDebugListener.__init__(self)
+            self.arrays: dict[str, Array] = {}
+            self.raised: Exception | None = None
+
+        def process_debug_tensor(
+            self, addr: Any, location: Any, type: Any, shape: Any, name: str, stream: int
+        ) -> bool:  # The names of the arguments are TensorRT's.
+            try:
+                if wanted(name):
+                    on_host = location == trt.TensorLocation.HOST
+                    sizes = tuple(int(size) for size in shape)
+                    self.arrays[name] = self._read(_address(addr), on_host, sizes, numpy_type(enum_name(type)))
+            except Exception as error:
+                self.raised = error
+            return True
+
+        def _read(self, address: int, on_host: bool, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+            values = np.empty(shape, dtype)
+            size = math.prod(shape) * dtype.itemsize
+            own_stream.wait()
+            if size and on_host:
+                ctypes.memmove(values.ctypes.data, address, size)
+            elif size:
+                own_stream.gpu.call("cuMemcpyDtoHAsync", values.ctypes.data, address, size, own_stream.handle)
+                own_stream.wait()
+            return values
+
+    return DebugListener()
+
+
+def _address(pointer: Any) -> int:
+    """Returns the address that a binding hands over: a number, or a capsule around it."""
+    if isinstance(pointer, int):
+        return pointer
+    api = ctypes.pythonapi
+    api.PyCapsule_GetName.restype, api.PyCapsule_GetName.argtypes = ctypes.c_char_p, (ctypes.py_object,)
+    api.PyCapsule_GetPointer.restype = ctypes.c_void_p
+    api.PyCapsule_GetPointer.argtypes = ctypes.py_object, ctypes.c_char_p
+    return int(api.PyCapsule_GetPointer(pointer, api.PyCapsule_GetName(pointer)) or 0)
