@@ -84,3 +84,34 @@ def test_null_progress() -> None:
     progress = NullProgress()
     with progress.stage("load"):
         progress.phase("anything", 1, 2)
+
+
+def test_time_left_is_what_the_stages_took_before(monkeypatch) -> None:
+    monkeypatch.setattr(cli_progress.time, "monotonic", lambda: now[0])
+    now = [0.0]
+    forecast = cli_progress._Forecast({"load": 2.0, "build": 30.0, "prove": 8.0})
+    forecast.enter("load")
+    assert str(forecast) == ", about 40 s left"
+    now[0] = 10.0
+    assert str(forecast) == ", about 38 s left", "a stage that takes longer than before takes nothing off the others"
+    forecast.enter("build")
+    now[0] = 20.0
+    assert str(forecast) == ", about 28 s left"
+    forecast.enter("prove")
+    now[0] = 40.0
+    assert str(forecast) == ""
+
+
+def test_nothing_is_said_of_time_that_is_not_known() -> None:
+    forecast = cli_progress._Forecast({})
+    forecast.enter("build")
+    assert str(forecast) == ""
+
+
+def test_rows_stay_above_the_line_that_is_updated(monkeypatch) -> None:
+    stream = Terminal()
+    monkeypatch.setattr(sys, "stderr", stream)
+    monkeypatch.setenv("TERM", "xterm")
+    with show_progress(quiet=False) as progress:
+        progress.row("[1/2] ok a.onnx\x1b[2J")
+    assert stream.getvalue().startswith("\r\x1b[K[1/2] ok a.onnx\\x1b[2J\n")

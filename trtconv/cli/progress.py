@@ -7,8 +7,8 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Iterator
-from typing import TextIO
+from collections.abc import Iterator, Mapping
+from typing import Protocol, TextIO
 
 from trtconv.cli.process import status
 from trtconv.core.progress import NullProgress, Progress
@@ -18,34 +18,72 @@ LINE_SECONDS = 10.0
 TERMINAL_SECONDS = 0.2
 
 
+class ConsoleProgress(Progress, Protocol):
+    """Progress that can also say what is done with."""
+
+    def row(self, text: str) -> None:
+        """Writes a line that stays."""
+
+
+class QuietProgress(NullProgress):
+    """Says nothing of what is done with either."""
+
+    def row(self, text: str) -> None:
+        """Ignores a line."""
+
+
 @contextlib.contextmanager
-def show_progress(quiet: bool) -> Iterator[Progress]:
+def show_progress(quiet: bool, expected: Mapping[str, float] | None = None) -> Iterator[ConsoleProgress]:
     """Shows progress on stderr while the block runs.
 
     Args:
         quiet: Show nothing.
+        expected: Seconds that each stage took the last time, in their order; of others nothing is known.
     """
     stream = sys.stderr
     if quiet or stream is None:
-        yield _watched(NullProgress())
+        yield _watched(QuietProgress())
         return
     terminal = stream.isatty() and os.environ.get("TERM", "dumb") != "dumb"
-    shown = _ShownProgress(stream, terminal)
+    shown = _ShownProgress(stream, terminal, _Forecast(expected or {}))
     try:
         yield _watched(shown)
     finally:
         shown.close()
 
 
-def _watched(progress: Progress) -> Progress:
+def _watched(progress: ConsoleProgress) -> ConsoleProgress:
     """Returns a progress that also tells the process that watches this one, where there is one."""
     return _Announced(progress) if status.is_watched() else progress
+
+
+class _Forecast:
+    """How much time is left, by what stages took the last time.
+
+    Args:
+        expected: Stage to its seconds then.
+    """
+
+    def __init__(self, expected: Mapping[str, float]) -> None:
+        self._left = dict(expected)
+        self._stage, self._since = "", time.monotonic()
+
+    def enter(self, stage: str) -> None:
+        """Takes note that a stage begins: the one before it is over."""
+        self._left.pop(self._stage, None)
+        self._stage, self._since = stage, time.monotonic()
+
+    def __str__(self) -> str:
+        """What is left, in words; nothing where that is under a second, or not known."""
+        spent = min(time.monotonic() - self._since, self._left.get(self._stage, 0.0))
+        left = sum(self._left.values()) - spent
+        return f", about {left:.0f} s left" if left >= 1 else ""
 
 
 class _Announced:
     """Hands everything on, and announces it."""
 
-    def __init__(self, progress: Progress) -> None:
+    def __init__(self, progress: ConsoleProgress) -> None:
         self._progress = progress
         self._phase = ""
 
@@ -63,13 +101,18 @@ class _Announced:
             status.announce(status.PHASE, name)
         self._progress.phase(name, step, steps)
 
+    def row(self, text: str) -> None:
+        """Hands a line on."""
+        self._progress.row(text)
+
 
 class _ShownProgress:
     """On a terminal one line that is updated; elsewhere a line a stage, and one every `LINE_SECONDS`."""
 
-    def __init__(self, stream: TextIO, terminal: bool) -> None:
+    def __init__(self, stream: TextIO, terminal: bool, forecast: _Forecast) -> None:
         self._stream = stream
         self._terminal = terminal
+        self._forecast = forecast
         self._start = time.monotonic()
         self._stage = ""
         self._phase = ""
@@ -82,6 +125,7 @@ class _ShownProgress:
         """Shows the stage's name, and starts the ticking with the first stage."""
         before = self._stage
         self._stage, self._phase = name, ""
+        self._forecast.enter(name)
         self._show()
         if self._thread is None:
             thread = threading.Thread(target=self._tick, name="trtconv-progress", daemon=True)
@@ -98,6 +142,11 @@ class _ShownProgress:
         name = clean(name)
         self._phase = f"{name} ({step}/{steps})" if steps else name
 
+    def row(self, text: str) -> None:
+        """Writes a line above the one that is updated."""
+        erase = "\r\x1b[K" if self._terminal else ""
+        self._write(f"{erase}{clean(text)}\n")
+
     def close(self) -> None:
         """Stops the ticking and leaves the terminal's line empty."""
         self._done.set()
@@ -113,7 +162,7 @@ class _ShownProgress:
 
     def _show(self) -> None:
         phase = f": {self._phase}" if self._phase else ""
-        line = f"[{time.monotonic() - self._start:6.1f} s] {self._stage}{phase}"
+        line = f"[{time.monotonic() - self._start:6.1f} s] {self._stage}{phase}{self._forecast}"
         if not self._terminal:
             self._write(line + "\n")
             return

@@ -10,7 +10,7 @@ import os
 import pickle
 import queue
 import traceback
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, overload
 
@@ -55,13 +55,19 @@ class Executor(Protocol):
         """Yields each request's number and result, as they come; to close it ends what still runs."""
 
 
-def run_all(requests: Sequence[Request], executor: Executor, progress: Progress | None = None) -> list[Result]:
+def run_all(
+    requests: Sequence[Request],
+    executor: Executor,
+    progress: Progress | None = None,
+    ended: Callable[[int, Result], None] = lambda index, result: None,
+) -> list[Result]:
     """Runs checks and builds.
 
     Args:
         requests: What to do.
         executor: Who does it.
         progress: Told of every request that is done.
+        ended: The same, with the request's number and its result.
 
     Returns:
         One result a request, in their order.
@@ -71,6 +77,7 @@ def run_all(requests: Sequence[Request], executor: Executor, progress: Progress 
     with told.stage(f"{len(requests)} models"), contextlib.closing(executor.run(requests)) as done:
         for index, result in done:
             results[index] = result
+            ended(index, result)
             told.phase(requests[index].model.name, len(results), len(requests))
     return [results[index] for index in sorted(results)]
 

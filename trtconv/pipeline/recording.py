@@ -72,7 +72,7 @@ def layer_table(network: ReadNetwork, model: OnnxModel, profiles: Sequence[Shape
     names = list(points[0])
     known = _model_shapes(model, points)
     shapes = [with_inner(network, each) for each in known]
-    listed = [layer for layer in network.layers if layer.kind != "CONSTANT"]
+    listed = _of_values(network)
     kept = listed[:MOST_LAYERS]
     used = list(dict.fromkeys(n for layer in kept for n in (*layer.inputs, *layer.outputs) if n is not None))
     places = {number: place for place, number in enumerate(used)}
@@ -84,9 +84,22 @@ def layer_table(network: ReadNetwork, model: OnnxModel, profiles: Sequence[Shape
             for each in tensors
         ),
         tuple(weigher.layer(layer, places) for layer in kept),
-        constants=len(network.layers) - len(listed),
+        aside=len(network.layers) - len(listed),
         left=len(listed) - len(kept),
     )
+
+
+def _of_values(network: ReadNetwork) -> list[ReadLayer]:
+    """Returns the layers whose results depend on the values of inputs: the others are done once, or compute sizes."""
+    varying = set(network.inputs)
+    before = 0
+    # What comes round in a loop stands further on in the network's order.
+    while before != len(varying):
+        before = len(varying)
+        for layer in network.layers:
+            if layer.kind != "SHAPE" and not varying.isdisjoint(layer.inputs):
+                varying.update(layer.outputs)
+    return [layer for layer in network.layers if not layer.outputs or not varying.isdisjoint(layer.outputs)]
 
 
 def _points(profiles: Sequence[ShapeProfile]) -> list[Mapping[str, int]]:
@@ -150,7 +163,7 @@ class _Weigher:
     Args:
         network: The network.
         sizes: The shapes of its tensors at each, by name.
-        private: Numbers of tensors that one layer makes, not from constants alone, and one other reads.
+        private: Numbers of tensors that a layer makes of the values of inputs, and one other reads.
     """
 
     network: ReadNetwork
@@ -162,7 +175,7 @@ class _Weigher:
         """Returns that of a network."""
         reads = Counter(n for layer in network.layers for n in layer.inputs if n is not None)
         reads.update(network.outputs)
-        made = {n for layer in network.layers if layer.kind != "CONSTANT" for n in layer.outputs}
+        made = {n for layer in _of_values(network) for n in layer.outputs}
         return cls(network, sizes, frozenset(n for n in made if reads[n] == 1))
 
     def layer(self, layer: ReadLayer, places: Mapping[int, int]) -> TableLayer:
@@ -176,7 +189,7 @@ class _Weigher:
             tuple(places[number] for number in layer.outputs),
             tuple(self._products(layer, each) for each in self.sizes),
             tuple(self._moved(layer, inner, each) for each in self.sizes),
-            inner is not None,
+            None if inner is None else places[inner],
         )
 
     def _inner(self, layer: ReadLayer) -> int | None:

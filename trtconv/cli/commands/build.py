@@ -174,7 +174,8 @@ def _build_here(flags: ManyFlags, request: BuildRequest, page: str | None) -> Ou
         start_early(SERVE)
     pages = [] if page is None else [openable(Path(page))]
     check_all([*request.outputs, *map(_output, pages)], files_read(request))
-    with at_work(flags.quiet, request.engine_path, request.report_path, *pages) as progress:
+    outputs = (request.engine_path, request.report_path, *pages)
+    with at_work(flags.quiet, *outputs, before=request.report_path) as progress:
         report = build(request, progress)
     for path in pages:
         _write_page(path, request, report)

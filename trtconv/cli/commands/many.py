@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -66,10 +67,16 @@ def each_of(
         config: The configuration that lists them, if any does.
         executor: Who does it; None: processes of this machine.
     """
+    from trtconv.cli.formats.text import run_row
     from trtconv.pipeline.batch import LocalPool, run_all
 
+    numbers = itertools.count(1)
     with show_progress(flags.quiet) as progress:
-        results = run_all(requests, executor or LocalPool(flags.jobs), progress)
+
+        def ended(_: int, result: Result) -> None:
+            progress.row(f"[{next(numbers)}/{len(requests)}] {run_row(result)}")
+
+        results = run_all(requests, executor or LocalPool(flags.jobs), progress, ended)
     return told(results, flags, config)
 
 

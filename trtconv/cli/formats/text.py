@@ -329,14 +329,11 @@ def runs_text(results: Sequence[CheckReport | BuildReport | FailedRun], verbose:
         details += _details(result, leading(path) + (f" for {clean(target)}" if runs[path] > 1 else ""), verbose)
     lines = []
     for result in results:
-        lines.append(f"{_MARKS.get(result.exit_code, 'FAILED')}  {_run_line(result)}")
+        lines.append(run_row(result))
         if isinstance(result, FailedRun) and result.hint:
             lines += indented(f"hint: {result.hint}", "        ")
     good = sum(result.exit_code == 0 for result in results)
     return "\n\n".join([*details, "\n".join([*lines, f"{good} of {count(len(results), 'run')} ok"])])
-
-
-_MARKS = {0: "ok    ", 4: "cannot"}
 
 
 def _place(result: CheckReport | BuildReport | FailedRun) -> tuple[str, str]:
@@ -355,17 +352,19 @@ def _details(result: CheckReport | BuildReport | FailedRun, path: str, verbose: 
     return [*found, *(["\n".join([path, *(f"  {line}" for line in ignored)])] if ignored else [])]
 
 
-def _run_line(result: CheckReport | BuildReport | FailedRun) -> str:
+def run_row(result: CheckReport | BuildReport | FailedRun) -> str:
+    """Returns what came of one of several runs, in a line."""
+    mark = "ok      " if not result.exit_code else "cannot  " if result.exit_code == 4 else "FAILED  "
     if isinstance(result, FailedRun):
         # Most messages begin with the path themselves.
         said = result.message.partition("\n")[0].removeprefix(result.model).removeprefix(":").strip()
         where = f" (on {result.worker})" if result.worker else ""
-        return f"{leading(result.model)} for {clean(f'{result.target}: {said}{where}')}"
+        return f"{mark}{leading(result.model)} for {clean(f'{result.target}: {said}{where}')}"
     if isinstance(result, CheckReport):
-        return run_summary(result)
+        return mark + run_summary(result)
     where = clean(f", on {result.worker}") if result.worker else ""
     verdict = _verdict(result).removesuffix(_REBUILD)
-    return f"{verdict} for {result.plan.target}{_proof_words(result.proof)}{where}{_again(result)}"
+    return f"{mark}{verdict} for {result.plan.target}{_proof_words(result.proof)}{where}{_again(result)}"
 
 
 def _proof_words(proof: BuildProof | None) -> str:

@@ -14,7 +14,7 @@ import faulthandler
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -62,18 +62,33 @@ class IsolatedCommand(Command):
 
 
 @contextlib.contextmanager
-def at_work(quiet: bool, *outputs: Path) -> Iterator[Progress]:
+def at_work(quiet: bool, *outputs: Path, before: Path | None = None) -> Iterator[Progress]:
     """Has TensorRT serve this process alone, and shows progress while the block runs.
 
     Args:
         quiet: Show nothing.
         outputs: What will be written; who watches removes what is half written of it.
+        before: The report of the same work done before, which tells how long its stages took; None, or no file, where
+            there is none.
     """
     _own_tensorrt()
     for path in outputs:
         status.announce(status.OUTPUT, str(path.absolute()))
-    with show_progress(quiet) as progress:
+    with show_progress(quiet, _seconds_before(before)) as progress:
         yield progress
+
+
+def _seconds_before(report: Path | None) -> Mapping[str, float]:
+    """Returns what the stages of the last build took; nothing where that is not known."""
+    if report is None or not report.is_file():
+        return {}
+    # Loaded only here: other commands read no reports.
+    from trtconv.core.documents.saved import load_report
+    from trtconv.core.errors import InputError
+
+    with contextlib.suppress(OSError, InputError):
+        return load_report(report).report.seconds
+    return {}
 
 
 def _own_tensorrt() -> None:

@@ -36,9 +36,9 @@ class TableLayer(Document):
         products: Multiplications of products of matrices and convolutions, at opt of each profile; None where sizes are
             not known.
         moved: Bytes of its inputs, outputs and weights, each read or written once; 0 of a layer that only looks at
-            its input otherwise; of a `joined` one without its input, which need not be written. The same profiles.
-        joined: Whether it works on each element of what only it reads, so that builders make it part of the layer
-            before it.
+            its input otherwise; of a `joined` one without that input, which need not be written. The same profiles.
+        joined: Position of an input that only it reads, element by element, so that builders make it part of the layer
+            that makes that; None where there is none.
     """
 
     name: str
@@ -48,27 +48,27 @@ class TableLayer(Document):
     outputs: tuple[int, ...]
     products: tuple[float | None, ...]
     moved: tuple[float | None, ...]
-    joined: bool = False
+    joined: int | None = None
 
 
 @frozen
 class LayerTable(Document):
-    """The layers of a network, in its order, without constants.
+    """The layers of a network, in its order, that depend on the values of its inputs.
 
     Args:
         tensors: Those of its layers.
         layers: The layers.
-        constants: How many constants were left out.
-        left: How many other layers were: of very large networks the first are kept.
+        aside: How many layers were left out that are constants, or compute constants and sizes.
+        left: How many others were: of very large networks the first are kept.
     """
 
     tensors: tuple[TableTensor, ...]
     layers: tuple[TableLayer, ...]
-    constants: int = 0
+    aside: int = 0
     left: int = 0
 
     def __post_init__(self) -> None:
-        ends = {end for layer in self.layers for end in (*layer.inputs, *layer.outputs) if end is not None}
+        ends = {n for layer in self.layers for n in (*layer.inputs, *layer.outputs, layer.joined) if n is not None}
         if not all(0 <= end < len(self.tensors) for end in ends):
             raise InputError("its layers have tensors that it does not list", "Build the engine again.")
         if len({(len(layer.products), len(layer.moved)) for layer in self.layers}) > 1:

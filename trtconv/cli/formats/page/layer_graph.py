@@ -41,9 +41,9 @@ def boxes(table: LayerTable) -> list[Box]:
     head: dict[int, int] = {}
     members: dict[int, list[int]] = {}
     for number, layer in enumerate(table.layers):
-        before = [makers[end] for end in layer.inputs if end in makers and makers[end] < number]
-        joins = [each for each in before if layer.joined and members[head[each]][-1] == each]
-        head[number] = head[joins[0]] if joins else number
+        before = makers.get(-1 if layer.joined is None else layer.joined, number)
+        joins = before < number and members[head[before]][-1] == before
+        head[number] = head[before] if joins else number
         members.setdefault(head[number], []).append(number)
     return [Box(tuple(each)) for each in members.values()]
 

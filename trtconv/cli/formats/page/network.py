@@ -73,7 +73,7 @@ def network(report: BuildReport, gpu: str | None) -> dict[str, object] | None:
     return {
         "rows": rows,
         "layers": len(table.layers) + table.left,
-        "constants": table.constants,
+        "aside": table.aside,
         "left": len(groups) - len(rows),
         "gpu": guess.gpu.title,
         "profiles": [_total(number, table, guess) for number in range(len(guess.times))],
@@ -172,7 +172,7 @@ def _kinds(table: LayerTable, guess: Estimate) -> Sequence[Mapping[str, object]]
             "dtype": dtype,
             "layers": each.layers,
             "products": _short(each.products),
-            "moved": byte_size(int(each.moved)),
+            "moved": byte_size(int(each.moved)) if each.moved else "-",
             "bar": share_bar(each.time / total) if total else "",
         }
         for (kind, dtype), each in ranked[:_MOST_KINDS]

@@ -183,7 +183,7 @@ def _since(report: BuildReport) -> Iterator[str]:
     if report.rebuilt:
         yield f"built again, since {report.rebuilt}"
     if old.engine_bytes != new.engine_bytes:
-        yield f"the engine has {byte_size(new.engine_bytes)}, and had {byte_size(old.engine_bytes)}"
+        yield f"the engine has {byte_size(new.engine_bytes)}, {new.engine_bytes - old.engine_bytes:+,} bytes"
     elif old.engine_sha256 == new.engine_sha256:
         yield "the engine is the same, byte for byte"
     counts = (("layers", old.layers, new.layers), ("changes by passes", old.edits, new.edits))
