@@ -21,12 +21,13 @@ from trtconv.pipeline.cached_scales import CachedScales, cached_scales
 from trtconv.precision.quantize import cache
 from trtconv.precision.quantize.calibrate import Statistics, calibrate, candidates
 from trtconv.precision.quantize.equalize import equalize, find_links, linked_tensors, sizes_by_channel
+from trtconv.precision.quantize.kinds import INT8
 from trtconv.precision.quantize.layers import WeightedLayer
 from trtconv.precision.quantize.measure import Reference
 from trtconv.precision.quantize.metrics import Goal
-from trtconv.precision.quantize.placement import Placement, measured, place
+from trtconv.precision.quantize.placement import Placement, measured, place_of
 from trtconv.precision.quantize.samples import InputSamples
-from trtconv.precision.quantize.weights import Int8Weights
+from trtconv.precision.quantize.weights import QuantizedWeights
 from trtconv.precision.quantize.write import Ranges, quantized
 
 ENOUGH, JUDGING, MOST_JUDGED = 4, 0.5, 16
@@ -68,7 +69,7 @@ class FloatSource:
     identity: FileIdentity
     target: Target
     file: WeightFile
-    weights: Int8Weights
+    weights: QuantizedWeights
     goal: Goal | None = None
 
 
@@ -87,6 +88,10 @@ def choose_ranges(
     quantizable = [layer for layer in layers if not layer.reason]
     if request.calibration is not None:
         return _as_given(cached_scales(request.calibration, source.model, model, quantizable), model)
+    kind = source.weights.kind
+    if not kind.inputs:
+        unseen = Calibration(0, samples.source, (), "none: weights alone", methods={}, equalized=False, cached=False)
+        return Chosen(model, (), tuple(quantizable), {}, unseen)
     plain = _Calibrating(request, model, samples, clock, source)
     found = [plain.calibrated(quantizable)]
     equal = plain.equalized()
@@ -137,10 +142,11 @@ class _Calibrating:
 
     def calibrated(self, layers: Sequence[WeightedLayer]) -> Chosen:
         """Finds the ranges by each method that is asked for, and takes the best."""
-        placement = place(self._model.main, layers)
+        kind = self._source.weights.kind
+        placement = place_of(kind, self._model.main, layers)
         by_index = {layer.index: layer for layer in layers}
         kept = tuple(by_index[index] for index in placement.layers)
-        methods = candidates(self._request.method, self._request.percentile)
+        methods = candidates(self._request.method, self._request.percentile, kind.methods)
         key, known = self._kept(KeptRanges, placement.tensors, (methods, bool(self._edits)))
         found = known if known is not None else self._found(placement, methods)
         if known is None:
@@ -163,6 +169,8 @@ class _Calibrating:
             return "", None
         goal = self._source.goal
         counts = {} if goal is None else {"metric": goal.identity}
+        if self._source.weights.kind is not INT8:
+            counts |= {"kind": self._source.weights.kind.name}
         settings = {"asked": asked, "target": str(self._source.target), **counts}
         key = cache.key_of(self._source.identity.sha256 or "", self._samples.digest(), tensors, settings)
         return key, cache.load(request.cache, key, kind, tensors)

@@ -41,15 +41,16 @@ from trtconv.pipeline.preparation import Preparation
 from trtconv.precision.quantize.biases import correct_biases
 from trtconv.precision.quantize.budget import Spending, spend
 from trtconv.precision.quantize.facts import doubts_about
+from trtconv.precision.quantize.kinds import KINDS
 from trtconv.precision.quantize.layers import WeightedLayer, find_layers, slows_down
 from trtconv.precision.quantize.measure import Reference, worst
 from trtconv.precision.quantize.metrics import Goal, Metric
 from trtconv.precision.quantize.operators import WEIGHTED, bias_of
-from trtconv.precision.quantize.opset import with_channel_scales
-from trtconv.precision.quantize.placement import Placement, place
+from trtconv.precision.quantize.opset import of_opset
+from trtconv.precision.quantize.placement import Placement, place_of
 from trtconv.precision.quantize.samples import InputSamples, Shapes, random_samples, read_samples
 from trtconv.precision.quantize.stored import store_weights
-from trtconv.precision.quantize.weights import Int8Weights
+from trtconv.precision.quantize.weights import QuantizedWeights
 from trtconv.precision.quantize.work import work_of
 from trtconv.precision.quantize.write import quantized
 from trtconv.rules import run_rules
@@ -76,6 +77,7 @@ def quantize(request: QuantizeRequest, progress: Progress | None = None) -> Quan
     clock = Stopwatch(progress)
     with clock.stage(Stage.RUNTIME):
         target = request.target or target_and_runtime(None)[0]
+        KINDS[request.kind].require(target, request.method)
     with clock.stage(Stage.LOAD):
         source, model = _loaded(request, target)
         samples = _samples(request, source.model)
@@ -114,6 +116,7 @@ def quantize(request: QuantizeRequest, progress: Progress | None = None) -> Quan
         seconds=clock.seconds,
         exit_code=0 if output else 1,
         cache=chosen.cache,
+        kind=request.kind,
     )
 
 
@@ -122,13 +125,14 @@ def _loaded(request: QuantizeRequest, target: Target) -> tuple[FloatSource, Onnx
     original = _checked(request)
     goal = None if request.metric is None else Goal(Metric(request.metric), request.limit)
     identity = model_identity(original)
-    model = with_channel_scales(original)
+    kind = KINDS[request.kind]
+    model = of_opset(original, kind.opset)
     file = WeightFile(request.model.name)
     file.move(original)
     if model is original:
-        return FloatSource(original, identity, target, file, Int8Weights(file), goal), model.copy()
+        return FloatSource(original, identity, target, file, QuantizedWeights(file, kind), goal), model.copy()
     file.move(model)
-    return FloatSource(original, identity, target, file, Int8Weights(file), goal), model
+    return FloatSource(original, identity, target, file, QuantizedWeights(file, kind), goal), model
 
 
 def _checked(request: QuantizeRequest) -> OnnxModel:
@@ -142,6 +146,10 @@ def _checked(request: QuantizeRequest) -> OnnxModel:
         )
     if request.metric is not None and request.data is None and not request.random:
         raise InputError("--metric needs samples to measure on", "Add --data, or leave out --metric.")
+    if request.calibration is not None and request.kind != "int8":
+        raise InputError(
+            f"a calibration cache has scales of int8, not of {request.kind}", "Leave out --cache or --kind."
+        )
     if request.calibration is not None and request.error_budget is not None:
         raise InputError(
             "--error-budget needs ranges that a cache does not have", "Leave it out, or name layers: --float."
@@ -171,8 +179,8 @@ def _samples(request: QuantizeRequest, model: OnnxModel) -> InputSamples:
 
 
 def _parted(request: QuantizeRequest, samples: InputSamples) -> tuple[InputSamples, InputSamples]:
-    """Returns the samples to calibrate with and those that measure; with the scales of a cache all of them measure."""
-    if request.calibration is not None:
+    """Returns the samples to calibrate with and those that measure: all where nothing is calibrated."""
+    if request.calibration is not None or not KINDS[request.kind].inputs:
         return samples[:0], samples
     distinct = samples.distinct()
     if len(distinct) == 1 < len(samples):
@@ -216,7 +224,7 @@ def _prepared(
     done = Preparation(model, source.target).rewrite((FoldBatchNorm(), *passes), WEIGHTED)
     store_weights(model)
     source.file.move(model)
-    return done, find_layers(model.main, _known(model, request.in_float))
+    return done, find_layers(model.main, _known(model, request.in_float), KINDS[request.kind])
 
 
 def _known(model: OnnxModel, names: Sequence[str]) -> Sequence[str]:
@@ -229,19 +237,19 @@ def _known(model: OnnxModel, names: Sequence[str]) -> Sequence[str]:
 
 
 def _spent(
-    request: QuantizeRequest, chosen: Chosen, weights: Int8Weights, reference: Reference, clock: Stopwatch
+    request: QuantizeRequest, chosen: Chosen, weights: QuantizedWeights, reference: Reference, clock: Stopwatch
 ) -> tuple[Spending | None, Placement]:
     """Leaves layers in float until the budget is met, where there is one; returns where quantisers then stand."""
     scope = chosen.model.main
     if request.error_budget is None:
-        return None, place(scope, chosen.layers)
+        return None, place_of(weights.kind, scope, chosen.layers)
 
     def judge(layers: Sequence[WeightedLayer]) -> float:
-        return reference.error(quantized(chosen.model, place(scope, layers), chosen.ranges, weights))
+        return reference.error(quantized(chosen.model, place_of(weights.kind, scope, layers), chosen.ranges, weights))
 
     allowed = reference.allowed(request.error_budget)
     spending = spend(chosen.layers, allowed, judge, functools.partial(clock.progress.phase, "layer"))
-    return spending, place(scope, spending.layers)
+    return spending, place_of(weights.kind, scope, spending.layers)
 
 
 def _with_biases(

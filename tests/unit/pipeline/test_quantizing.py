@@ -94,7 +94,7 @@ def test_the_report_says_what_became_of_each_layer(tmp_path: Path) -> None:
     assert document["int8_share"] == report.int8_share
     assert set(document) >= {"schema", "quantized", "left_in_float", "error", "per_layer", "calibration", "exit_code"}
     assert [each["node"] for each in document["per_layer"]] == ["c1"]
-    assert set(document["error"]["y"]) == {"rms", "cosine"}
+    assert set(document["error"]["y"]) >= {"rms", "cosine"}
     assert document["calibration"]["samples"] == 6
 
 

@@ -33,12 +33,12 @@ from trtconv.precision.quantize.images import as_input, read_image
 from trtconv.precision.quantize.layers import find_layers
 from trtconv.precision.quantize.measure import Distance, Reference, worst
 from trtconv.precision.quantize.operators import bias_of
-from trtconv.precision.quantize.opset import with_channel_scales
+from trtconv.precision.quantize.opset import of_opset
 from trtconv.precision.quantize.placement import Placement, place
 from trtconv.precision.quantize.samples import InputSamples, random_samples, read_samples
 from trtconv.precision.quantize.sessions import Probe
 from trtconv.precision.quantize.stored import store_weights
-from trtconv.precision.quantize.weights import Int8Weights
+from trtconv.precision.quantize.weights import QuantizedWeights
 from trtconv.precision.quantize.work import work_of
 from trtconv.precision.quantize.write import quantized, scales
 
@@ -405,7 +405,7 @@ def test_the_weights_of_all_models_made_of_one_are_in_one_file(tmp_path: Path) -
     assert len(model.proto.SerializeToString()) < 6000
     np.testing.assert_array_equal(Probe(model, model.outputs).run(feeds)["y"], expected["y"])
     placement = place(model.main, [layer for layer in find_layers(model.main) if not layer.reason])
-    weights, ranges = Int8Weights(file), dict.fromkeys(placement.tensors, 3.0)
+    weights, ranges = QuantizedWeights(file), dict.fromkeys(placement.tensors, 3.0)
     first, second = (quantized(model, placement, ranges, weights) for _ in range(2))
     assert first.proto == second.proto
     inline = quantized(prepared(UNET), placement, ranges)
@@ -552,9 +552,9 @@ def test_what_calibration_found_is_kept_by_content(tmp_path: Path) -> None:
 def test_an_old_opset_is_raised_to_one_with_scales_by_channel() -> None:
     proto = net(RESIDUAL)
     proto.opset_import[0].version = 11
-    model = with_channel_scales(wrap(proto))
+    model = of_opset(wrap(proto), 13)
     assert model.opset == 13
-    assert with_channel_scales(model) is model
+    assert of_opset(model, 13) is model
 
 
 @pytest.mark.parametrize(("size", "cropped"), [("2x2", (2, 6)), ("2x4", (1, 7)), ("4x4", (2, 6))])

@@ -29,6 +29,8 @@ Examples:
     trtconv quantize unet.onnx --data samples/ -o unet.int8.onnx --budget 0.02 --tolerance 0.02
   With the scales that TensorRT 8 found (trtexec --calib), which only --data measures:
     trtconv quantize unet.onnx --cache calib.cache --data samples/ -o unet.int8.onnx
+  With weights of matrix products in int4, the rest in float:
+    trtconv quantize vit.onnx --data samples/ -o vit.int4.onnx --kind int4-weights
   And then:
     trtconv build unet.int8.onnx --precision int8 --dim ...
     trtconv verify unet.int8.onnx --against unet.onnx
@@ -53,9 +55,9 @@ def command(
 
     MODEL is an .onnx file in float32, with its external data beside it; it is never written. Batch normalisation is
     folded and the model rewritten as build does it; then Conv, ConvTranspose, and MatMul and Gemm with constant weights
-    get symmetric int8 weights with a scale for each output channel, and quantisers where TensorRT fuses them. The
-    result is compared with MODEL on samples that calibration did not see, as a whole and layer by layer. Told are the
-    share of multiply-adds that is in int8, and what stays in float and why.
+    get symmetric int8 weights with a scale for each output channel, and quantisers where TensorRT fuses them; or what
+    --kind says. The result is compared with MODEL on samples that calibration did not see, as a whole and layer by
+    layer. Told are the share of multiply-adds that is quantised, and what stays in float and why.
     """
     from trtconv.cli.formats import json
     from trtconv.cli.formats.quantize import quantize_text

@@ -36,7 +36,7 @@ def quantize_text(report: QuantizeReport) -> str:
         _doubts(report.calibration.doubts),
         _metric(report.metric) if report.metric else "",
         _errors(report),
-        _layers(report.per_layer),
+        _layers(report.per_layer, report.kind),
         _budget(report.budget, report.metric) if report.budget else "",
         _left(report),
         "\n".join(map(clean, report.notes)),
@@ -110,20 +110,20 @@ def _errors(report: QuantizeReport) -> str:
     return "\n".join(["error against the float model, on samples that calibration did not see:", *table(rows, "  ")])
 
 
-def _layers(layers: Sequence[LayerError]) -> str:
+def _layers(layers: Sequence[LayerError], kind: str) -> str:
     if not layers:
         return ""
     worst = sorted(layers, key=lambda each: -each.rms)[:_LISTED]
     rows = [(clean(each.node), each.op, f"rms {_percent(each.rms)}", f"cosine {each.cosine:.6f}") for each in worst]
     more = len(layers) - len(worst)
-    lines = [f"{count(len(layers), 'layer')} in int8, by the error of their results, the largest first:"]
+    lines = [f"{count(len(layers), 'layer')} in {kind}, by the error of their results, the largest first:"]
     return "\n".join([*lines, *table(rows, "  "), *([f"  ... and {more} more"] if more else [])])
 
 
 def _budget(budget: BudgetRecord, metric: Judged | None) -> str:
     asked = _percent(budget.asked) if metric is None else f"{clean(metric.metric)} {budget.asked:g}"
     what = "the error" if metric is None else "it"
-    lines = [f"budget: {asked}; with every layer in int8 {what} is {_loss(budget.error_of_all, metric)}"]
+    lines = [f"budget: {asked}; with every layer quantised {what} is {_loss(budget.error_of_all, metric)}"]
     rows = [
         (clean(step.node), f"to {_loss(step.error, metric)}", f"gains {_gain(step.gain, metric)}")
         for step in budget.left_in_float
@@ -141,7 +141,7 @@ def _budget(budget: BudgetRecord, metric: Judged | None) -> str:
 
 def _left(report: QuantizeReport) -> str:
     share = report.int8_share
-    lines = [] if share is None else [f"{100 * share:.1f} % of the multiply-adds are in int8"]
+    lines = [] if share is None else [f"{100 * share:.1f} % of the multiply-adds are in {report.kind}"]
     layers = report.left_in_float
     if layers:
         total = sum(each.multiply_adds or 0 for each in (*report.quantized, *layers))

@@ -156,8 +156,8 @@ class Calibration(Document):
 @frozen
 class QuantizeReport(
     Document,
-    keys="schema model output target=target_name edits skipped quantized left_in_float int8_share notes error metric- "
-    "per_layer calibration cache- budget findings tolerance seconds exit_code",
+    keys="schema model output target=target_name kind edits skipped quantized left_in_float int8_share notes error "
+    "metric- per_layer calibration cache- budget findings tolerance seconds exit_code",
 ):
     """What `trtconv quantize` did.
 
@@ -171,6 +171,7 @@ class QuantizeReport(
         left_in_float: Layers with weights that stay in float, and why.
         notes: What is to be known of the engine's speed, in words.
         error: Output to how far it is from that of the float model, on samples that calibration did not see.
+        kind: What layers are quantised to, as --kind has it.
         metric: What counts where that is not the error, on the same samples; None where it is.
         per_layer: The error of the result of every quantised layer, in the order of the graph.
         calibration: Samples, their sizes, the method, and the error of each method that was tried.
@@ -198,6 +199,7 @@ class QuantizeReport(
     exit_code: int = 0
     cache: CacheRecord | None = None
     metric: Judged | None = None
+    kind: str = "int8"
 
     def to_json(self) -> dict[str, object]:
         """Returns the report as plain JSON values; `output` is empty where nothing was written."""

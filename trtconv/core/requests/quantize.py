@@ -15,6 +15,7 @@ from trtconv.core.target import Target
 
 _TOLERANCE = 0.1
 """Of the error, where nothing else is said."""
+QUANTIZE_KINDS = ("int8", "fp8", "int4-weights", "int8-weights")
 QUANTIZE_METHODS = ("auto", "min-max", "percentile", "mse", "entropy")
 
 
@@ -33,6 +34,7 @@ class QuantizeRequest(Request):
         dims: Bounds of the dynamic dimensions: the sizes at which a function, or random data, is asked for.
         samples: How many samples a function is asked for, or are made at random.
         held_out: Share of the samples that calibration does not see, on which the error is measured.
+        kind: What layers are quantised to, one of `QUANTIZE_KINDS`.
         method: One of `QUANTIZE_METHODS`; "auto" takes that with the smallest error on samples that it has not seen.
         percentile: Share of the values, in percent, that "percentile" covers.
         calibration: A calibration cache of TensorRT, whose scales are taken; None calibrates.
@@ -87,6 +89,13 @@ class QuantizeRequest(Request):
         above=0,
         most=0.9,
         default=0.2,
+    )
+    kind: str = option(
+        "--kind",
+        "What layers are quantised to: int8; fp8 (E4M3) of Conv, MatMul and Gemm; int4 or int8 of the weights of "
+        "MatMul and Gemm alone, inputs staying in float. All but int8 are for TensorRT 10 and TensorRT-RTX.",
+        takes=QUANTIZE_KINDS,
+        default="int8",
     )
     method: str = option(
         "--method",

@@ -35,17 +35,19 @@ Feeds = Mapping[str, NDArray[Any]]
 Tell = Callable[[int, int], None]
 
 
-def candidates(method: str, percentile: float) -> tuple[str, ...]:
+def candidates(method: str, percentile: float, among: Sequence[str] = METHODS) -> tuple[str, ...]:
     """Returns the methods to compare, percentiles with their number: "percentile 99.99".
 
     Args:
         method: One of `METHODS`, or "auto" for all.
         percentile: Share of the values, in percent, for "percentile".
+        among: The methods that are compared.
     """
     if method == "percentile":
         return (f"percentile {percentile:g}",)
     several = ("min-max", *(f"percentile {each:g}" for each in _PERCENTILES), "mse", "entropy")
-    return several if method == "auto" else (method,)
+    compared = tuple(each for each in several if each.partition(" ")[0] in among)
+    return compared if method == "auto" else (method,)
 
 
 class Statistics:

@@ -9,6 +9,7 @@ import onnx
 from trtconv.core.frozen import frozen
 from trtconv.graph.deconv import INT8_CHANNELS
 from trtconv.graph.scope import Scope
+from trtconv.precision.quantize.kinds import INT8, Kind
 from trtconv.precision.quantize.operators import CONVOLUTIONS, PRODUCTS, WEIGHTED
 
 _ACTIVATIONS = frozenset({"Relu", "LeakyRelu", "Clip", "Sigmoid", "Tanh", "Elu", "HardSigmoid", "HardSwish", "PRelu"})
@@ -38,20 +39,21 @@ class WeightedLayer:
         return str(self.node.name)
 
 
-def find_layers(scope: Scope, in_float: Iterable[str] = ()) -> tuple[WeightedLayer, ...]:
+def find_layers(scope: Scope, in_float: Iterable[str] = (), kind: Kind = INT8) -> tuple[WeightedLayer, ...]:
     """Returns the layers with weights of the main graph, in its order.
 
     Args:
         scope: The main graph of a float model.
         in_float: Names of nodes that the user wants to stay in float.
+        kind: What layers are quantised to.
     """
     asked = frozenset(in_float)
     found = sorted(index for op in WEIGHTED for index in scope.by_op.get(op, ()))
-    return tuple(_layer(scope, index, node, asked) for index in found if (node := _at(scope, index)))
+    return tuple(_layer(scope, index, node, asked, kind) for index in found if (node := _at(scope, index)))
 
 
-def _layer(scope: Scope, index: int, node: onnx.NodeProto, asked: frozenset[str]) -> WeightedLayer:
-    reason = _reason(scope, node, asked)
+def _layer(scope: Scope, index: int, node: onnx.NodeProto, asked: frozenset[str], kind: Kind) -> WeightedLayer:
+    reason = _reason(scope, node, asked) or kind.reason(node, scope.shape(node.input[1]) or ())
     unsupported = _unsupported(scope, node) if node.op_type == "ConvTranspose" and not reason else ""
     return WeightedLayer(index, node, reason or unsupported, bool(unsupported))
 

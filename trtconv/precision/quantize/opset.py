@@ -1,4 +1,4 @@
-"""The opset that quantisers with a scale for each channel need."""
+"""The opset that quantisers need: 13 for a scale for each channel, later ones for other kinds."""
 
 from __future__ import annotations
 
@@ -7,23 +7,20 @@ from onnx import version_converter
 from trtconv.core.errors import InputError
 from trtconv.graph.model import OnnxModel
 
-_OPSET = 13
-"""The first in which a DequantizeLinear has a scale for each channel."""
 
-
-def with_channel_scales(model: OnnxModel) -> OnnxModel:
-    """Returns a model in an opset that has scales for each channel: the model itself where it is new enough.
+def of_opset(model: OnnxModel, least: int) -> OnnxModel:
+    """Returns a model in an opset that has what is to be written: the model itself where it is new enough.
 
     Raises:
         InputError: ONNX cannot convert it.
     """
-    if model.opset >= _OPSET:
+    if model.opset >= least:
         return model
     try:
-        return OnnxModel(version_converter.convert_version(model.proto, _OPSET), model.path)
+        return OnnxModel(version_converter.convert_version(model.proto, least), model.path)
     except Exception as error:
         raise InputError(
-            f"{model.path} has opset {model.opset}, and cannot be converted to {_OPSET}, which has scales per channel:"
+            f"{model.path} has opset {model.opset}, and cannot be converted to {least}, which has the quantisers:"
             f" {str(error).strip().partition(chr(10))[0]}",
-            f"Export it with opset_version={_OPSET} or later.",
+            f"Export it with opset_version={least} or later.",
         ) from error

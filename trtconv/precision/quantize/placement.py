@@ -17,6 +17,7 @@ import onnx
 
 from trtconv.core.frozen import frozen
 from trtconv.graph.scope import Scope
+from trtconv.precision.quantize.kinds import INT8, Kind
 from trtconv.precision.quantize.layers import WeightedLayer, behind, wants_quantizer_behind
 from trtconv.precision.quantize.operators import CONVOLUTIONS
 
@@ -56,6 +57,20 @@ def measured(scope: Scope, placement: Placement) -> tuple[str, ...]:
     sums = {index for edges in placement.edges.values() for index, _ in edges} & set(scope.by_op.get("Add", ()))
     branches = (name for index in sorted(sums) for name in scope.columns.inputs[index])
     return tuple(dict.fromkeys((*placement.tensors, *branches)))
+
+
+def place_of(kind: Kind, scope: Scope, layers: Collection[WeightedLayer]) -> Placement:
+    """Places the quantisers of a kind; arguments otherwise as of `place`.
+
+    float8 stands in front of each layer alone: nothing is known of what TensorRT moves about or adds in it.
+    """
+    if kind is INT8:
+        return place(scope, layers)
+    edges: dict[str, tuple[Edge, ...]] = {}
+    for layer in sorted(layers, key=lambda each: each.index) if kind.inputs else ():
+        tensor = layer.node.input[0]
+        edges[tensor] = (*edges.get(tensor, ()), (layer.index, 0))
+    return Placement(tuple(sorted(layer.index for layer in layers)), edges, {name: name for name in edges})
 
 
 def place(scope: Scope, layers: Collection[WeightedLayer]) -> Placement:

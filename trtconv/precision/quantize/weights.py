@@ -1,6 +1,9 @@
-"""Weights in int8, with a scale for each output channel; each is computed once, however often it is asked for."""
+"""Quantised weights; each is computed once, however often it is asked for."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
 
 import numpy as np
 import onnx
@@ -9,40 +12,58 @@ from onnx import numpy_helper
 
 from trtconv.graph.external_data import external_entry
 from trtconv.graph.model import OnnxModel
-from trtconv.graph.quantization import quantize_symmetric, symmetric_scale
 from trtconv.graph.weight_file import WeightFile
+from trtconv.precision.quantize.kinds import INT8, Kind
+from trtconv.precision.quantize.operators import weight_axis
 
-Quantized = tuple[onnx.TensorProto, NDArray[np.float32]]
+
+class Quantized(NamedTuple):
+    """A quantised weight.
+
+    Args:
+        tensor: The codes.
+        scale: Their scales.
+        attributes: Of the DequantizeLinear.
+    """
+
+    tensor: onnx.TensorProto
+    scale: NDArray[np.float32]
+    attributes: Mapping[str, int]
 
 
-class Int8Weights:
-    """The quantised weights of models that share a file; without one each is computed every time."""
+class QuantizedWeights:
+    """The quantised weights of models that share a file; without one each is computed every time.
 
-    def __init__(self, file: WeightFile | None = None) -> None:
+    Args:
+        file: Where the weights of the models are, and codes go.
+        kind: What they are quantised to.
+    """
+
+    def __init__(self, file: WeightFile | None = None, kind: Kind = INT8) -> None:
         self._file = file
+        self.kind = kind
         self._known: dict[tuple[str, int], Quantized] = {}
 
-    def of(self, model: OnnxModel, name: str, axis: int) -> Quantized:
-        """Returns the integers and the scales of a constant of the main graph.
+    def of(self, model: OnnxModel, node: onnx.NodeProto) -> Quantized:
+        """Returns the codes and the scales of a layer's weight, a constant of the main graph.
 
         Args:
             model: The float model.
-            name: The constant.
-            axis: Of its output channels.
+            node: The layer.
         """
-        tensor = model.main.constant(name)
+        tensor = model.main.constant(node.input[1])
         assert tensor is not None
         if self._file is None or not self._file.holds(tensor):
-            return self._quantized(model, tensor, axis)
-        key = external_entry(tensor)["offset"], axis
+            return self._quantized(model, tensor, node)
+        key = external_entry(tensor)["offset"], weight_axis(node, len(tensor.dims))
         if key not in self._known:
-            self._known[key] = self._quantized(model, tensor, axis)
+            self._known[key] = self._quantized(model, tensor, node)
         return self._known[key]
 
-    def _quantized(self, model: OnnxModel, tensor: onnx.TensorProto, axis: int) -> Quantized:
-        values = model.array(tensor)
-        scale = symmetric_scale(values, axis)
-        integers = quantize_symmetric(values, scale, axis)
-        if self._file is None:
-            return numpy_helper.from_array(integers, tensor.name), scale
-        return self._file.store(tensor.name, integers), scale
+    def _quantized(self, model: OnnxModel, tensor: onnx.TensorProto, node: onnx.NodeProto) -> Quantized:
+        codes = self.kind.coder(model.array(tensor), node)
+        name = tensor.name
+        made = (
+            numpy_helper.from_array(codes.values, name) if self._file is None else self._file.store(name, codes.values)
+        )
+        return Quantized(made, codes.scale, codes.attributes)

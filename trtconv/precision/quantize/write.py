@@ -1,4 +1,4 @@
-"""Writes quantisers into a float network: symmetric int8, one scale for an activation, one a channel for a weight."""
+"""Writes symmetric quantisers into a float network: one scale for an activation, for a weight as its kind has them."""
 
 from __future__ import annotations
 
@@ -10,35 +10,38 @@ from numpy.typing import NDArray
 from onnx import helper, numpy_helper
 
 from trtconv.graph.model import OnnxModel
-from trtconv.precision.quantize.operators import weight_axis
 from trtconv.precision.quantize.placement import Placement
-from trtconv.precision.quantize.weights import Int8Weights
+from trtconv.precision.quantize.weights import QuantizedWeights
 
 Ranges = Mapping[str, float]
 """Tensor to the largest magnitude that its quantiser represents."""
-_LARGEST = 127
+_STEPS = 127
 
 
-def quantized(model: OnnxModel, placement: Placement, ranges: Ranges, weights: Int8Weights | None = None) -> OnnxModel:
+def quantized(
+    model: OnnxModel, placement: Placement, ranges: Ranges, weights: QuantizedWeights | None = None
+) -> OnnxModel:
     """Returns a copy of a float model with quantisers.
 
     Args:
-        model: The float model, of opset 13 or later: earlier ones have no scales per channel.
+        model: The float model, of the opset that the kind needs, or later.
         placement: Where quantisers stand.
         ranges: Of every tensor that is quantised.
-        weights: Keeps the quantised weights, where several models are made of one.
+        weights: Says what is quantised to, int8 by default, and keeps the quantised weights, where several models are
+            made of one.
     """
     copy = model.copy()
-    writer = _Writer(copy, placement, weights or Int8Weights())
+    kept = weights or QuantizedWeights()
+    writer = _Writer(copy, placement, kept)
     for index in placement.layers:
         writer.weight(index)
-    for tensor, scale in scales(placement, ranges).items():
+    for tensor, scale in scales(placement, ranges, kept.kind.largest).items():
         writer.activation(tensor, scale)
     writer.finish()
     return copy
 
 
-def scales(placement: Placement, ranges: Ranges) -> dict[str, np.float32]:
+def scales(placement: Placement, ranges: Ranges, largest_code: float = _STEPS) -> dict[str, np.float32]:
     """Returns the scale of every quantised tensor; those that share one have that of the widest range."""
     widest: dict[str, float] = {}
     for tensor, first in placement.shared.items():
@@ -46,14 +49,14 @@ def scales(placement: Placement, ranges: Ranges) -> dict[str, np.float32]:
     _part(widest, [(placement.shared[a], placement.shared[b]) for a, b in placement.apart])
     largest = ((tensor, widest[first]) for tensor, first in placement.shared.items())
     # A tensor that is 0 throughout has any scale.
-    return {tensor: np.float32(value / _LARGEST) or np.float32(1.0) for tensor, value in largest}
+    return {tensor: np.float32(value / largest_code) or np.float32(1.0) for tensor, value in largest}
 
 
 def _part(widest: dict[str, float], pairs: list[tuple[str, str]]) -> None:
     """Makes the wider of two ranges wider by a step where they are as good as equal, and must not be."""
     for a, b in pairs * len(pairs):
         wider, other = (a, b) if widest[a] > widest[b] else (b, a)
-        least = widest[other] * (1 + 1 / _LARGEST)
+        least = widest[other] * (1 + 1 / _STEPS)
         if a != b and widest[wider] < least:
             widest[wider] = least
 
@@ -61,7 +64,7 @@ def _part(widest: dict[str, float], pairs: list[tuple[str, str]]) -> None:
 class _Writer:
     """A graph that quantisers are put into."""
 
-    def __init__(self, model: OnnxModel, placement: Placement, quantized: Int8Weights) -> None:
+    def __init__(self, model: OnnxModel, placement: Placement, quantized: QuantizedWeights) -> None:
         self._model = model
         self._quantized = quantized
         self._graph = model.proto.graph
@@ -76,25 +79,29 @@ class _Writer:
         self._made: list[onnx.TensorProto] = []
 
     def weight(self, index: int) -> None:
-        """Makes a layer's weight int8 constants with a DequantizeLinear."""
+        """Makes a layer's weight constant codes with a DequantizeLinear."""
         node = self._nodes[index]
         name = node.input[1]
-        axis = weight_axis(node, len(self._scope.shape(name) or ()))
-        if (name, axis) not in self._weights:
-            tensor, scale = self._quantized.of(self._model, name, axis)
-            integers = self._stored(f"{name}.int8", tensor)
+        tensor, scale, attributes = self._quantized.of(self._model, node)
+        key = name, attributes.get("axis", 0)
+        if key not in self._weights:
+            integers = self._stored(f"{name}.{self._suffix}", tensor)
             inputs = [integers, self._constant(f"{name}.scale", scale), self._zero_of(scale.shape)]
             output = self._model.fresh_name(f"{name}.dequantized")
             label = self._model.fresh_name(f"{name}/Dequantize")
-            made = helper.make_node("DequantizeLinear", inputs, [output], label, axis=axis)
+            made = helper.make_node("DequantizeLinear", inputs, [output], label, **attributes)
             self._in_front.setdefault(index, []).append(made)
-            self._weights[name, axis] = output
-        node.input[1] = self._weights[name, axis]
+            self._weights[key] = output
+        node.input[1] = self._weights[key]
+
+    @property
+    def _suffix(self) -> str:
+        return self._quantized.kind.name.partition("-")[0]
 
     def activation(self, tensor: str, scale: np.float32) -> None:
         """Puts a QuantizeLinear and a DequantizeLinear behind a tensor, for those inputs that read it so."""
         fresh = self._model.fresh_name
-        integers, output = fresh(f"{tensor}.int8"), fresh(f"{tensor}.dequantized")
+        integers, output = fresh(f"{tensor}.{self._suffix}"), fresh(f"{tensor}.dequantized")
         unit = [self._constant(f"{tensor}.scale", np.asarray(scale)), self._zero_of(())]
         quantize = helper.make_node("QuantizeLinear", [tensor, *unit], [integers], fresh(f"{tensor}/Quantize"))
         real = helper.make_node("DequantizeLinear", [integers, *unit], [output], fresh(f"{tensor}/Dequantize"))
@@ -135,5 +142,6 @@ class _Writer:
     def _zero_of(self, shape: tuple[int, ...]) -> str:
         """Returns the zero point for scales of a shape; all that are alike share one."""
         if shape not in self._zero:
-            self._zero[shape] = self._constant("_".join(map(str, ("zero_point", *shape))), np.zeros(shape, np.int8))
+            zero = np.zeros(shape, self._quantized.kind.element)
+            self._zero[shape] = self._constant("_".join(map(str, ("zero_point", *shape))), zero)
         return self._zero[shape]
