@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-import ml_dtypes
 import numpy as np
 import onnx
 from numpy.typing import NDArray
+from onnx import numpy_helper
 
-from trtconv.core.errors import InputError
+from trtconv.core.errors import EnvironmentMissing, InputError
 from trtconv.core.frozen import frozen
 from trtconv.core.target import Target
 from trtconv.graph.quantization import quantize_symmetric, symmetric_scale
@@ -56,14 +56,26 @@ def in_blocks(values: NDArray[Any], node: onnx.NodeProto) -> Codes:
     scale = np.abs(blocks).max(axis + 1, initial=0.0).astype(np.float32) / np.float32(_LARGEST_INT4)
     scale[scale == 0] = 1.0
     codes = np.clip(np.rint(blocks / np.expand_dims(scale, axis + 1)), -_LARGEST_INT4, _LARGEST_INT4)
-    return Codes(codes.reshape(values.shape).astype(ml_dtypes.int4), scale, {"axis": axis, "block_size": size})
+    return Codes(codes.reshape(values.shape).astype(_narrow("int4")), scale, {"axis": axis, "block_size": size})
 
 
 def as_float8(values: NDArray[Any], node: onnx.NodeProto) -> Codes:
     """Returns float8 (E4M3) with one scale: its steps are relative, so that channels need none of their own."""
     scale = np.asarray(np.abs(values).max(initial=0.0) / _LARGEST_FLOAT8, np.float32)
     scale = scale if scale else np.asarray(1.0, np.float32)
-    return Codes((values / scale).astype(ml_dtypes.float8_e4m3fn), scale, {})
+    return Codes((values / scale).astype(_narrow("float8_e4m3fn")), scale, {})
+
+
+def _narrow(name: str) -> np.dtype[Any]:
+    """Returns a type that NumPy has only with ml_dtypes, which newer versions of onnx bring along, and write."""
+    try:
+        import ml_dtypes
+
+        found: np.dtype[Any] = np.dtype(getattr(ml_dtypes, name))
+        numpy_helper.from_array(np.zeros(2, found))
+    except (ImportError, KeyError, ValueError, TypeError) as error:
+        raise EnvironmentMissing(f"onnx {onnx.__version__} writes no {name}", "pip install 'onnx>=1.19'") from error
+    return found
 
 
 def summed_axis(node: onnx.NodeProto) -> int:
@@ -83,7 +95,7 @@ class Kind:
     Args:
         name: As `--kind` has it.
         coder: Makes the codes of weights.
-        element: Type of the codes.
+        type_name: Type of the codes.
         largest: The largest code of an input.
         inputs: Whether inputs of layers are quantised too.
         ops: The layers with weights that are.
@@ -94,7 +106,7 @@ class Kind:
 
     name: str
     coder: Coder
-    element: Any
+    type_name: str
     largest: float
     inputs: bool
     ops: tuple[str, ...]
@@ -102,8 +114,23 @@ class Kind:
     methods: tuple[str, ...]
     since: int
 
+    @property
+    def element(self) -> np.dtype[Any]:
+        """The type of the codes."""
+        return np.dtype(np.int8) if self.type_name == "int8" else _narrow(self.type_name)
+
     def require(self, target: Target, method: str) -> None:
-        """Raises InputError where a target does not take the kind, or a method is of no use to it."""
+        """Checks that a kind can be written.
+
+        Args:
+            target: What it is for.
+            method: How ranges are asked to be taken.
+
+        Raises:
+            InputError: The target does not take the kind, or the method is of no use to it.
+            EnvironmentMissing: The onnx that is installed cannot write its codes.
+        """
+        _ = self.element
         if target.before(self.since):
             raise InputError(
                 f"--kind {self.name} is for TensorRT {self.since} and newer, and TensorRT-RTX; the target is {target}",
@@ -133,7 +160,7 @@ class Kind:
 INT8 = Kind(
     "int8",
     by_channel,
-    np.int8,
+    "int8",
     127,
     True,
     ("Conv", "ConvTranspose", *PRODUCTS),
@@ -144,7 +171,7 @@ INT8 = Kind(
 FLOAT8 = Kind(
     "fp8",
     as_float8,
-    ml_dtypes.float8_e4m3fn,
+    "float8_e4m3fn",
     _LARGEST_FLOAT8,
     True,
     ("Conv", *PRODUCTS),
@@ -152,7 +179,7 @@ FLOAT8 = Kind(
     ("min-max", "percentile"),
     10,
 )
-INT8_WEIGHTS = Kind("int8-weights", by_channel, np.int8, 127, False, PRODUCTS, 13, (), 10)
-INT4_WEIGHTS = Kind("int4-weights", in_blocks, ml_dtypes.int4, _LARGEST_INT4, False, PRODUCTS, 21, (), 10)
+INT8_WEIGHTS = Kind("int8-weights", by_channel, "int8", 127, False, PRODUCTS, 13, (), 10)
+INT4_WEIGHTS = Kind("int4-weights", in_blocks, "int4", _LARGEST_INT4, False, PRODUCTS, 21, (), 10)
 KINDS: Mapping[str, Kind] = {each.name: each for each in (INT8, FLOAT8, INT4_WEIGHTS, INT8_WEIGHTS)}
 """By name."""
