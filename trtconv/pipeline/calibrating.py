@@ -128,10 +128,10 @@ class _Calibrating:
     def equalized(self) -> _Calibrating | None:
         """Returns the same for a copy of the model with its channels brought to one size; None where none can be."""
         links = find_links(self._model.main)
-        tensors = tuple(linked_tensors(links))
+        tensors = linked_tensors(links)
         if not tensors:
             return None
-        key, known = self._kept(KeptSizes, tensors, "channels")
+        key, known = self._kept(KeptSizes, tuple(tensors), "channels")
         with self._clock.stage(Stage.EQUALIZE):
             if known is None:
                 known = KeptSizes(sizes_by_channel(self._model, tensors, self._samples, self._tell))

@@ -27,7 +27,7 @@ from trtconv.precision.quantize import cache
 from trtconv.precision.quantize.biases import correct_biases
 from trtconv.precision.quantize.budget import spend
 from trtconv.precision.quantize.calibrate import Statistics, candidates, least_squares
-from trtconv.precision.quantize.equalize import equalize, find_links, sizes_by_channel
+from trtconv.precision.quantize.equalize import equalize, find_links, linked_tensors, sizes_by_channel
 from trtconv.precision.quantize.histogram import Histogram
 from trtconv.precision.quantize.images import as_input, read_image
 from trtconv.precision.quantize.layers import find_layers
@@ -292,7 +292,7 @@ def test_equalising_channels_keeps_every_bit(text: str) -> None:
     feeds = {"x": sample((1, *shape[1:]), 3)}
     before = run(model.proto, feeds)
     links = find_links(model.main)
-    sizes = sizes_by_channel(model, [link.tensor for link in links], [feeds], lambda done, total: None)
+    sizes = sizes_by_channel(model, linked_tensors(links), [feeds], lambda done, total: None)
     uneven = {name: [value * 8.0 ** (i % 3) for i, value in enumerate(each)] for name, each in sizes.items()}
     edits = equalize(model, links, uneven)
     assert (len(edits) > 0) == (len(links) > 0)

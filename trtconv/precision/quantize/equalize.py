@@ -1,13 +1,14 @@
 """Channels of one tensor brought to the same size, so that one int8 scale suits them all.
 
 Where a convolution's result goes through nothing but activations and pooling into other convolutions, a channel may be
-made smaller in the first and larger in the others: a rectifier passes factors on. With powers of two, every float
-result keeps every bit.
+made smaller in the first and larger in the others: a rectifier passes factors on. The same holds for matrix products,
+and for what a normalisation scales by channel before it goes into them, where transformers have their outliers
+(SmoothQuant's idea, https://arxiv.org/abs/2211.10438). With powers of two, every float result keeps every bit.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,12 +21,15 @@ from trtconv.core.frozen import frozen
 from trtconv.graph.channels import relative_inputs, times_inputs, times_outputs
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.scope import Scope
-from trtconv.precision.quantize.operators import CONVOLUTIONS
+from trtconv.precision.quantize.operators import CONVOLUTIONS, PRODUCTS, attribute
 from trtconv.precision.quantize.sessions import Probe
 
 NAME = "equalize-channels"
-_HOMOGENEOUS = frozenset({"Relu", "LeakyRelu", "MaxPool", "AveragePool", "Identity", "Dropout"})
+_POOLS = frozenset({"MaxPool", "AveragePool"})
+_HOMOGENEOUS = _POOLS | {"Relu", "LeakyRelu", "Identity", "Dropout"}
 """Operators that pass a positive factor of a channel on."""
+_BY_CHANNEL = ("LayerNormalization", "Mul")
+"""Operators without a weight that multiply channels of the last axis by constants."""
 _LARGEST = 64.0
 """Factors beyond are of channels that hardly ever hold anything."""
 
@@ -46,33 +50,75 @@ class Link:
         maker: Position of the layer.
         tensor: Its result, behind the activation.
         takers: Positions of the others, and the first of their input channels that is meant.
+        axis: Of the channels: 1 of convolutions, -1 of matrix products.
+        vectors: Constants that hold a number for each channel, and are scaled too: a bias, or those of a normalisation.
+        weighted: Whether the layer has a weight whose output channels they are.
     """
 
     maker: int
     tensor: str
     takers: tuple[tuple[int, int], ...]
+    axis: int = 1
+    vectors: tuple[str, ...] = ()
+    weighted: bool = True
 
 
 def find_links(scope: Scope) -> list[Link]:
     """Returns the layers of the main graph whose channels can be scaled, in its order."""
-    found = []
-    for index in sorted(index for op in CONVOLUTIONS for index in scope.by_op.get(op, ())):
-        node = scope.columns.nodes[index]
-        if not _own_constants(scope, node):
-            continue
-        takers = _takers(scope, node.output[0], 0)
-        if takers:
-            found.append(Link(index, _rectified(scope, node.output[0]), tuple(takers)))
-    return found
+    ops = (*CONVOLUTIONS, *PRODUCTS, *_BY_CHANNEL)
+    found = (_link(scope, index) for index in sorted(index for op in ops for index in scope.by_op.get(op, ())))
+    return [link for link in found if link is not None]
 
 
-def _own_constants(scope: Scope, node: onnx.NodeProto) -> bool:
-    """Whether weight and bias are float32 initializers that no other node uses."""
-    names = [name for name in node.input[1:] if name]
-    return bool(names) and all(
-        scope.initializer(name) is not None and scope.dtype(name) == "float32" and scope.uses_of(name) == 1
-        for name in names
-    )
+def _link(scope: Scope, index: int) -> Link | None:
+    node = scope.columns.nodes[index]
+    weighted, axis = node.op_type not in _BY_CHANNEL, 1 if node.op_type in CONVOLUTIONS else -1
+    slots = _by_channel(scope, node)
+    if slots is None or (weighted and not _own_weight(scope, node)):
+        return None
+    vectors, tensor = tuple(node.input[slot] for slot in slots), node.output[0]
+    if node.op_type in ("MatMul", "Mul"):
+        added = _added_vector(scope, tensor)
+        vectors, tensor = (vectors, tensor) if added is None else ((*vectors, added[0]), added[1])
+    takers = _takers(scope, tensor, 0, axis) if all(_is_own(scope, name) for name in vectors) else None
+    return Link(index, _rectified(scope, tensor), tuple(takers), axis, vectors, weighted) if takers else None
+
+
+def _by_channel(scope: Scope, node: onnx.NodeProto) -> tuple[int, ...] | None:
+    """Returns which inputs of a layer hold a number for each of its channels; None where the layer is of no use."""
+    if node.op_type == "Mul":
+        vectors = [
+            slot
+            for slot in (0, 1)
+            if len(scope.shape(node.input[slot]) or ()) == 1 and _is_own(scope, node.input[slot])
+        ]
+        return tuple(vectors) if len(vectors) == 1 else None
+    if node.op_type == "LayerNormalization" and (attribute(node, "axis", -1) != -1 or any(node.output[1:])):
+        return None
+    first = 1 if node.op_type == "LayerNormalization" else 2
+    return tuple(slot for slot in range(first, len(node.input)) if node.input[slot])
+
+
+def _added_vector(scope: Scope, tensor: str) -> tuple[str, str] | None:
+    """Returns the constant that an Add behind a tensor puts on its last axis, and the sum."""
+    users = scope.consumers.get(tensor, ())
+    if len(users) != 1 or users[0].op_type != "Add" or scope.uses_of(tensor) != 1:
+        return None
+    name = next((each for each in users[0].input if each != tensor), "")
+    if len(scope.shape(name) or ()) != 1 or not _is_own(scope, name):
+        return None
+    return name, users[0].output[0]
+
+
+def _is_own(scope: Scope, name: str) -> bool:
+    """Whether a tensor is a float32 initializer that no other node uses."""
+    return scope.initializer(name) is not None and scope.dtype(name) == "float32" and scope.uses_of(name) == 1
+
+
+def _own_weight(scope: Scope, node: onnx.NodeProto) -> bool:
+    if len(node.input) < 2 or not _is_own(scope, node.input[1]):
+        return False
+    return node.op_type in CONVOLUTIONS or len(scope.shape(node.input[1]) or ()) == 2
 
 
 def _rectified(scope: Scope, tensor: str) -> str:
@@ -82,33 +128,42 @@ def _rectified(scope: Scope, tensor: str) -> str:
     return tensor
 
 
-def _takers(scope: Scope, tensor: str, first: int) -> list[tuple[int, int]] | None:
+def _takers(scope: Scope, tensor: str, first: int, axis: int) -> list[tuple[int, int]] | None:
     """Returns the layers that a tensor goes into; None where it goes anywhere else."""
     users = scope.consumers.get(tensor, ())
     if not users or scope.uses_of(tensor) != len(users):
         return None
     found: list[tuple[int, int]] = []
     for node in users:
-        inside = _taken_by(scope, node, tensor, first)
+        inside = _taken_by(scope, node, tensor, first, axis)
         if inside is None:
             return None
         found += inside
     return found
 
 
-def _taken_by(scope: Scope, node: onnx.NodeProto, tensor: str, first: int) -> list[tuple[int, int]] | None:
-    if node.op_type in _HOMOGENEOUS and len([name for name in node.output if name]) == 1:
-        return _takers(scope, node.output[0], first)
-    if node.op_type == "Concat":
+def _taken_by(scope: Scope, node: onnx.NodeProto, tensor: str, first: int, axis: int) -> list[tuple[int, int]] | None:
+    passing = _HOMOGENEOUS if axis == 1 else _HOMOGENEOUS - _POOLS
+    if node.op_type in passing and len([name for name in node.output if name]) == 1:
+        return _takers(scope, node.output[0], first, axis)
+    if node.op_type == "Concat" and axis == 1:
         before = _channels_before(scope, node, tensor)
-        return None if before is None else _takers(scope, node.output[0], first + before)
-    if node.op_type not in CONVOLUTIONS or list(node.input).count(tensor) != 1 or node.input[0] != tensor:
+        return None if before is None else _takers(scope, node.output[0], first + before, axis)
+    if node.op_type not in (CONVOLUTIONS if axis == 1 else PRODUCTS) or list(node.input).count(tensor) != 1:
+        return None
+    if node.input[0] != tensor or not _own_weight(scope, node) or attribute(node, "transA"):
         return None
     weight = scope.values(node.input[1])
-    usable = _own_constants(scope, node) and weight is not None
-    if not usable or weight is None or relative_inputs(weight, node.op_type, groups_of(node)) is None:
+    if weight is None or relative_inputs(weight, layout_of(node), groups_of(node)) is None:
         return None
     return [(scope.producers[node.output[0]], first)]
+
+
+def layout_of(node: onnx.NodeProto) -> str:
+    """Returns the operator in whose order a weight has its channels: a matrix is a kernel without taps."""
+    if node.op_type in CONVOLUTIONS:
+        return str(node.op_type)
+    return "Conv" if attribute(node, "transB") else "ConvTranspose"
 
 
 def _channels_before(scope: Scope, node: onnx.NodeProto, tensor: str) -> int | None:
@@ -128,20 +183,27 @@ def groups_of(node: onnx.NodeProto) -> int:
 
 
 def sizes_by_channel(
-    model: OnnxModel, tensors: Sequence[str], samples: Sequence[Feeds], tell: Tell
+    model: OnnxModel, tensors: Mapping[str, int], samples: Sequence[Feeds], tell: Tell
 ) -> dict[str, list[float]]:
     """Returns tensor to the root of the mean square in each of its channels.
 
     Not the largest value, which is a matter of chance.
+
+    Args:
+        model: The float model.
+        tensors: Tensor to the axis of its channels.
+        samples: Inputs.
+        tell: Hears how many samples are done, of how many.
     """
-    probe = Probe(model, tensors)
+    probe = Probe(model, tuple(tensors))
     sums: dict[str, NDArray[np.float64]] = {}
     counts: dict[str, int] = {}
     for number, feeds in enumerate(samples, start=1):
         for name, values in probe.run(feeds).items():
-            others = tuple(axis for axis in range(values.ndim) if axis != 1)
+            channels = tensors[name] % values.ndim
+            others = tuple(axis for axis in range(values.ndim) if axis != channels)
             sums[name] = sums.get(name, 0.0) + np.square(values, dtype=np.float64).sum(axis=others)
-            counts[name] = counts.get(name, 0) + values.size // max(1, values.shape[1])
+            counts[name] = counts.get(name, 0) + values.size // max(1, values.shape[channels])
         tell(number, len(samples))
     return {name: [float(each) for each in np.sqrt(total / counts[name])] for name, total in sums.items()}
 
@@ -187,7 +249,7 @@ class _ScaledWeights:
         weights = np.zeros_like(sizes)
         for index, first in link.takers:
             node = self._nodes[index]
-            inputs = relative_inputs(self._values(node.input[1]), node.op_type, groups_of(node))
+            inputs = relative_inputs(self._values(node.input[1]), layout_of(node), groups_of(node))
             if inputs is None or first + sizes.size > inputs.size:
                 return None
             weights = np.maximum(weights, inputs[first : first + sizes.size])
@@ -201,21 +263,22 @@ class _ScaledWeights:
     def scale(self, link: Link, factors: NDArray[np.float32]) -> None:
         """Divides the channels that a layer makes, and multiplies them in the layers that take them."""
         maker = self._nodes[link.maker]
-        weight = self._values(maker.input[1])
-        self._change(maker.input[1], times_outputs(weight, 1 / factors, maker.op_type, groups_of(maker)))
-        if len(maker.input) > 2 and maker.input[2]:
-            self._change(maker.input[2], self._values(maker.input[2]) / factors)
+        if link.weighted:
+            weight = self._values(maker.input[1])
+            self._change(maker.input[1], times_outputs(weight, 1 / factors, layout_of(maker), groups_of(maker)))
+        for name in link.vectors:
+            self._change(name, self._values(name) / factors)
         for index, first in link.takers:
             node = self._nodes[index]
             self._change(node.input[1], self._times(node, first, factors))
 
     def _times(self, node: onnx.NodeProto, first: int, factors: NDArray[np.float32]) -> NDArray[Any]:
         weight = self._values(node.input[1])
-        inputs = relative_inputs(weight, node.op_type, groups_of(node))
+        inputs = relative_inputs(weight, layout_of(node), groups_of(node))
         assert inputs is not None
         whole = np.ones(inputs.size, np.float32)
         whole[first : first + factors.size] = factors
-        return times_inputs(weight, whole, node.op_type, groups_of(node))
+        return times_inputs(weight, whole, layout_of(node), groups_of(node))
 
     def _values(self, name: str) -> NDArray[Any]:
         values = self._scope.values(name)
@@ -227,6 +290,6 @@ class _ScaledWeights:
         self._scope.initializers[name].CopyFrom(self._store(name, values))
 
 
-def linked_tensors(links: Sequence[Link]) -> Iterator[str]:
-    """Yields the tensors whose channels have to be known, each once."""
-    yield from dict.fromkeys(link.tensor for link in links)
+def linked_tensors(links: Sequence[Link]) -> dict[str, int]:
+    """Returns the tensors whose channels have to be known, with the axis of these."""
+    return {link.tensor: link.axis for link in links}
