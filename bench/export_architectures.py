@@ -19,6 +19,7 @@ from __future__ import annotations
 import argparse
 import datetime
 import gc
+import inspect
 import json
 import platform
 import random
@@ -28,11 +29,10 @@ import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import architectures
 import numpy as np
 import onnxruntime
 import torch
@@ -40,11 +40,15 @@ import torch
 import trtconv
 from trtconv.exporter.file import proof
 
+sys.path.append(str(Path(__file__).resolve().parent))
+
+from export_networks import PLANE, Case, cases
+
 ROOT = Path(__file__).resolve().parents[1]
 OUTPUT = ROOT / "bench" / "results" / "export_architectures.json"
 SIZES, SECONDS, RIGHT = 20, 400, 1e-3
-AGAIN, ROUNDS = 1.3, 3
-"""Where ours takes so many times as long, both are timed up to so often: shared cores make processor time longer."""
+AGAIN = 1.3
+"""Where ours takes so many times as long, both are timed again: shared cores make processor time longer."""
 CRASHES = ("spandrel SPAN",)
 """Networks on which torch.onnx.export ends with a segmentation fault (torch 2.13), so that there is nothing beside."""
 
@@ -54,6 +58,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--only", default="", help="names that contain this text")
     parser.add_argument("--missing", action="store_true", help="only what is not in the output file")
+    parser.add_argument("--rounds", type=int, default=3, help="how often slow ones are timed, at most")
     parser.add_argument("-o", "--output", type=Path, default=OUTPUT)
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
@@ -61,11 +66,10 @@ def main() -> int:
     results: dict[str, Any] = dict(old)
     torch.set_num_threads(1)
     _warm_up()
-    for case in architectures.of_images_and_sound():
-        name = case.name
-        if arguments.only in name and not (arguments.missing and name in results):
-            results[name] = _limited(case.make, case.shape, case.axes, case.span, name in CRASHES)
-            print(name, _line(results[name]), flush=True)
+    for case in cases():
+        if arguments.only in case.name and not (arguments.missing and case.name in results):
+            results[case.name] = _limited(case, arguments.rounds)
+            print(case.name, _line(results[case.name]), flush=True)
             _write(arguments.output, results)
     bad = [n for n, r in results.items() if r.get("wrong") or r.get("too_many") or r.get("lost")]
     _print_times("all", [r["ratio"] for r in results.values() if r.get("ratio")])
@@ -82,7 +86,7 @@ def _print_times(which: str, ratios: list[float]) -> None:
 
 
 def _warm_up() -> None:
-    _plain(lambda: torch.nn.Conv2d(3, 3, 3), (1, 3, 8, 8), architectures.PLANE)
+    _plain(Case("warm-up", lambda: torch.nn.Conv2d(3, 3, 3), (1, 3, 8, 8), PLANE, (8, 16)))
 
 
 def _write(path: Path, results: dict[str, Any]) -> None:
@@ -118,42 +122,36 @@ class _Over(BaseException):
     """No Exception: exporters take those for a question that has no answer, and go on."""
 
 
-def _limited(*case: Any) -> dict[str, Any]:
+def _limited(case: Case, rounds: int) -> dict[str, Any]:
     def over(*_: Any) -> None:
         raise _Over(f"more than {SECONDS} s of processor time")
 
     signal.signal(signal.SIGPROF, over)
     signal.setitimer(signal.ITIMER_PROF, SECONDS)
     try:
-        return _measure(*case)
+        return _measure(case, rounds)
     except (Exception, _Over) as error:
         return {"exported": False, "why": f"{type(error).__name__}: {error}"[:600]}
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
 
 
-def _measure(
-    make: Callable[[], torch.nn.Module],
-    shape: tuple[int, ...],
-    axes: tuple[str | None, ...],
-    span: tuple[int, int],
-    alone: bool = False,
-) -> dict[str, Any]:
-    names = [axis for axis in axes if axis is not None and axis != "batch"]
-    plain, plain_seconds, plain_why = (None, None, "a segmentation fault") if alone else _plain(make, shape, axes)
-    ours, seconds, report, why, module = _ours(make, shape, axes, dict.fromkeys(names, span))
-    for _ in range(1, ROUNDS):
+def _measure(case: Case, rounds: int) -> dict[str, Any]:
+    alone = case.name in CRASHES
+    plain, plain_seconds, plain_why = (None, None, "a segmentation fault") if alone else _plain(case)
+    ours, seconds, report, why, module = _ours(case)
+    for _ in range(1, rounds):
         if ours is None or plain_seconds is None or seconds < AGAIN * plain_seconds:
             break
-        plain_seconds = min(plain_seconds, _plain(make, shape, axes)[1] or plain_seconds)
-        seconds = min(seconds, _ours(make, shape, axes, dict.fromkeys(names, span))[1])
-    counts = _against_pytorch(module, shape, axes, span, ours, plain, report)
+        plain_seconds = min(plain_seconds, _plain(case)[1] or plain_seconds)
+        seconds = min(seconds, _ours(case)[1])
+    counts = _against_pytorch(case, module, ours, plain, report)
     rules = {} if report is None else {rule.name: rule.sentence().partition(":")[0] for rule in report.sizes}
     alike = ours is not None and plain is not None and counts["plain_right"] >= counts["right"]
     elsewhere = None
     if ours is not None and plain is not None and not alike:
-        other, elsewhere, _ = _plain(make, _beside(shape, axes), axes)
-        right = _against_pytorch(module, shape, axes, span, None, other, None)["plain_right"]
+        other, elsewhere, _ = _plain(case._replace(shape=_beside(case)))
+        right = _against_pytorch(case, module, None, other, None)["plain_right"]
         elsewhere = elsewhere if right >= counts["right"] else None
     same = plain_seconds if alike else elsewhere
     return {
@@ -171,25 +169,42 @@ def _measure(
     }
 
 
-def _beside(shape: tuple[int, ...], axes: tuple[str | None, ...]) -> tuple[int, ...]:
+def _beside(case: Case) -> tuple[int, ...]:
     """Returns an example of uneven sizes about a third larger: a network may run other code at its own size."""
-    names = [axis for axis in axes if axis is not None and axis != "batch"]
-    return tuple(n + (names.index(a) + 1) * -(-n // 3) if a in names else n for n, a in zip(shape, axes, strict=True))
+    names = _names(case)
+    moved = zip(case.shape, case.axes, strict=True)
+    return tuple(n + (names.index(a) + 1) * -(-n // 3) if a in names else n for n, a in moved)
 
 
-def _made(make: Callable[[], torch.nn.Module]) -> torch.nn.Module:
+def _names(case: Case) -> list[str]:
+    """Returns the dimensions that are bounded: all but the batch."""
+    return [axis for axis in case.axes if axis is not None and axis != "batch"]
+
+
+def _made(case: Case) -> torch.nn.Module:
     torch.manual_seed(0)
-    return make().eval()
+    return case.make().eval()
 
 
-def _ours(make: Any, shape: Any, axes: Any, dims: Any) -> tuple[Any, float, Any, str | None, torch.nn.Module]:
+def _inputs(case: Case, module: Any, shape: Sequence[int]) -> dict[str, torch.Tensor]:
+    """Returns random inputs by the names of forward's parameters."""
+    names = list(inspect.signature(module.forward).parameters)
+    inputs = {names[0]: torch.randn(tuple(shape))}
+    if case.lengths:
+        lengths = torch.randint(1, shape[1] + 1, (shape[0],))
+        lengths[0] = shape[1]
+        inputs[names[1]] = lengths
+    return inputs
+
+
+def _ours(case: Case) -> tuple[Any, float, Any, str | None, torch.nn.Module]:
     """Exports; returns the session, processor time without the proof, the report, why not, and the module."""
-    module = _made(make)
+    module = _made(case)
     with tempfile.TemporaryDirectory() as folder:
-        return *_timed(module, shape, axes, dims, Path(folder) / "ours.onnx"), module
+        return *_timed(case, module, Path(folder) / "ours.onnx"), module
 
 
-def _timed(module: Any, shape: Any, axes: Any, dims: Any, path: Path) -> tuple[Any, float, Any, str | None]:
+def _timed(case: Case, module: Any, path: Path) -> tuple[Any, float, Any, str | None]:
     spent = [0.0]
     prove = proof.prove
 
@@ -204,9 +219,10 @@ def _timed(module: Any, shape: Any, axes: Any, dims: Any, path: Path) -> tuple[A
     gc.collect()
     started = time.process_time()
     try:
-        name = _input(module)
-        options = trtconv.ExportOptions(check=False)
-        report = trtconv.export(module, {name: torch.randn(shape)}, path, {name: axes}, dims, options)
+        inputs = _inputs(case, module, case.shape)
+        dynamic = dict(zip(inputs, (case.axes, case.axes[:1]), strict=False))
+        bounds = dict.fromkeys(_names(case), case.span)
+        report = trtconv.export(module, inputs, path, dynamic, bounds, trtconv.ExportOptions(check=False))
     except trtconv.TrtconvError as error:
         return None, time.process_time() - started - spent[0], None, error.message[:600]
     finally:
@@ -217,23 +233,20 @@ def _timed(module: Any, shape: Any, axes: Any, dims: Any, path: Path) -> tuple[A
     return _session(path), seconds, report, None
 
 
-def _input(module: Any) -> str:
-    import inspect
-
-    return next(iter(inspect.signature(module.forward).parameters))
-
-
-def _plain(make: Any, shape: Any, axes: Any) -> tuple[Any, float | None, str | None]:
+def _plain(case: Case) -> tuple[Any, float | None, str | None]:
     # A module for each: torch.export leaves tensors without values in modules that write into their weights.
-    module = _made(make)
-    dims = {axis: torch.export.Dim.AUTO for axis, name in enumerate(axes) if name is not None}
-    example = torch.randn(2 if axes[0] == "batch" else shape[0], *shape[1:])
+    module = _made(case)
+    batch = 2 if case.axes[0] == "batch" else case.shape[0]
+    inputs = tuple(_inputs(case, module, (batch, *case.shape[1:])).values())
+    auto = torch.export.Dim.AUTO
+    dims = {axis: auto for axis, name in enumerate(case.axes) if name is not None}
     gc.collect()
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "plain.onnx"
         started = time.process_time()
         try:
-            torch.onnx.export(module, (example,), path, dynamic_shapes=(dims,), dynamo=True, verbose=False)
+            shapes = (dims, {0: auto})[: len(inputs)]
+            torch.onnx.export(module, inputs, path, dynamic_shapes=shapes, dynamo=True, verbose=False)
             return _session(path), time.process_time() - started, None
         except Exception as error:
             return None, None, f"{type(error).__name__}: {error}"[:200]
@@ -245,26 +258,25 @@ def _session(path: Path) -> Any:
     return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
 
 
-def _against_pytorch(
-    module: Any, shape: Any, axes: Any, span: tuple[int, int], ours: Any, plain: Any, report: Any
-) -> dict[str, Any]:
+def _against_pytorch(case: Case, module: Any, ours: Any, plain: Any, report: Any) -> dict[str, Any]:
     generator = random.Random(19)
     counts = dict.fromkeys(("taken", "valid", "right", "wrong", "too_many", "lost", "plain_right"), 0)
     worst = 0.0
     for number in range(SIZES):
-        sizes = {name: generator.randint(*span) for name in axes if name is not None and name != "batch"}
+        sizes = {name: generator.randint(*case.span) for name in _names(case)}
         if number % 2:
             step = 8 if number % 4 == 1 else 32
-            sizes = {name: max(size // step * step, span[0]) for name, size in sizes.items()}
+            sizes = {name: max(size // step * step, case.span[0]) for name, size in sizes.items()}
         sizes["batch"] = 1 + number % 2
-        x = torch.randn([sizes[name] if name is not None else n for name, n in zip(axes, shape, strict=True)])
+        shape = [sizes[name] if name is not None else n for name, n in zip(case.axes, case.shape, strict=True)]
+        inputs = _inputs(case, module, shape)
         try:
             with torch.no_grad():
-                wanted = list(_tensors(module(x.clone())))
+                wanted = list(_tensors(module(**{name: tensor.clone() for name, tensor in inputs.items()})))
         except Exception:
             wanted = None
         valid = report is not None and all(r.takes(sizes[r.name]) for r in report.sizes)
-        error, theirs = (_error(session, x, wanted) for session in (ours, plain))
+        error, theirs = (_error(session, inputs, wanted) for session in (ours, plain))
         plain_right = theirs is not None and theirs <= RIGHT
         counts["taken"] += wanted is not None
         counts["valid"] += valid
@@ -289,11 +301,13 @@ def _tensors(value: Any) -> Iterator[torch.Tensor]:
         yield from (t for key in value.__dataclass_fields__ for t in _tensors(getattr(value, key)))
 
 
-def _error(session: Any, x: torch.Tensor, wanted: list[torch.Tensor] | None) -> float | None:
+def _error(session: Any, inputs: Mapping[str, torch.Tensor], wanted: list[torch.Tensor] | None) -> float | None:
     if session is None or wanted is None:
         return None
+    # The plain exporter numbers inputs whose names it does not keep; their order is the same.
+    names = [each.name for each in session.get_inputs()]
     try:
-        got = session.run(None, {session.get_inputs()[0].name: x.numpy()})
+        got = session.run(None, {name: tensor.numpy() for name, tensor in zip(names, inputs.values(), strict=True)})
     except Exception:
         return float("inf")
     if [a.shape for a in got] != [tuple(b.shape) for b in wanted]:

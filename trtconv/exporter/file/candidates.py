@@ -136,39 +136,40 @@ def _reads_values(job: Job) -> bool:
     A check that only raises is no loss but of the error, which a note says.
     """
     with job.clock.stage(Stage.VALUES), quiet_torch():
-        found = value_branches(job.subject) or tuple(
-            branch for branch, _ in itertools.islice(other_ways(job.subject), 1)
-        )
+        found = value_branches(job.subject)
+        if not found:
+            found = tuple(itertools.islice((way.branch for way in other_ways(job.subject) if way.seen), 1))
     refused = _not_accepted(job, found)
     if refused:
         job.attempts.append(Attempt("torchscript", "not tried: a trace would keep what Python read as a constant"))
-    return bool(refused)
+    return refused
 
 
-def _not_accepted(job: Job, found: Sequence[Branch]) -> list[Branch]:
-    """Returns the branches on values that nobody accepted, of which there is an objection then."""
-    job.branches = tuple(each for each in found if each.check or job.accepts(each))
-    refused = [each for each in found if each not in job.branches]
+def _not_accepted(job: Job, found: Sequence[Branch]) -> bool:
+    """Whether there are branches on values that nobody accepted, of which there is an objection then."""
+    kept = {each.at: each for each in (*job.branches, *found) if each.check or job.accepts(each)}
+    job.branches = tuple(kept.values())
+    refused = [each for each in found if each.at not in kept]
     if refused:
         said = "; ".join(map(Branch.sentence, refused[:_NAMED])) + (" ..." if len(refused) > _NAMED else "")
         said = f"the values of the inputs decide what Python does, and a file does not: {said}"
         places = " ".join(f"--accept-branch {each.at}" for each in refused)
         job.objection = Objection("data", said, more=f" To keep what the example reads: {places}.")
-    return refused
+    return bool(refused)
 
 
 def _held_to_values(job: Job, draft: Draft) -> bool:
-    """Whether a program is right on unusual values too, wherever the module runs through other operations on them.
+    """Whether a file is right on unusual values too, wherever the module may do something else on them.
 
     torch.export follows what Python reads, but not what it writes as text, nor an error that the user's code catches.
     """
-    if draft.exporter != "torch.export":
-        return True
+    if draft.exporter == "torch.export":
+        job.branches = ()  # those of a trace
     with job.clock.stage(Stage.VALUES), quiet_torch():
         lost = {
-            branch.at: branch
-            for branch, tensors in (other_ways(job.subject) if draft.proof.runs else ())
-            if not prove_on(draft.path, job.subject, tensors, draft.proof.tolerance)
+            way.branch.at: way.branch
+            for way in (other_ways(job.subject) if draft.proof.runs else ())
+            if not prove_on(draft.path, job.subject, way.inputs, draft.proof.tolerance)
         }
     return not _not_accepted(job, tuple(lost.values()))
 

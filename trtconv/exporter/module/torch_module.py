@@ -25,6 +25,8 @@ from trtconv.exporter.request import Axes
 
 _SENSITIVE = (torch.nn.modules.batchnorm._BatchNorm, torch.nn.modules.dropout._DropoutNd)
 """Modules that compute something else in train mode."""
+TEXTS = frozenset({"__repr__", "__str__", "__format__"})
+"""Functions that write a tensor as text."""
 
 
 @dataclasses.dataclass
@@ -44,6 +46,7 @@ class Subject:
         calls: Submodule path to the line that calls it.
         prefix: What the paths of the user's submodules begin with here.
         sized: How many transposed convolutions were last exported to a computed output size.
+        written: The first line that writes a tensor as text, which no exporter follows.
         notes: What was done to it that the user should know.
     """
 
@@ -59,6 +62,7 @@ class Subject:
     calls: dict[str, Blame] = dataclasses.field(default_factory=dict)
     prefix: str = ""
     sized: int = 0
+    written: Blame | None = None
     notes: list[str] = dataclasses.field(default_factory=list)
 
     def run(self, tensors: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
@@ -339,14 +343,17 @@ def _coarse(subject: Subject) -> str:
 
 
 class _Recorder(TorchFunctionMode):  # type: ignore[misc]
-    """Notes the calls of torch's fake-quantise functions."""
+    """Notes the calls of torch's fake-quantise functions, and the first line that writes a tensor as text."""
 
     def __init__(self) -> None:
         super().__init__()
         self.seen = False
+        self.written: Blame | None = None
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         self.seen = self.seen or is_fake_quantize(func)
+        if self.written is None and getattr(func, "__name__", "") in TEXTS:
+            self.written = blame_frame(sys._getframe(1))
         return func(*args, **(kwargs or {}))
 
 
@@ -382,3 +389,4 @@ def _watching(subject: Subject) -> Iterator[None]:
         torch.autograd.Function.apply = original
         handle.remove()
         subject.fake_quantized, subject.symbolic = recorder.seen, tuple(symbolic)
+        subject.written = recorder.written

@@ -20,12 +20,11 @@ from trtconv.core.documents.export import UNKNOWN_LINE, Blame, Branch
 from trtconv.exporter.module.source_line import blame_frame, is_users
 from trtconv.exporter.module.statements import NextLine, with_sides
 from trtconv.exporter.module.taint import Taint, tensors_in
-from trtconv.exporter.module.torch_module import Subject
+from trtconv.exporter.module.torch_module import TEXTS, Subject
 from trtconv.exporter.patches.causal_masks import masks_unseen
 
 _TAKERS = frozenset({"tolist", "numpy", "__array__", "__dlpack__", "data_ptr", "untyped_storage", "tensor"})
 """Functions that hand values on without an operator that says so; `torch.tensor([t])` is a constant in a trace."""
-_SHOWS = frozenset({"__repr__", "__str__", "__format__"})
 _SIZES = frozenset({"size", "numel", "nelement", "__len__"})
 _SHAPE = torch.Tensor.shape.__get__
 _FOLLOWED = ("/torch/nn/modules/rnn.py", "/torch/nn/utils/rnn.py")
@@ -63,7 +62,7 @@ class Reader(TorchFunctionMode):  # type: ignore[misc]
         before, self._taint.sized = self._taint.reads, False
         result = func(*args, **kwargs)
         name = getattr(func, "__name__", "")
-        if name in _SHOWS:
+        if name in TEXTS:
             return result
         read = self._taint.reads > before
         gives_tensors = any(True for _ in tensors_in(result))

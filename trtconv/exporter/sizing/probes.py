@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple
 
 import torch
 
-from trtconv.core.documents.export import UNKNOWN_LINE, Branch
+from trtconv.core.documents.export import UNKNOWN_LINE, Blame, Branch
 from trtconv.exporter.module.torch_module import Subject
 from trtconv.exporter.patches.causal_masks import masks_unseen
 from trtconv.exporter.sizing.trials import Operations
@@ -48,24 +49,44 @@ def probes(subject: Subject) -> Iterator[tuple[str, tuple[torch.Tensor, ...]]]:
             yield f"{kind} in {decl.name}", tuple(tensors)
 
 
-def other_ways(subject: Subject) -> Iterator[tuple[Branch, tuple[torch.Tensor, ...]]]:
-    """Yields where a module runs through other operations on unusual values, and these.
+class OtherWay(NamedTuple):
+    """Unusual values on which a module does something else, or may do so.
 
-    What a module refuses to run on is no such value.
+    Args:
+        branch: Where.
+        inputs: The values.
+        seen: Whether it runs through other operations; else it writes values as text, and nobody follows that.
     """
+
+    branch: Branch
+    inputs: tuple[torch.Tensor, ...]
+    seen: bool
+
+
+def other_ways(subject: Subject) -> Iterator[OtherWay]:
+    """Yields the unusual values on which a module may do something else; what it refuses to run on is none."""
     usual = None if subject.scripted else _operations(subject, subject.example)
     for name, tensors in probes(subject) if usual is not None else ():
         found = _operations(subject, tensors)
-        if usual is None or found is None or found.names == usual.names:
+        if usual is None or found is None:
             continue
-        at = next((n for n, (a, b) in enumerate(zip(usual.names, found.names, strict=False)) if a != b), None)
-        longer = max(usual, found, key=lambda each: len(each.lines))
-        line = longer.lines[min(len(usual.lines), len(found.lines)) if at is None else at]
-        yield Branch(line or UNKNOWN_LINE, f"runs other operations on {name}"), tensors
+        if found.names != usual.names:
+            branch = Branch(_parting(usual, found) or UNKNOWN_LINE, f"runs other operations on {name}")
+            yield OtherWay(branch, tensors, True)
+        elif subject.written is not None:
+            branch = Branch(subject.written, f"writes values as text, and computes something else on {name}")
+            yield OtherWay(branch, tensors, False)
+
+
+def _parting(one: Operations, other: Operations) -> Blame | None:
+    """Returns the line of the first operation in which two runs differ."""
+    at = next((n for n, (a, b) in enumerate(zip(one.names, other.names, strict=False)) if a != b), None)
+    longer = max(one, other, key=lambda each: len(each.lines))
+    return longer.lines[min(len(one.lines), len(other.lines)) if at is None else at]
 
 
 def _operations(subject: Subject, tensors: tuple[torch.Tensor, ...]) -> Operations | None:
-    path = Operations(lines=True)
+    path = Operations(lines=True, numbers=True)
     try:
         with torch.random.fork_rng(devices=[]), masks_unseen(), path:
             torch.manual_seed(0)
