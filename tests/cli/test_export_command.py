@@ -112,3 +112,16 @@ def test_failures(call, name: str, code: int, said: str, tmp_path: Path) -> None
 @needs_torch
 def test_the_output_must_be_writable(call, tmp_path: Path) -> None:
     assert call("export", f"{NETS}:Skip", "-o", str(tmp_path), "--input", "x=1x3x8x8", "-q").code == 2
+
+
+@needs_torch
+@pytest.mark.parametrize(
+    "flags",
+    [("--dynamic", "y=batch,_,h,w"), ("--dim", "heigth=8:16"), ("--dim", "h=40:50"), ("--input", "n=1:int64[1..leng]")],
+)
+def test_names_are_checked_before_anything_is_loaded(call, flags: tuple[str, ...], tmp_path: Path) -> None:
+    (tmp_path / "net.py").write_text("raise SystemExit('this file was run')\n")
+    given = ("--input", "x=1x3x32x32", "--dynamic", "x=batch,_,h,w", *flags)
+    ended = call("export", f"{tmp_path / 'net.py'}:build", "-o", str(tmp_path / "m.onnx"), "-q", *given)
+    assert ended.code == 2
+    assert "was run" not in ended.err

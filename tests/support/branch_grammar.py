@@ -80,6 +80,30 @@ def size_conditions() -> st.SearchStrategy[SizeCondition]:
     return joined.map(SizeCondition)
 
 
+WRITTEN = (
+    '"3" in str((h, w))',
+    'f"{h}x{w}".endswith("1")',
+    "(h, w) in {(24, 16), (9, 33), (16, 24), (31, 17), (40, 8), (8, 40), (12, 30), (21, 21)}",
+    "hash((h, w)) % 5 == 0",
+    "{24: 1, 31: 1}.get(h, 0)",
+    '[*"aab"][h % 3] == "b"',
+    'bin(h).count("1") == 3',
+    'repr(w)[-1] == "7"',
+    "sum(divmod(h, 10)) == 7",
+    "len(range(3, w, 5)) == 4",
+    "sorted([h, w, 20])[1] == h",
+    "int(w**0.5) ** 2 == w",
+    "h & (h - 1) == 0",
+    "(h ^ w) == 3",
+)
+"""Conditions that take sizes as plain numbers, as text, or as keys."""
+
+
+def written_conditions() -> st.SearchStrategy[SizeCondition]:
+    """Conditions that no symbol can follow."""
+    return st.sampled_from(WRITTEN).map(SizeCondition)
+
+
 NUMBERS: Mapping[str, str] = {
     "mean": "{t}.mean()",
     "largest": "{t}.abs().max()",

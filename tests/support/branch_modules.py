@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 import trtconv
-from support.branch_grammar import HIGH, LIMITS, LOW, NUMBERS, READS, SizeCondition, size_conditions
+from support.branch_grammar import HIGH, LIMITS, LOW, NUMBERS, READS, SizeCondition, size_conditions, written_conditions
 from trtconv import ExportFailed, ExportOptions, ExportReport
 from trtconv.core.documents.export import SizeRule
 
@@ -79,6 +79,7 @@ SIDES = (
 )
 _MASKS = ("mask.any()", "not mask.any()", "mask.all()", "mask.sum() > 5", "mask[0, 0]", "int(mask.sum()) == 0")
 _TOKENS = ("49 in ids", "ids[0] == 3", "int(ids.max()) > 1", "ids.tolist()[0] == 7", "(ids == 0).all()")
+_TEXTS = ('"nan" in str(x.sum())', '"inf" in repr(x.flatten()[:1])')
 _INSIDE = (
     "y = torch.where({c}, {s}, y)",
     "y = y * (1 + ({c}).to(y.dtype))",
@@ -157,7 +158,7 @@ def sources() -> st.SearchStrategy[Source]:
     by_sizes = st.builds(
         lambda form, size, side: Source(form, size.text, side, Decides.SIZES),
         forms,
-        size_conditions().filter(lambda size: len(set(size.truth().values())) == 2),
+        st.one_of(size_conditions().filter(lambda size: len(set(size.truth().values())) == 2), written_conditions()),
         sides,
     )
     tensors, limits = st.sampled_from(("x", "y", "(x * mask)")), st.sampled_from(LIMITS)
@@ -166,9 +167,7 @@ def sources() -> st.SearchStrategy[Source]:
     def read(number: str, way: str, tensor: str, limit: float) -> str:
         return way.format(n=f"({number.format(t=tensor)})", k=limit)
 
-    values = st.one_of(
-        st.builds(read, numbers, reads, tensors, limits), st.sampled_from(_MASKS), st.sampled_from(_TOKENS)
-    )
+    values = st.one_of(st.builds(read, numbers, reads, tensors, limits), st.sampled_from(_MASKS + _TOKENS + _TEXTS))
     nothing = st.builds(read, numbers, reads, st.just("torch.zeros_like(x)"), limits)
     inside = st.builds(lambda text, t, k: text.format(t=t, k=k), st.sampled_from(_TENSORS), tensors, limits)
     same_size = st.sampled_from(SIDES[:6])

@@ -53,6 +53,7 @@ def run(request: ExportRequest, progress: Progress | None = None) -> ExportRepor
     with module_path(request.spec):
         with clock.stage(Stage.LOAD):
             check_all([Output(request.output, "the model")], files_read(request))
+            _check_names(request)
             loaded = load_spec(request.spec, request.arguments, request.trust)
             notes: tuple[str, ...] = ()
             if request.weights is not None:
@@ -74,6 +75,13 @@ def run(request: ExportRequest, progress: Progress | None = None) -> ExportRepor
         return export_subject(
             subject, request.spec, request.output, request.dynamic, request.dims, request.options, clock
         )
+
+
+def _check_names(request: ExportRequest) -> None:
+    """Raises InputError for names and bounds that do not fit the inputs, before anything is loaded."""
+    if request.inputs:
+        inputs = with_places(request.inputs, all_axes(request.inputs, request.dynamic))
+        plan_axes(inputs, request.dynamic, request.dims)
 
 
 def _named(request: ExportRequest, loaded: Any) -> ExportRequest:

@@ -46,6 +46,19 @@ def test_arguments_stand_behind_a_question_mark(monkeypatch: pytest.MonkeyPatch)
     assert asked == {"encoder_weights": None, "encoder_name": "resnet18", "classes": 4, "in_channels": 1}
 
 
+def test_a_misspelt_network_is_told_with_the_nearest(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    _library(monkeypatch, "timm", create_model=nets.Skip, list_models=lambda: ["resnet18", "hrnet_w18"])
+    _library(monkeypatch, "segmentation_models_pytorch", Unet=nets.Skip, FPN=nets.Skip)
+    _library(monkeypatch, "transformers")
+    for spec, meant in (("timm:resnet81.a1", "resnet18"), ("smp:UNett", "Unet")):
+        with pytest.raises(InputError) as caught:
+            load_spec(spec, {})
+        assert caught.value.hint == f"Did you mean {meant}?"
+        assert "Traceback" not in caught.value.message
+    with pytest.raises(InputError, match="there is no folder"):
+        load_spec(f"transformers:{tmp_path}/gone", {})
+
+
 def test_a_folder_of_transformers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     class Config:
         architectures = ("Net",)

@@ -6,32 +6,45 @@ Each is made by the library itself, with random weights unless the files are her
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from trtconv.core.errors import EnvironmentMissing, InputError
+from trtconv.core.suggest import did_you_mean
 from trtconv.exporter.module.source_line import first_line
 
 Arguments = Mapping[str, Any]
 
 
 def _timm(library: Any, name: str, arguments: Arguments) -> Any:
+    if ":" not in name and hasattr(library, "list_models"):  # "hf-hub:..." is a place
+        _check_name("timm", name.partition(".")[0], library.list_models())
     return library.create_model(name, **arguments)
 
 
 def _torchvision(library: Any, name: str, arguments: Arguments) -> Any:
     models = importlib.import_module("torchvision.models")
+    _check_name("torchvision", name, models.list_models())
     return models.get_model(name, **{"weights": None, **arguments})
 
 
 def _smp(library: Any, name: str, arguments: Arguments) -> Any:
+    _check_name("smp", name, [each for each in vars(library) if each[0].isupper()])
     return getattr(library, name)(**{"encoder_weights": None, **arguments})
 
 
+def _check_name(scheme: str, name: str, names: Sequence[str]) -> None:
+    if name not in names:
+        hint = did_you_mean(name, names, f"Their names are those of {_MAKERS[scheme][0]}.")
+        raise InputError(f"{scheme} has no network {name!r}", hint)
+
+
 def _transformers(library: Any, name: str, arguments: Arguments) -> Any:
+    if not Path(name).is_dir():
+        raise InputError(f"transformers:{name}: there is no folder {name}", "Name one with config.json and weights.")
     config = library.AutoConfig.from_pretrained(name, local_files_only=True)
     (kind, *_) = config.architectures or ["AutoModel"]
     return getattr(library, kind).from_pretrained(name, local_files_only=True, **arguments)

@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 
 import torch
 
-from trtconv.core.errors import InputError
+from trtconv.core.errors import InputError, TrtconvError
 from trtconv.core.suggest import did_you_mean
 from trtconv.exporter.module.libraries import load_ultralytics, maker_of
 from trtconv.exporter.module.source_line import blame_exception, first_line, is_users
@@ -120,6 +120,8 @@ def _make(spec: str, value: Any, arguments: Mapping[str, Any]) -> Loaded:
         torch.manual_seed(0)  # a factory that does not seed gives the same file every time
         try:
             value = value(**arguments)
+        except TrtconvError:
+            raise
         except Exception as error:
             raise _users_failure(f"{spec} raised", error) from error
     elif arguments:
