@@ -7,8 +7,6 @@ import functools
 import glob
 import hashlib
 import os
-import stat
-import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -27,41 +25,6 @@ _MOST_PATH = 4096
 LOCK_SECONDS = 60.0
 """How long a lock is waited for."""
 _LOCK_POLL_SECONDS = 0.02
-
-
-def check_writable(path: Path, place: Path | None = None) -> None:
-    """Raises InputError unless a file can be made at a path; asked before work that takes long.
-
-    Args:
-        path: The path.
-        place: Where it leads, as `place_of` says, if that is known.
-    """
-    spelling, path = path, place or place_of(path)
-    try:
-        mode = path.stat().st_mode
-    except FileNotFoundError:
-        mode = stat.S_IFREG
-    except (OSError, ValueError) as error:
-        raise _cannot_write(spelling, error) from error
-    if stat.S_ISDIR(mode):
-        raise InputError(f"{spelling} is a folder", "Give the path of a file to write.")
-    if not stat.S_ISREG(mode):
-        # The rename would put a file in the place of /dev/null.
-        raise InputError(f"{spelling} is a device or a pipe, no file", "Give the path of a file to write.")
-    # Missing folders are made when the file is written, not for a request that may fail.
-    folder = next(parent for parent in path.absolute().parents if parent.exists())
-    try:
-        _try_to_write(folder, folder.stat().st_mode, int(time.monotonic()))
-    except OSError as error:
-        raise _cannot_write(spelling, error) from error
-
-
-@functools.lru_cache(maxsize=8)
-def _try_to_write(folder: Path, _mode: int, _second: int) -> None:
-    """Makes a file; once a second, since file systems get slow where thousands of them come and go in a minute."""
-    # It disappears with the handle, also where a signal comes in between.
-    with tempfile.TemporaryFile(dir=folder):
-        pass
 
 
 def report_beside(engine: Path) -> Path:
@@ -240,7 +203,7 @@ def _told_as_unwritable(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise _cannot_write(real_path(path), error) from error
+        raise cannot_write(real_path(path), error) from error
 
 
 @contextlib.contextmanager
@@ -300,7 +263,8 @@ def _parts_in(folder: Path, _second: int) -> list[str]:
     return [name for name in names_in(folder) if name.endswith(_PART)]
 
 
-def _cannot_write(path: Path, error: Exception) -> TrtconvError:
+def cannot_write(path: Path, error: Exception) -> TrtconvError:
+    """Returns what tells that a file cannot be written, and what to do."""
     if is_scratch(path):
         # Nobody chose that path.
         why = f"temporary files cannot be written to {temporary_folder()}: {_why(error)}"

@@ -7,6 +7,7 @@ settings are reported, the entry of the report are all made of it. docs/extendin
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, NamedTuple, TypeVar
 
@@ -213,9 +214,9 @@ def to_settings(held: object, kind: type) -> dict[str, Any]:
         kind: The class.
     """
     table: dict[str, object] = {}
-    for name, each in options(kind):
+    for name, each in _saved(kind):
         value = getattr(held, name)
-        if not each.settings or value == each.default:
+        if value == each.default:
             continue
         if each.group is not None:
             saved: tuple[Any, ...] = (to_settings(value, each.group),)
@@ -223,6 +224,12 @@ def to_settings(held: object, kind: type) -> dict[str, Any]:
             saved = (plain(value),) if each.save is None else each.save(value)
         table |= {key: found for key, found in zip(each.settings, saved, strict=True) if found not in ([], {})}
     return table
+
+
+@functools.cache
+def _saved(kind: type) -> tuple[tuple[str, Option], ...]:
+    """Returns the options of a class that trtconv.toml can say."""
+    return tuple((name, each) for name, each in options(kind) if each.settings)
 
 
 def validate(held: object) -> None:

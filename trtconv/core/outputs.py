@@ -8,20 +8,18 @@ spelled.
 
 from __future__ import annotations
 
-import contextlib
-import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
 from trtconv.core.errors import InputError
 from trtconv.core.file_kinds import ENGINE, kind_of
-from trtconv.core.files import check_writable, place_of, real_path, report_beside
+from trtconv.core.files import report_beside
 from trtconv.core.frozen import frozen
 from trtconv.core.reading import DOCUMENT_BYTES, open_plain, read_plain, sha256_of
 from trtconv.core.seal import is_sealed
+from trtconv.core.spots import FileId, Spot, Spots, file_id
 
-FileId: TypeAlias = tuple[object, ...]
 Input: TypeAlias = tuple[str, "str | Path | None"]
 """What a file is to a command, as in "the model itself", and its path; None where there is none."""
 
@@ -54,44 +52,50 @@ class Output:
 
     def check(self) -> None:
         """Raises InputError where nothing may be written there, whatever else the command reads or writes."""
-        place = place_of(self.path)
-        self.check_name(place)
-        check_writable(self.path, place)
+        spots = Spots()
+        self.check_name(spots)
+        self.check_disk(spots)
 
-    def check_name(self, place: Path | None = None) -> None:
-        """Raises InputError where a path that the user did not type may not be written to, and for `-`.
+    def check_disk(self, spots: Spots) -> None:
+        """Raises InputError where no file can be made."""
+        spots.of(self.path).check_writable(self.path)
 
-        Args:
-            place: Where it leads, if that is known.
-        """
+    def check_name(self, spots: Spots) -> None:
+        """Raises InputError where a path that the user did not type may not be written to, and for `-`."""
         if str(self.path) == "-":
             raise InputError(f"{self.what} is not written to stdout, and '-' is not the name of a file", self.hint)
         if self.typed:
             return
-        place = place or place_of(self.path)
-        if place.is_symlink():
+        spot = spots.of(self.path)
+        place = spot.place
+        if spot.is_link:
             raise InputError(
                 f"{self.path} is a link to {place.readlink()}, and {self.what} would be written through it",
                 "Remove the link, or name another path.",
             )
         if self.within is not None:
-            real, folder = real_path(place), real_path(self.within)
-            if not real.is_relative_to(folder):
+            folder = spots.real(self.within)
+            if not place.is_relative_to(folder):
                 raise InputError(
                     f"{self.what} {self.path} would be written outside the folder of the configuration",
                     "Keep it inside; or build the model by itself, with -o.",
                 )
-            if any(part.startswith(".") for part in real.relative_to(folder).parts):
+            if any(part.startswith(".") for part in place.relative_to(folder).parts):
                 raise InputError(
                     f"{self.what} {self.path} would be written to a hidden file or folder, which other tools read",
                     "Give it another name; or build the model by itself, with -o.",
                 )
-        # A configuration may come with documents of its own.
-        if not (is_replaceable(place) or (self.within is None and (self.ours or _is_told_of(place)))):
+        if not self._may_replace(spot):
             raise InputError(
                 f"{self.path} was not written by trtconv, and {self.what} would replace it",
                 f"Move it away. {self.hint}" if self.within is None else "Move it away, or name another path.",
             )
+
+    def _may_replace(self, spot: Spot) -> bool:
+        if spot.status is None or is_replaceable(spot.place):
+            return True
+        # A configuration may come with documents of its own.
+        return self.within is None and (self.ours or _is_told_of(spot.place))
 
 
 def check_all(outputs: Sequence[Output], inputs: Iterable[Input], *, and_disk: bool = True) -> None:
@@ -107,8 +111,9 @@ def check_all(outputs: Sequence[Output], inputs: Iterable[Input], *, and_disk: b
     """
     read = {file_id(Path(path)): what for what, path in inputs if path is not None}
     written: dict[FileId, str] = {}
+    spots = Spots()
     for output in outputs:
-        key = file_id(output.path)
+        key = spots.of(output.path).id
         if key in read:
             kind = None if output.typed else kind_of(output.path)
             if kind is not None:
@@ -119,33 +124,10 @@ def check_all(outputs: Sequence[Output], inputs: Iterable[Input], *, and_disk: b
             both = f"both {written[key]} and {output.what}"
             said = f"{output.what} of two entries" if written[key] == output.what else both
             raise InputError(f"{output.path} is {said}", "Choose two paths.")
-        output.check() if and_disk else output.check_name()
+        output.check_name(spots)
+        if and_disk:
+            output.check_disk(spots)
         written[key] = output.what
-
-
-def file_id(path: Path) -> FileId:
-    """Returns what tells a file from all others, whatever its path is; of one that is not there, where it would be."""
-    try:
-        status = path.stat()
-        return status.st_dev, status.st_ino
-    except (OSError, ValueError):
-        pass
-    with contextlib.suppress(OSError, ValueError):
-        if path.name not in ("", "..") and not os.path.lexists(path):
-            folder = path.parent.stat()
-            return folder.st_dev, folder.st_ino, path.name
-    # As it is written: of a/../b, where there is no a, the system knows nothing.
-    real = real_path(path)
-    try:
-        status = real.stat()
-        return status.st_dev, status.st_ino
-    except OSError:
-        pass
-    try:
-        folder = real.parent.stat()
-        return folder.st_dev, folder.st_ino, real.name
-    except OSError:
-        return (str(real),)
 
 
 def is_replaceable(path: Path) -> bool:

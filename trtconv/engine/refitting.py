@@ -26,10 +26,11 @@ from trtconv.core.files import report_beside
 from trtconv.core.findings import Severity
 from trtconv.core.frozen import frozen
 from trtconv.core.hashing import Hashing
-from trtconv.core.outputs import Output, check_all, file_id
+from trtconv.core.outputs import Output, check_all
 from trtconv.core.process import Tell
 from trtconv.core.requests.engine import RefitRequest
 from trtconv.core.requests.files import files_read
+from trtconv.core.spots import file_id
 from trtconv.core.stages import Stage
 from trtconv.core.stopwatch import Stopwatch, ToldProgress
 from trtconv.core.target import Target

@@ -14,9 +14,9 @@ from trtconv.core.dim_flags import quoted
 from trtconv.core.dims import Range
 from trtconv.core.documents.export import ConvertReport, ExportReport
 from trtconv.core.errors import InputError
-from trtconv.core.files import check_writable
 from trtconv.core.progress import Progress
 from trtconv.core.requests.build import BuildRequest
+from trtconv.core.spots import check_writable
 from trtconv.core.stages import Stage
 from trtconv.exporter.inputs import DTYPES, AxisNames, InputDecl, parse_bounds
 from trtconv.exporter.patches.torch_quiet import require_torch

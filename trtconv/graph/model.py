@@ -115,9 +115,10 @@ class OnnxModel:
         nodes, place = inlined_nodes(model.proto)
         budget.spend("nodes", nodes, "with its functions inlined it", place)
         model.whole = model._whole_of(examined)
-        check_external_all(list(model.external_tensors()), path)
-        model._data = FileStates.of(model.external_files)
-        model._embed_small_tensors()
+        if external := list(model.external_tensors()):
+            check_external_all(external, path)
+            model._data = FileStates.of(model.external_files)
+            model._embed_small_tensors()
         return model
 
     @property

@@ -16,7 +16,9 @@ DIMS_KEY = "trtconv.dims"
 
 def stored_bounds(model: OnnxModel) -> dict[str, Range]:
     """Returns dimension name to the bounds that were asked for at export; empty for a model of another origin."""
-    text = next((prop.value for prop in model.proto.metadata_props if prop.key == DIMS_KEY), "{}")
+    text = next((prop.value for prop in model.proto.metadata_props if prop.key == DIMS_KEY), "")
+    if not text:
+        return {}
     try:
         known = json.loads(text)
     except (ValueError, RecursionError):

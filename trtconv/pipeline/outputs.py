@@ -23,13 +23,14 @@ from trtconv.core.files import source_checksum, streams_together
 from trtconv.core.findings import Finding, Severity
 from trtconv.core.frozen import frozen
 from trtconv.core.hashing import Hashing
-from trtconv.core.outputs import Output, check_all, file_id
+from trtconv.core.outputs import Output, check_all
 from trtconv.core.reading import sha256_of
 from trtconv.core.requests.base import Bounds
 from trtconv.core.requests.build import BuildRequest
 from trtconv.core.requests.check import CheckRequest
 from trtconv.core.requests.common import PROOFS
 from trtconv.core.requests.files import files_read
+from trtconv.core.spots import file_id
 from trtconv.core.stages import Stage
 from trtconv.core.stopwatch import Stopwatch
 from trtconv.graph.external_data import refuse_other_kinds
@@ -156,7 +157,7 @@ def asked_profiles(model: OnnxModel, request: BuildRequest | CheckRequest) -> tu
     sized = sides(model.images)
     for own, sizes in itertools.product(request.profiles or ({},), sized):
         given = {**request.dims, **own, **sizes}
-        named = bounds_by_name(model.inputs, given)
+        named = bounds_by_name(model.inputs, given) if stored else {}
         rest = {name: bound for name, bound in stored.items() if name not in named}
         try:
             profiles.append(make_profile(model.inputs, {**rest, **given}, request.values))

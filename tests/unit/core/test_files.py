@@ -14,10 +14,11 @@ from pathlib import Path
 import pytest
 
 from trtconv.core.errors import EnvironmentMissing, InputError
-from trtconv.core.files import atomic_write, check_writable, real_path, streams_together
+from trtconv.core.files import atomic_write, real_path, streams_together
 from trtconv.core.process import SystemProgram
 from trtconv.core.reading import read_plain, sha256_of
 from trtconv.core.scratch import Scratch
+from trtconv.core.spots import check_writable
 
 
 def test_a_device_or_a_pipe_is_never_replaced(tmp_path: Path) -> None:

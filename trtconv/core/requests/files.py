@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,12 +27,7 @@ def files_read(request: object) -> list[tuple[str, Path]]:
     Raises:
         InputError: What it names has more files than anybody means, or pipes and devices among its samples.
     """
-    declared = dict(options(type(request)))
-    subjects = {name: what for name, what in _SUBJECTS.items() if name not in declared and hasattr(request, name)}
-    listed = [(what, file) for name, what in subjects.items() for file in _files(getattr(request, name))]
-    for name, each in declared.items():
-        if each.reads:
-            listed += [(each.reads, file) for file in _files(getattr(request, name))]
+    listed = [(what, file) for name, what in _reading(type(request)) for file in _files(getattr(request, name, None))]
     for _, path in [each for each in listed if is_pipeline(each[1])]:
         # One that cannot be read is an error for whoever reads it.
         with contextlib.suppress(InputError):
@@ -39,6 +35,14 @@ def files_read(request: object) -> list[tuple[str, Path]]:
     # Its own report may be given, and lie elsewhere.
     lacking = ("an engine",) if getattr(request, "report", None) else ("an engine", "the engine")
     return listed + [("the report of an engine", report_beside(path)) for what, path in listed if what in lacking]
+
+
+@functools.cache
+def _reading(kind: type) -> tuple[tuple[str, str], ...]:
+    """Returns the fields of a class of requests that name what is read, and what that is; not every object has all."""
+    declared = dict(options(kind))
+    subjects = ((name, what) for name, what in _SUBJECTS.items() if name not in declared)
+    return (*subjects, *((name, each.reads) for name, each in declared.items() if each.reads))
 
 
 def _files(value: Any) -> Iterator[Path]:
