@@ -2,10 +2,11 @@
 
     python bench/farm_faults.py [--times 10] [--only REGEX]
 
-Writes bench/results/farm-faults.json. Each time a client builds the same few tiny models in a folder of its own, whose
-builds are held for as long as it takes for something to break meanwhile. What the client says is held to what the row
-expects, engines to those that were built here, and a second client, once all is well again, has to find or build
-whatever is missing: else something was lost.
+Writes bench/results/farm-faults.json, row by row; `--only` replaces the rows that it tries.
+
+Each time a client builds the same few tiny models in a folder of its own, whose builds are held for as long as it takes
+for something to break meanwhile. What the client says is held to what the row expects, engines to those that were built
+here, and a second client, once all is well again, has to find or build whatever is missing: else something was lost.
 """
 
 from __future__ import annotations
@@ -27,14 +28,16 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
+RESULTS = ROOT / "bench" / "results" / "farm-faults.json"
 sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
 from support.farm import Line, LocalFarm, write_project  # noqa: E402
+from trtconv.core.files import source_checksum  # noqa: E402
 from trtconv.engine.farm.store import Store  # noqa: E402
 
 NAMES = ("a", "b", "c", "d")
@@ -421,6 +424,7 @@ def one_of_two_interrupted(stand: Stand, project: Path) -> Ended:
     stand.at_work("one")
     clients[1].send_signal(signal.SIGINT)
     clients[1].communicate()
+    assert clients[1].returncode == 130, f"who was interrupted ended with {clients[1].returncode}"
     return Ended.of(clients[0])
 
 
@@ -497,6 +501,7 @@ def tried(fault: Fault, times: int, right: dict[str, str]) -> dict[str, Any]:
             wrong += sum(sha != right.get(each) for each, sha in engines(project).items())
     row = {
         "what": fault.what,
+        "source": source_checksum(),
         "times": times,
         "exit": dict(codes),
         "lost": lost,
@@ -504,6 +509,7 @@ def tried(fault: Fault, times: int, right: dict[str, str]) -> dict[str, Any]:
         "bugs": codes["3"],
         "faults": faults,
         "seconds": round(time.monotonic() - began, 1),
+        "load": round(os.getloadavg()[0], 1),
     }
     mark = "BAD" if faults or lost or wrong else "ok"
     print(f"{mark:4}{fault.what}: exit {dict(codes)}, {lost} lost, {wrong} wrong", flush=True)
@@ -543,14 +549,23 @@ def main() -> None:
     parser.add_argument("--only", default="", metavar="REGEX")
     parser.add_argument("--together", type=int, default=3, help="rows that are tried at the same time")
     options = parser.parse_args()
-    began, right = time.monotonic(), built_here()
+    # A shell that starts this in the background has it ignored, by all who are started from here, too.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    right = built_here()
     chosen = [fault for fault in TABLE if re.search(options.only, fault.what)]
     with ThreadPoolExecutor(options.together) as pool:
-        rows = list(pool.map(lambda fault: tried(fault, options.times, right), chosen))
-    found = {"seconds": round(time.monotonic() - began), "load": round(os.getloadavg()[0], 1), "rows": rows}
-    if not options.only:
-        (ROOT / "bench" / "results" / "farm-faults.json").write_text(json.dumps(found, indent=2) + "\n")
-    sys.exit(any(row["faults"] or row["lost"] or row["wrong"] for row in rows))
+        rows = [pool.submit(tried, fault, options.times, right) for fault in chosen]
+        for done in as_completed(rows):
+            keep(done.result())
+    sys.exit(any(row.result()[what] for row in rows for what in ("faults", "lost", "wrong")))
+
+
+def keep(row: dict[str, Any]) -> None:
+    """Writes a row, in the place of what it was before."""
+    rows = {each["what"]: each for each in json.loads(RESULTS.read_text())["rows"]} if RESULTS.exists() else {}
+    rows[row["what"]] = row
+    known = [rows[fault.what] for fault in TABLE if fault.what in rows]
+    RESULTS.write_text(json.dumps({"rows": known}, indent=2) + "\n")
 
 
 if __name__ == "__main__":
