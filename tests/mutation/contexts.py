@@ -1,9 +1,25 @@
-"""A plugin of pytest for `coverage run -m pytest -p contexts`: coverage notes for each line the tests that run it."""
+"""A plugin of pytest for `coverage run -m pytest -p contexts`: which lines each test runs, and how long it computes.
+
+Coverage notes the lines. The seconds, of the processor and not of the clock, so that what else the machine does counts
+for nothing, go into the file that TEST_TIMES in the environment names.
+"""
 
 from __future__ import annotations
 
+import json
+import os
+from pathlib import Path
+
 import coverage
 import pytest
+
+_began: dict[str, float] = {}
+_seconds: dict[str, float] = {}
+
+
+def _processor_seconds() -> float:
+    times = os.times()
+    return times.user + times.system + times.children_user + times.children_system
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -11,3 +27,12 @@ def pytest_runtest_logstart(nodeid: str) -> None:
     measured = coverage.Coverage.current()
     assert measured is not None, "start it with `coverage run -m pytest`"
     measured.switch_context(nodeid)
+    _began[nodeid] = _processor_seconds()
+
+
+def pytest_runtest_logfinish(nodeid: str) -> None:
+    _seconds[nodeid] = _processor_seconds() - _began[nodeid]
+
+
+def pytest_sessionfinish() -> None:
+    Path(os.environ["TEST_TIMES"]).write_text(json.dumps(_seconds), "utf-8")

@@ -16,9 +16,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
-from xml.etree import ElementTree
 
 import coverage
 from cosmic_ray.testing import run_tests
@@ -48,11 +46,16 @@ ROOMS = {
     "shapes": ["shapes/test_lattice.py", "shapes/test_[mpt]*.py"],
     "runtimes/proof": ["runtimes/test_proof*.py", "runtimes/test_readback_kinds.py", "runtimes/proof"],
     "runtimes/compare": ["runtimes/test_compare.py"],
-    "precision/quantize": ["precision/test_quantize.py", "precision/test_hostile_samples.py"],
+    "precision/quantize": [
+        "precision/test_quantize*.py",
+        "precision/test_hostile_samples.py",
+        "graph/test_images.py",
+        "pipeline/test_quantizing.py",
+    ],
 }
 """Rooms of trtconv/ to the tests that concern each, in tests/unit/."""
 _SECONDS = 40.0
-"""How long the tests of one mutant take together, as they were measured: at most."""
+"""How long the tests of one mutant compute together, as they were measured: at most."""
 _PATIENCE = 8.0
 """How many times as long they may take before the mutant counts as one that never ends."""
 
@@ -85,7 +88,7 @@ class Reaching:
 
     def __init__(self, folder: Path, room: str) -> None:
         tests = [str(path) for each in ROOMS[room] for path in sorted(Path().glob(_UNIT + each))]
-        data, times = folder / "coverage", folder / "times.xml"
+        data, times = folder / "coverage", folder / "times.json"
         how = [
             "-m",
             "pytest",
@@ -96,18 +99,17 @@ class Reaching:
             "contexts",
             "-p",
             "no:cacheprovider",
-            f"--junitxml={times}",
             *tests,
         ]
         source = f"--source=trtconv/{room}" if Path("trtconv", room).is_dir() else "--include=trtconv/" + room + ".py"
         command = [sys.executable, "-m", "coverage", "run", f"--data-file={data}", source, *how]
         state, code = folder / "measured", _digest()
         if not state.is_file() or state.read_text("utf-8") != code:
-            subprocess.run(command, check=True, env=_environment())
+            subprocess.run(command, check=True, env={**_environment(), "TEST_TIMES": str(times.resolve())})
             state.write_text(code, "utf-8")
         self._data = coverage.CoverageData(str(data))
         self._data.read()
-        self._seconds = dict(_durations(times))
+        self._seconds: dict[str, float] = json.loads(times.read_text("utf-8"))
 
     def tests(self, mutant: Mutant) -> list[str]:
         """Returns the tests for a mutant: of each test function one case first, the quick ones first."""
@@ -136,13 +138,6 @@ class Reaching:
 
     def _time(self, test: str) -> float:
         return self._seconds.get(test, 1.0)
-
-
-def _durations(times: Path) -> Iterator[tuple[str, float]]:
-    """Yields the name of each test that passed, as pytest takes it, and its seconds."""
-    for case in ElementTree.parse(times).iter("testcase"):
-        file = case.attrib["classname"].replace(".", "/") + ".py"
-        yield f"{file}::{case.attrib['name']}", float(case.attrib["time"])
 
 
 def _tried(mutant: Mutant, reaching: Reaching) -> dict[str, object]:

@@ -173,6 +173,13 @@ def test_a_computed_bias_is_missed_by_the_fill(bias: str, fires: bool) -> None:
     assert bool(found(rule_of("TC107"), deconv("strides=[2,2], output_padding=[1,1]", bias))) == fires
 
 
+@pytest.mark.parametrize(
+    "attrs", ['auto_pad="SAME_UPPER", output_padding=[1,1]', "output_shape=[9,9], output_padding=[1,1]"]
+)
+def test_what_decides_the_pads_itself_has_no_fill(attrs: str) -> None:
+    assert not found(rule_of("TC107"), deconv(f"strides=[2,2], {attrs}", ", b"))
+
+
 def test_an_output_shape_on_dynamic_sizes_is_misread() -> None:
     assert found(rule_of("TC103"), deconv("strides=[2,2], output_shape=[15,15]", sizes="h,w"))
 

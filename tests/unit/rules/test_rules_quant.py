@@ -328,3 +328,26 @@ def test_only_a_zero_point_beside_0_is_asymmetric(point: int) -> None:
     )
     (deconv,) = deconvs(wrap(proto))
     assert ("asymmetrically" in why_in_float(deconv)) is (point != 0)
+
+
+@pytest.mark.parametrize("computed", ["s", "z"])
+def test_what_is_not_constant_is_named(computed: str) -> None:
+    kinds = {"s": "float", "z": "uint8"}
+    (constant,) = kinds.keys() - {computed}
+    proto = parse(
+        f"""<ir_version: 8, opset_import: ["": 17]>
+        g (float[1,2,4,4] x, {kinds[computed]} {computed}) => (uint8[1,2,4,4] y) <{kinds[constant]} {constant} = {{1}}>
+        {{ y = QuantizeLinear (x, s, z) }}"""
+    )
+    (finding,) = [each for each in found(proto) if each.code == "TC304"]
+    assert re.findall(r"'(\w+)'", finding.message) == [computed]
+
+
+@pytest.mark.parametrize(("dims", "shape"), [("2", "[2]"), ("2,3", "[2, 3]"), ("n", "[None]")])
+def test_an_integer_bias_is_told_with_its_own_shape(dims: str, shape: str) -> None:
+    proto = parse(
+        f"""<ir_version: 8, opset_import: ["": 17]>
+        g (int32[{dims}] b) => (float[{dims}] y) <float s = {{0.1}}> {{ y = DequantizeLinear (b, s) }}"""
+    )
+    (finding,) = [each for each in found(proto) if each.code == "TC309"]
+    assert f"'b' {shape}:" in finding.message

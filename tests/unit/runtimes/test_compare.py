@@ -214,3 +214,40 @@ def test_two_networks_are_the_same_up_to_their_coarsest_type() -> None:
     assert same_network(["int64"], False) == limits[1]
     assert same_network(["double"], True) == TOLERANCES["int8"].relative
     assert same_network(["bfloat16"], True) == limits[3]
+
+
+@pytest.mark.parametrize("name", TOLERANCES)
+def test_every_default_minds_many_small_values_of_the_other_sign(name: str) -> None:
+    """Each is within the tolerance of the largest magnitude; together they turn the result, up to the cosine."""
+    tolerance = TOLERANCES[name]
+    small = 0.1 * tolerance.relative
+    own = (1 - tolerance.cosine) / (1 + tolerance.cosine)
+    for turned, passes in ((0.5 * own, True), (2 * own, False), (0.01, False)):
+        # A peak of 1 beside n values e, and -e: their cosine is (1 - n e^2) / (1 + n e^2), which 0.01 makes 0.98.
+        values = np.concatenate([[1.0], np.full(math.ceil(turned / small**2), small)])
+        other = np.concatenate([[1.0], -values[1:]])
+        assert compare("y", values, other, tolerance).passed == passes
+
+
+def test_fewer_wrong_elements_than_are_allowed_pass() -> None:
+    for allowed, passes in ((0.2, False), (0.25, True), (0.5, True)):
+        assert compare("y", ONE, changed(2, 9.0), Tolerance(0.1, -1.0, allowed)).passed == passes
+
+
+def test_numbers_of_nothing_and_of_zeros() -> None:
+    empty = compare("y", np.zeros((0, 3), np.float32), np.zeros((0, 3), np.float32), LOOSE)
+    zeros = compare("y", np.zeros(2, np.float32), np.zeros(2, np.float32), LOOSE)
+    for found in (empty, zeros):
+        assert (found.max_abs, found.max_rel, found.cosine, found.psnr, found.mismatches) == (0, 0, 1, math.inf, 0)
+    for pair in ((np.zeros(4, np.float32), ONE), (ONE, np.zeros(4, np.float32))):
+        assert compare("y", *pair, LOOSE).cosine == 0
+
+
+@pytest.mark.parametrize("of", ["expected", "got", "both"])
+def test_numbers_are_those_of_the_elements_that_are_finite(of: str) -> None:
+    some, off = np.array([1.0, 2.0, 3.0], np.float32), np.array([1.0, 2.0, 2.0], np.float32)
+    expected = np.append(some, np.float32(math.inf if of != "got" else 1.0))
+    got = np.append(off, np.float32(math.inf if of != "expected" else 1.0))
+    found, alone = compare("y", expected, got, LOOSE), compare("y", some, off, LOOSE)
+    for name in ("max_abs", "max_rel", "cosine", "psnr"):
+        assert getattr(found, name) == pytest.approx(getattr(alone, name))

@@ -1,0 +1,151 @@
+"""The parts of quantize by themselves: caches, arrays cut into samples, channels, pixels."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trtconv.core.dims import InputSpec
+from trtconv.core.errors import InputError
+from trtconv.core.preprocessing import parse_preprocessing
+from trtconv.graph.model import OnnxModel
+from trtconv.precision.quantize import samples
+from trtconv.precision.quantize.equalize import find_links, sizes_by_channel
+from trtconv.precision.quantize.images import read_image, read_pixels
+from trtconv.precision.quantize.scales_of_cache import read_cache
+
+HEADER = "TRT-8600-EntropyCalibration2\n"
+
+
+def cache(folder: Path, *lines: str, header: str = HEADER) -> Path:
+    path = folder / "x.cache"
+    path.write_text(header + "\n".join(lines))
+    return path
+
+
+def digits(scale: float) -> str:
+    return struct.pack(">f", scale).hex()
+
+
+def test_a_cache_has_the_scale_of_every_line(tmp_path: Path) -> None:
+    lines = [f"x: {digits(0.5)}", "", f"a b:c : {digits(0.0).upper()}", f"x:{digits(0.5)}"]
+    found = read_cache(cache(tmp_path, *lines))
+    assert (found.calibrator, found.scales) == ("EntropyCalibration2", {"x": 0.5, "a b:c": 0.0})
+    assert found.ranges == {"x": 63.5, "a b:c": 0.0}
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["x", "x 3c010a14", ": 3c010a14", "x: 3c010a1", "x: 3c010a145", "x: 3c010a1g", f"x: {digits(-1.0)}"]
+    + [f"x: {digits(value)}" for value in (np.nan, np.inf, -np.inf)]
+    + [f"first: {digits(0.25)}"],
+)
+@pytest.mark.parametrize("before", [1, 3])
+def test_a_line_that_is_wrong_is_told_by_its_number(line: str, before: int, tmp_path: Path) -> None:
+    good = [f"first: {digits(0.5)}", "", f"third: {digits(0.5)}"][:before]
+    with pytest.raises(InputError, match=f"line {1 + before + 1}\\b"):
+        read_cache(cache(tmp_path, *good, line))
+
+
+@pytest.mark.parametrize("header", ["", "TRT-8600-EntropyCalibration2 and more\n", "TRT-x-EntropyCalibration\n", "x\n"])
+def test_what_has_no_such_first_line_is_no_cache(header: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="TRT-VERSION"):
+        read_cache(cache(tmp_path, f"x: {digits(0.5)}", header=header))
+
+
+@pytest.mark.parametrize(
+    ("dims", "shape", "pieces"),
+    [
+        ((2, 3), (5, 2, 3), [(2, 3)] * 5),
+        ((2, 3), (4, 3), [(2, 3)] * 2),
+        ((2, 3), (5, 3), [(5, 3)]),
+        (("n", 3), (4, 3), [(1, 3)] * 4),
+        ((2, 3), (3,), [(3,)]),
+        ((), (), [()]),
+        ((), (3,), [()] * 3),
+        ((2, 3), (0, 3), [(0, 3)]),
+        ((0, 3), (0, 3), [(0, 3)]),
+    ],
+)
+def test_an_array_holds_as_many_samples_as_fit(
+    dims: tuple[int | str, ...], shape: tuple[int, ...], pieces: list[tuple[int, ...]]
+) -> None:
+    array = np.arange(np.prod(shape, dtype=int), dtype=np.float32).reshape(shape)
+    cut = samples._cut(InputSpec("x", "float32", dims), array, Path("x.npz"))
+    assert [each.shape for each in cut] == pieces
+    np.testing.assert_array_equal(np.concatenate([each.reshape(-1) for each in cut]), array.reshape(-1))
+
+
+@pytest.mark.parametrize(("count", "fits"), [(4, True), (5, False)])
+def test_there_are_not_too_many_samples(count: int, fits: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(samples, "_MOST_SAMPLES", 4)
+    array = np.zeros((2 * count, 3), np.float32)
+    if fits:
+        assert len(samples._cut(InputSpec("x", "float32", (2, 3)), array, Path("x.npz"))) == count
+    else:
+        with pytest.raises(InputError, match=f"has {count} samples, more than 4"):
+            samples._cut(InputSpec("x", "float32", (2, 3)), array, Path("x.npz"))
+
+
+def parsed(text: str) -> OnnxModel:
+    return OnnxModel(onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["": 17]>{text}'), Path("m.onnx"))
+
+
+@given(st.lists(st.tuples(st.integers(1, 3), st.integers(1, 4)), min_size=1, max_size=3), st.integers(0, 3))
+def test_sizes_of_channels_are_roots_of_mean_squares_over_all_samples(
+    sizes: list[tuple[int, int]], channels: int
+) -> None:
+    model = parsed("g (float[n,c,h] x) => (float[n,c,h] y) { y = Neg (x) }")
+    draw = np.random.default_rng(channels)
+    arrays = [draw.normal(size=(count, channels, height)).astype(np.float32) for count, height in sizes]
+    told: list[tuple[int, int]] = []
+    found = sizes_by_channel(model, ["y"], [{"x": array} for array in arrays], lambda *each: told.append(each))
+    columns = np.concatenate(
+        [array.transpose(1, 0, 2).reshape(channels, array.shape[0] * array.shape[2]) for array in arrays], 1
+    )
+    assert found["y"] == pytest.approx([float(each) for each in np.sqrt((columns.astype(np.float64) ** 2).mean(1))])
+    assert told == [(number, len(arrays)) for number in range(1, len(arrays) + 1)]
+
+
+def test_a_layer_that_cannot_be_scaled_hides_no_other() -> None:
+    weights = "float[2,2,1,1] a = {1,2,3,4}, float[2,2,1,1] b = {1,2,3,4}, float[2,2,1,1] c = {1,2,3,4}"
+    # The first one's weights are used twice.
+    model = parsed(
+        f"g (float[1,2,4,4] x) => (float[1,2,4,4] y) <{weights}>"
+        "{ p = Conv (x, a) q = Conv (p, a) r = Conv (q, b) y = Conv (r, c) }"
+    )
+    assert [link.maker for link in find_links(model.main)] == [2]
+
+
+def picture(folder: Path, pixels: np.ndarray) -> Path:
+    image = pytest.importorskip("PIL.Image")
+    image.fromarray(pixels).save(folder / "a.png")
+    return folder / "a.png"
+
+
+@pytest.mark.parametrize("size", [(2, 5), (5, 2), (3, 3)])
+def test_pixels_have_the_size_of_the_image(size: tuple[int, int], tmp_path: Path) -> None:
+    pixels = np.arange(size[0] * size[1] * 3, dtype=np.uint8).reshape(*size, 3)
+    path = picture(tmp_path, pixels)
+    np.testing.assert_array_equal(read_pixels(path, "rgb", [(9, 9), size])[0], pixels)
+    np.testing.assert_array_equal(read_pixels(path, "bgr", [])[0], pixels[..., ::-1])
+    with pytest.raises(InputError, match=f"has {size[0]}x{size[1]} pixels .*takes 9x9, 8x7"):
+        read_pixels(path, "rgb", [(9, 9), (8, 7)])
+
+
+@pytest.mark.parametrize("filtered", ["linear", "nearest"])
+@pytest.mark.parametrize(("height", "width", "top", "left"), [(2, 4, 1, 0), (4, 2, 0, 1), (1, 4, 1, 0), (4, 4, 0, 0)])
+def test_a_letterbox_has_the_whole_image_between_its_bars(
+    height: int, width: int, top: int, left: int, filtered: str, tmp_path: Path
+) -> None:
+    pixels = np.arange(1, 1 + height * width, dtype=np.uint8).reshape(height, width)
+    how = parse_preprocessing(f"size=4x4,letterbox=99,color=gray,filter={filtered}")
+    expected = np.full((4, 4), 99, np.float32)
+    expected[top : top + height, left : left + width] = pixels
+    np.testing.assert_allclose(read_image(picture(tmp_path, pixels), how, 0)[0, 0], expected, atol=1e-4)
