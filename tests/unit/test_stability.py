@@ -78,5 +78,5 @@ def test_the_example_of_a_package_names_the_group() -> None:
     ("old", "new"), [("x 5x4 -> y 10x4", "x 5x4 -> y 9x4"), ("rows * 2", "rows * 3"), ("    Sizes:", "    Shapes:")]
 )
 def test_shapes_of_an_operator_are_tried(tmp_path: Path, old: str, new: str) -> None:
-    (tmp_path / "acme.py").write_text(example("acme.py").replace(old, new), encoding="utf-8")
+    (tmp_path / "acme.py").write_text(example("acme.py").replace(old, new, 1), encoding="utf-8")
     assert [each.what for each in tried(tmp_path / "acme.py").trials if not each.passed] == ["shapes"]

@@ -20,11 +20,13 @@ class ForeignCode:
         plugins: Libraries for TensorRT to load.
         serialized: Those of them that go into the engine.
         references: Python files that say what operators compute.
+        extensions: Python files that may do so too, among other things.
     """
 
     plugins: tuple[AgreedCode, ...] = ()
     serialized: tuple[AgreedCode, ...] = ()
     references: tuple[AgreedCode, ...] = ()
+    extensions: tuple[AgreedCode, ...] = ()
 
     @classmethod
     def of(cls, request: Any) -> ForeignCode:

@@ -21,13 +21,13 @@ from trtconv.core.documents.pipeline_verify import PipelineRunReport, PipelineVe
 from trtconv.core.documents.refit import RefitReport
 from trtconv.core.documents.verify import Bisection, VerifyReport
 from trtconv.core.errors import EngineFailed, EnvironmentMissing, InputError, TrtconvError, cut_short
-from trtconv.core.foreign import ForeignCode
 from trtconv.core.options import refuse_unmet, validate
 from trtconv.core.process import Lost, WorkerBug, call
 from trtconv.core.progress import NullProgress, Progress
 from trtconv.core.requests.bench import BenchRequest
 from trtconv.core.requests.engine import InspectRequest, RefitRequest, RunRequest, VerifyRequest
 from trtconv.engine.hearing import Hearing
+from trtconv.pipeline.extending.added import code_of
 
 
 def verify(request: VerifyRequest, progress: Progress | None = None) -> VerifyReport:
@@ -58,7 +58,7 @@ def verify(request: VerifyRequest, progress: Progress | None = None) -> VerifyRe
         if report.cases:
             told.phase(report.cases[-1].size, len(report.cases), 0)
 
-    with foreign.using(ForeignCode.of(request)), Hearing(VerifyReport, progress, look) as hearing:
+    with foreign.using(code_of(request)), Hearing(VerifyReport, progress, look) as hearing:
         try:
             seconds = call("trtconv.engine.verifying:serve", request, request.seconds, hearing)
         except Lost as lost:
@@ -99,7 +99,7 @@ def bench(request: BenchRequest, progress: Progress | None = None) -> BenchRepor
     seconds: dict[str, float] = {}
     why = ""
     hear = Hearing(BenchReport, progress, lambda report: told.phase("size", len(report.rows) + len(report.loads), 0))
-    with foreign.using(ForeignCode.of(request)), hear as hearing:
+    with foreign.using(code_of(request)), hear as hearing:
         try:
             seconds = call("trtconv.engine.benching:serve", request, request.seconds, hearing)
         except Lost as lost:
@@ -222,7 +222,7 @@ def _document(
     task: str, request: InspectRequest | RefitRequest | RunRequest | VerifyRequest, what: str, progress: Progress | None
 ) -> Any:
     """Returns the document of what one process, of its own, finds; `what` says what it does."""
-    with foreign.using(ForeignCode.of(request)), Hearing(VerifyReport, progress) as hearing:
+    with foreign.using(code_of(request)), Hearing(VerifyReport, progress) as hearing:
         try:
             return call(task, request, request.seconds, hearing)
         except Lost as lost:
@@ -246,7 +246,7 @@ def _bisect(request: VerifyRequest, report: VerifyReport, seconds: float, progre
     # It was chosen once.
     request = request if report.engine is None else dataclasses.replace(request, engine=Path(report.engine.path))
     task = "trtconv.engine.bisecting:serve", (request, report.ran, smallest, report.tolerance)
-    with foreign.using(ForeignCode.of(request)), Hearing(VerifyReport, progress) as hearing:
+    with foreign.using(code_of(request)), Hearing(VerifyReport, progress) as hearing:
         try:
             return decoded(Bisection, call(*task, seconds, hearing))
         except (Lost, TrtconvError) as error:

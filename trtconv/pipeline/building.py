@@ -12,7 +12,6 @@ from trtconv.core.documents.tuned import Tuned
 from trtconv.core.errors import BuildFailed, EnvironmentMissing, InputError
 from trtconv.core.files import source_checksum
 from trtconv.core.findings import Finding, Severity
-from trtconv.core.foreign import ForeignCode
 from trtconv.core.frozen import frozen
 from trtconv.core.gpus import gpu_labels
 from trtconv.core.hashing import Hashing
@@ -26,7 +25,7 @@ from trtconv.graph.fitting import fit, reloaded
 from trtconv.graph.inner_tensors import tensors_meant
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.provenance import Origin
-from trtconv.pipeline.extending.added import admit, checks_of, require_proof
+from trtconv.pipeline.extending.added import admit, checks_of, code_of, require_proof
 from trtconv.pipeline.outputs import (
     Stale,
     asked_profiles,
@@ -74,7 +73,7 @@ def build(request: BuildRequest, progress: Progress | None = None) -> BuildRepor
     if request.partition:
         raise InputError("--partition makes several engines", "Call trtconv.build_pipeline instead of trtconv.build.")
     require_proof(request.extend, request.prove)
-    with foreign.using(ForeignCode.of(request)):
+    with foreign.using(code_of(request)):
         return _build(request, Stopwatch(progress))
 
 
@@ -150,7 +149,7 @@ def planned(
         from trtconv.precision import apply
 
         cast_by = apply.tools()
-    code, added = ForeignCode.of(request), admit(request.extend, request.agree)
+    code, added = code_of(request), admit(request.extend, request.agree)
     named = {"plugins": code.plugin_identities, "references": code.reference_identities, "extensions": added}
     plan = BuildPlan(target, profiles, asked, cast_by, **named, **shared(request, BuildSettings))  # type: ignore[arg-type]
     if request.precision == "auto" and (request.data is not None or request.metric is not None):

@@ -17,7 +17,6 @@ from trtconv.core.documents.pipeline import PlannedCut
 from trtconv.core.documents.proof import BuildProof
 from trtconv.core.errors import BuildFailed, EnvironmentMissing
 from trtconv.core.findings import Finding, Severity
-from trtconv.core.foreign import ForeignCode
 from trtconv.core.options import refuse_unmet, shared
 from trtconv.core.progress import Progress
 from trtconv.core.requests.build import BuildSettings
@@ -32,7 +31,7 @@ from trtconv.graph.order import sort
 from trtconv.graph.stored_bounds import stored_bounds
 from trtconv.graph.views import quantizes
 from trtconv.pipeline.cutting import Cutting, planned_cut
-from trtconv.pipeline.extending.added import admit, checks_of
+from trtconv.pipeline.extending.added import admit, checks_of, code_of
 from trtconv.pipeline.gpu_memory import short_of_memory
 from trtconv.pipeline.outputs import asked_profiles, model_identity
 from trtconv.pipeline.parse import build_in_thread, fails, findings_of, parse_model
@@ -67,7 +66,7 @@ def check(request: CheckRequest, progress: Progress | None = None) -> CheckRepor
         EnvironmentMissing: No runtime is here and no target was named.
     """
     refuse_unmet(request)
-    with foreign.using(ForeignCode.of(request)):
+    with foreign.using(code_of(request)):
         return _check(request, Stopwatch(progress))
 
 

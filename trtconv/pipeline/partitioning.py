@@ -23,7 +23,6 @@ from trtconv.core.documents.pipeline import (
 from trtconv.core.errors import BuildFailed, InputError
 from trtconv.core.files import atomic_write, source_checksum
 from trtconv.core.findings import Severity
-from trtconv.core.foreign import ForeignCode
 from trtconv.core.frozen import frozen
 from trtconv.core.node_patterns import matches
 from trtconv.core.options import refuse_unmet
@@ -38,6 +37,7 @@ from trtconv.graph.order import sort
 from trtconv.graph.sealing import sealed
 from trtconv.pipeline.building import build_model, planned, require_gpu
 from trtconv.pipeline.cutting import Cutting, Slice
+from trtconv.pipeline.extending.added import code_of
 from trtconv.pipeline.outputs import protect_data
 from trtconv.pipeline.part_files import Names, check_pipeline_outputs, kept_pipeline, write_pipeline
 from trtconv.pipeline.preparation import Preparation, passes_of
@@ -89,7 +89,7 @@ def build_pipeline(request: BuildRequest, progress: Progress | None = None) -> P
     """
     refuse_unmet(request)
     _refuse_others(request)
-    with foreign.using(ForeignCode.of(request)):
+    with foreign.using(code_of(request)):
         return _build_pipeline(request, Stopwatch(progress))
 
 

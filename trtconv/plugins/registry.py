@@ -6,14 +6,15 @@
 
 It is given the node's inputs in their order, None for one that is left out, and its attributes by name, and returns an
 array for each output, or one array where there is one output. Those of NVIDIA's standard plugins are built in; a file
-of the user's (`--reference`) counts before them.
+of the user's (`--reference`, or an extension) counts before them.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from trtconv.core import foreign
@@ -107,7 +108,8 @@ def find(domain: str, op: str) -> OperatorReference | None:
         InputError: A file of the user's does not run.
     """
     key = f"{'' if domain in _ONNX else domain}::{op}"
-    for held in (_of_files(foreign.current().references), _of_program):
+    code = foreign.current()
+    for held in (_of_files(code.references, code.extensions), _of_program):
         if key in held:
             return held[key]
     return _standard(op) if op in STANDARD else None
@@ -118,26 +120,36 @@ def _standard(op: str) -> OperatorReference:
     return OperatorReference(op, importlib.import_module(f"trtconv.plugins.standard.{STANDARD[op]}").REFERENCES[op])
 
 
+@contextlib.contextmanager
+def entering() -> Iterator[Mapping[str, OperatorReference]]:
+    """Yields where the references are entered of a file that is run inside."""
+    held: dict[str, OperatorReference] = {}
+    _entering.append(held)
+    try:
+        yield held
+    finally:
+        _entering.pop()
+
+
 @functools.lru_cache(maxsize=8)
-def _of_files(files: tuple[AgreedCode, ...]) -> Mapping[str, OperatorReference]:
+def _of_files(files: tuple[AgreedCode, ...], extensions: tuple[AgreedCode, ...]) -> Mapping[str, OperatorReference]:
     """Runs the user's files, once a process; returns what they enter, of the same operator the last."""
     found: dict[str, OperatorReference] = {}
-    for file in files:
-        entered: dict[str, OperatorReference] = {}
-        _entering.append(entered)
-        try:
-            source = file.read()
-            exec(compile(source, str(file.path), "exec"), {"__name__": file.path.stem, "__file__": str(file.path)})
-        except InputError:
-            raise
-        except Exception as error:  # It is the user's code.
-            raise InputError(
-                f"{file.path} does not run: {type(error).__name__}: {error}", "Correct the file."
-            ) from error
-        finally:
-            _entering.pop()
-        if not entered:
+    for file in (*extensions, *files):
+        with entering() as entered:
+            _run(file)
+        if not entered and file not in extensions:
             hint = 'Mark a function with @trtconv.reference("Domain::Op").'
             raise InputError(f"{file.path} has no reference in it", hint)
         found |= entered
     return found
+
+
+def _run(file: AgreedCode) -> None:
+    try:
+        source = file.read()
+        exec(compile(source, str(file.path), "exec"), {"__name__": file.path.stem, "__file__": str(file.path)})
+    except InputError:
+        raise
+    except Exception as error:  # It is the user's code.
+        raise InputError(f"{file.path} does not run: {type(error).__name__}: {error}", "Correct the file.") from error

@@ -6,18 +6,22 @@ import hashlib
 import sys
 from pathlib import Path
 
+import numpy as np
 import onnx.parser
 import pytest
 
 from support.paths import ROOT
+from trtconv.core import foreign
 from trtconv.core.agreement import AgreedCode
 from trtconv.core.documents.extension import ExtensionReport
 from trtconv.core.errors import InputError
+from trtconv.core.foreign import ForeignCode
 from trtconv.core.target import Target
 from trtconv.graph.model import OnnxModel
 from trtconv.passes import run_passes
 from trtconv.pipeline.extending.loading import Extension, load
 from trtconv.pipeline.extending.testing import test_extension as tried
+from trtconv.plugins.registry import find
 from trtconv.shapes.lattice.registry import OPERATORS
 
 ACME = (ROOT / "tests" / "data" / "extension.py").read_text(encoding="utf-8")
@@ -97,7 +101,61 @@ def test_what_is_wrong_is_found(tmp_path: Path, title: str) -> None:
     assert failed & {wanted, "page"} and all(each.why for each in found.trials if not each.passed)
 
 
+REFERENCE = '''
+import trtconv
+
+owner = "ACME"
+
+
+@trtconv.reference("acme::DoubleRows")
+def doubled(x):
+    """Every row, and again.
+
+    Model:
+        <ir_version: 8, opset_import: ["": 17, "acme": 1]>
+        g (float[n, 4] x) => (float[m, 4] y) { y = acme.DoubleRows (x) }
+    Sizes:
+        x 3x4 -> y 6x4
+        x 5x4 -> y 10x4
+    """
+    import numpy as np
+
+    return np.concatenate([x, x])
+'''
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("", "", ""),
+        ("[x, x])", "[x, x, x])", "9x4"),
+        ("[x, x])", "[x, x], -1)", "3x8"),
+        ("np.concatenate", "np.concat_enate", "AttributeError"),
+        ("Sizes:", "Size:", "Sizes"),
+        ("acme.DoubleRows (x)", "Relu (x)", "no acme::DoubleRows"),
+    ],
+)
+def test_references_are_run_at_the_sizes_of_their_pages(tmp_path: Path, old: str, new: str, said: str) -> None:
+    found = report(tmp_path, REFERENCE.replace(old, new) if old else REFERENCE)
+    (trial,) = found.trials
+    assert (trial.of, trial.what, trial.passed) == ("reference acme::DoubleRows", "run", not said)
+    assert said in trial.why
+
+
+def test_references_of_an_extension_count_where_it_is_named(tmp_path: Path) -> None:
+    code = loaded(tmp_path, REFERENCE).code
+    assert find("acme", "DoubleRows") is None
+    with foreign.using(ForeignCode(extensions=(code,))):
+        found = find("acme", "DoubleRows")
+        assert found is not None and found([np.ones((1, 4))], {})[0].shape == (2, 4)
+    # One without references is none of them.
+    plain = loaded(tmp_path, ACME).code
+    with foreign.using(ForeignCode(extensions=(plain,))):
+        assert find("acme", "DoubleRows") is None
+
+
 REFUSED = {
+    "a code without its number": [('"ACME101"', '"ACME7"')],
     "no owner": [('owner = "ACME"', "")],
     "an owner that is trtconv": [('owner = "ACME"', 'owner = "TC1"')],
     "a pass of another name": [('"acme-fold-scale"', '"fold-scale"')],

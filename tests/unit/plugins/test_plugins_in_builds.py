@@ -214,9 +214,10 @@ def build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         monkeypatch.setattr(runtime, "engines", engines, raising=False)
         monkeypatch.setattr(tensorrt, "load", lambda target: runtime)
         named = CodeFile.named([write(tmp_path, reference, "shift.py")] if reference else [])
+        code = {"extend" if "owner" in reference else "references": named}
         library = write(tmp_path, "a library", "libshift.so")
         files = CodeFile.named([library])
-        return trtconv.build(BuildRequest(save(tmp_path), references=named, plugins=files, force=True, **asked))
+        return trtconv.build(BuildRequest(save(tmp_path), plugins=files, force=True, **code, **asked))
 
     return run
 
@@ -236,6 +237,14 @@ def test_a_mistake_in_a_reference_fails_the_build_where_there_is_a_gpu(build: An
     report = build(WRONG, gpu=True)
     assert report.exit_code == 1 and report.engine is None
     assert [each.code for each in report.findings if each.severity.value == "error"] == ["TC402"]
+
+
+@pytest.mark.parametrize(("text", "agrees"), [(SHIFT, True), (WRONG, False)])
+def test_a_reference_in_an_extension_is_one(build: Any, text: str, agrees: bool) -> None:
+    report = build(f'owner = "ACME"\n{text}', gpu=True)
+    assert report.exit_code == (0 if agrees else 1) and not report.proof.missing
+    assert report.proof.agrees is True
+    assert ["TC402" for each in report.findings if each.code == "TC402"] == ([] if agrees else ["TC402"])
 
 
 def test_without_a_reference_nothing_is_shown(build: Any) -> None:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from trtconv.core.agreement import AgreedCode, CodeFile, agreed
 from trtconv.core.documents.build import BuildPlan
 from trtconv.core.documents.parts import CodeIdentity
 from trtconv.core.errors import InputError
+from trtconv.core.foreign import ForeignCode
 from trtconv.passes import Pass
 from trtconv.rules import CHECKS, Rule
 
@@ -41,6 +43,20 @@ def admit(files: Sequence[CodeFile], agreements: Sequence[str]) -> tuple[CodeIde
     codes = agreed(located(files), agreements)
     _AGREED.update({code.sha256: code for code in codes})
     return tuple(CodeIdentity(code.path.name, code.sha256) for code in codes)
+
+
+def code_of(request: Any) -> ForeignCode:
+    """Returns the code that a request names: plugins, references, and extensions, which may have references too.
+
+    Raises:
+        InputError: As `ForeignCode.of`, and `admit`.
+    """
+    code = ForeignCode.of(request)
+    if not getattr(request, "extend", ()):
+        return code
+    from trtconv.pipeline.extending.installed import located
+
+    return dataclasses.replace(code, extensions=agreed(located(request.extend), getattr(request, "agree", ())))
 
 
 def extensions(plan: BuildPlan) -> Iterator[Extension]:

@@ -18,6 +18,7 @@ from trtconv.core.target import Target
 from trtconv.graph.model import OnnxModel
 from trtconv.passes import PASSES
 from trtconv.passes.base import BrokenContract, Pass, PassResult, complaint, fingerprint, run_one
+from trtconv.plugins.registry import OperatorReference, entering
 from trtconv.rules import RULES
 from trtconv.rules.base import ModelView, Rule
 from trtconv.shapes.lattice.registry import OPERATORS
@@ -38,6 +39,7 @@ class Extension:
         passes: Its passes, in the order of the file.
         rules: Its rules.
         operators: Names of the operators whose shapes it tells.
+        references: Those that say what an operator computes.
     """
 
     code: AgreedCode
@@ -45,6 +47,7 @@ class Extension:
     passes: tuple[AddedPass, ...]
     rules: tuple[AddedRule, ...]
     operators: tuple[str, ...]
+    references: tuple[OperatorReference, ...]
 
 
 @functools.lru_cache(maxsize=64)
@@ -56,20 +59,22 @@ def load(code: AgreedCode) -> Extension:
     """
     before = dict(OPERATORS)
     try:
-        module = _run(code)
+        with entering() as entered:
+            module = _run(code)
         owner = getattr(module, "owner", None)
         if not isinstance(owner, str) or not _OWNER.fullmatch(owner) or owner.startswith("TC"):
             raise InputError('it does not say whose it is, as owner = "ACME" does', _HINT)
         passes = [AddedPass(made, code) for made in _instances(module, Pass, "name")]
         rules = [AddedRule(made, code) for made in _instances(module, Rule, "code")]
+        references = tuple(entered.values())
         operators = tuple(name for name, function in OPERATORS.items() if before.get(name) is not function)
-        for fault in _faults(owner, passes, rules, operators):
+        for fault in _faults(owner, passes, rules, operators, references):
             raise InputError(fault, _HINT)
     except InputError as error:
         OPERATORS.clear()
         OPERATORS.update(before)
         raise InputError(f"{code.path}: {error.message}", error.hint) from error
-    return Extension(code, owner, tuple(passes), tuple(rules), operators)
+    return Extension(code, owner, tuple(passes), tuple(rules), operators, references)
 
 
 def _run(code: AgreedCode) -> types.ModuleType:
@@ -123,11 +128,15 @@ def _instances(module: types.ModuleType, base: type[Kind], attribute: str) -> li
 
 
 def _faults(
-    owner: str, passes: Sequence[AddedPass], rules: Sequence[AddedRule], operators: Sequence[str]
+    owner: str,
+    passes: Sequence[AddedPass],
+    rules: Sequence[AddedRule],
+    operators: Sequence[str],
+    references: Sequence[OperatorReference],
 ) -> Iterator[str]:
     """Yields what is not as it must be."""
-    if not passes and not rules and not operators:
-        yield "it adds nothing: no class with a 'name' or a 'code', and no operator"
+    if not passes and not rules and not operators and not references:
+        yield "it adds nothing: no class with a 'name' or a 'code', no operator, and no reference"
     names, codes = {each.name for each in PASSES}, {rule.code for rule in RULES}
     own = codes | {rule.code for rule in rules}
     for each in passes:
@@ -137,7 +146,7 @@ def _faults(
         names.add(each.name)
     for rule in rules:
         if not isinstance(rule.code, str) or not re.fullmatch(rf"{owner}\d{{3}}", rule.code) or rule.code in codes:
-            yield f"rule {rule.code!r} has not a code of its own as {owner}101 is"
+            yield f"rule {rule.code!r} has not a code of its own: {owner} and three digits, as {owner}101"
         if not isinstance(rule.name, str) or not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)+", rule.name):
             yield f"rule {rule.code} has a name that is not words joined by hyphens: {rule.name!r}"
         codes.add(rule.code)

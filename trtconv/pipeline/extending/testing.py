@@ -6,7 +6,7 @@ import dataclasses
 import inspect
 import itertools
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +14,11 @@ import numpy as np
 import onnx
 import onnx.parser
 
+from trtconv.core import foreign
 from trtconv.core.agreement import AgreedCode
 from trtconv.core.documents.extension import ExtensionReport, TriedPart
 from trtconv.core.errors import InputError
+from trtconv.core.foreign import ForeignCode
 from trtconv.core.pages import sections
 from trtconv.core.reading import sha256_of
 from trtconv.core.rewrite_rules import read_rules
@@ -31,12 +33,14 @@ from trtconv.pipeline.extending.loading import AddedPass, AddedRule, Extension, 
 from trtconv.pipeline.extending.variants import Variant, variants
 from trtconv.rules.base import ModelView
 from trtconv.runtimes.compare import relative_error, same_network
-from trtconv.runtimes.onnxruntime import element_types, first_line, session
+from trtconv.runtimes.onnxruntime import element_types, first_line, random_feeds, session
 from trtconv.shapes.lattice import Sizes
 from trtconv.shapes.lattice.registry import OPERATORS
 
 _USUAL = Target("rtx", (1, 7))
 _TOML = ".toml"
+Sizing = Mapping[str, str]
+"""Tensors to their shapes, as "3x4"."""
 
 
 def test_extension(path: Path) -> ExtensionReport:
@@ -88,8 +92,12 @@ def _of_extension(extension: Extension) -> Iterator[TriedPart]:
     for rule in extension.rules:
         yield from _of_rule(rule)
     for name in extension.operators:
-        wrong = _wrong_shapes(name)
+        wrong = _wrong_sizes(name, OPERATORS[name], _wrong_shapes)
         yield TriedPart(f"operator {name}", "shapes", not wrong, wrong)
+    with foreign.using(ForeignCode(extensions=(extension.code,))):
+        for reference in extension.references:
+            wrong = _wrong_sizes(reference.name, reference.function, _wrong_run)
+            yield TriedPart(f"reference {reference.name}", "run", not wrong, wrong)
 
 
 def _of_pass(each: AddedPass) -> Iterator[TriedPart]:
@@ -251,10 +259,15 @@ def _wrong_findings(rule: AddedRule, target: Target, before: str, after: str) ->
 _SIZES = re.compile(r"(\S+) (\d+(?:x\d+)*)")
 
 
-def _wrong_shapes(name: str) -> str:
-    """Returns what is wrong with an operator: its docstring has a model, and lines of shapes, "x 3x4 -> y 6x4"."""
-    page = inspect.getdoc(OPERATORS[name]) or ""
-    parts = dict(sections(page))
+def _wrong_sizes(name: str, function: Any, wrong_line: Callable[[OnnxModel, Sizing, Sizing], str]) -> str:
+    """Returns what is wrong with what is said of an operator.
+
+    Args:
+        name: The operator.
+        function: What says it; its docstring has a model, and lines of shapes, "x 3x4 -> y 6x4".
+        wrong_line: Returns how the outputs of a model are others than a line says, of inputs and of outputs.
+    """
+    parts = dict(sections(inspect.getdoc(function) or ""))
     lines = [line.partition("->") for line in parts.get("Sizes", "").splitlines() if "->" in line]
     if "Model" not in parts or len(lines) < 2:
         return "its docstring has not a model under 'Model:' and two lines, 'x 3x4 -> y 6x4', under 'Sizes:'"
@@ -266,7 +279,7 @@ def _wrong_shapes(name: str) -> str:
         return f"the model of its docstring has no {name}"
     for inputs, _, outputs in lines:
         try:
-            wrong = _wrong_line(model, dict(_SIZES.findall(inputs)), dict(_SIZES.findall(outputs)))
+            wrong = wrong_line(model, dict(_SIZES.findall(inputs)), dict(_SIZES.findall(outputs)))
         # It is the user's code.
         except Exception as error:
             wrong = f"{type(error).__name__}: {first_line(error)}"
@@ -275,7 +288,21 @@ def _wrong_shapes(name: str) -> str:
     return ""
 
 
-def _wrong_line(model: OnnxModel, inputs: Mapping[str, str], outputs: Mapping[str, str]) -> str:
+def _wrong_run(model: OnnxModel, inputs: Sizing, outputs: Sizing) -> str:
+    """Returns how what a reference computes has other shapes than a line of its page says."""
+    shapes = {name: [int(size) for size in text.split("x")] for name, text in inputs.items()}
+    computes = session(model)
+    if isinstance(computes, str):
+        return computes
+    made = dict(zip(model.outputs, computes.run(None, random_feeds(model.inputs, shapes)), strict=True))
+    for name, wanted in outputs.items():
+        found = "x".join(map(str, made[name].shape))
+        if found != wanted:
+            return f"{name} is {found}, and should be {wanted}"
+    return "" if outputs else "the line names no output"
+
+
+def _wrong_shapes(model: OnnxModel, inputs: Sizing, outputs: Sizing) -> str:
     """Returns how the shapes of a model's outputs are others than a line of its page says."""
     sizes = {
         dim: int(size)

@@ -9,7 +9,6 @@ from trtconv.core.documents.build import BuildReport
 from trtconv.core.documents.upgrade import BuildTrial, Fate, ParsedLayer
 from trtconv.core.errors import TrtconvError
 from trtconv.core.findings import Severity
-from trtconv.core.foreign import ForeignCode
 from trtconv.core.frozen import frozen
 from trtconv.core.options import refuse_unmet
 from trtconv.core.process import Tell
@@ -21,6 +20,7 @@ from trtconv.graph.fitting import fit
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.walk import all_nodes
 from trtconv.pipeline.building import build_model, planned
+from trtconv.pipeline.extending.added import code_of
 from trtconv.runtimes import tensorrt
 from trtconv.runtimes.foreign_nodes import write_types
 from trtconv.runtimes.parsed_layers import parsed_layers
@@ -75,7 +75,7 @@ def attempt(request: BuildRequest, engine: Runtime, clock: Stopwatch) -> BuildTr
     watched = _Watched(engine)
     try:
         refuse_unmet(request)
-        with foreign.using(ForeignCode.of(request)):
+        with foreign.using(code_of(request)):
             with clock.stage(Stage.LOAD):
                 model = OnnxModel.load(request.model, hashed=True)
                 fit(model, request.interface)
