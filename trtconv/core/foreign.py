@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextvars import ContextVar
 from typing import Any
 
-from trtconv.core.agreement import AgreedCode, agreed
+from trtconv.core.agreement import AgreedCode, CodeFile, agreed
 from trtconv.core.documents.parts import CodeIdentity
 from trtconv.core.frozen import frozen
 
@@ -29,11 +29,12 @@ class ForeignCode:
     extensions: tuple[AgreedCode, ...] = ()
 
     @classmethod
-    def of(cls, request: Any) -> ForeignCode:
+    def of(cls, request: Any, extensions: Sequence[CodeFile] = ()) -> ForeignCode:
         """Returns what a request names; nothing is loaded yet.
 
         Args:
             request: One with `plugins`, or some of the fields about code.
+            extensions: The files of its extensions.
 
         Raises:
             InputError: A file cannot be read, or a configuration names it and the call does not agree.
@@ -42,10 +43,10 @@ class ForeignCode:
         plugins, serialized, references = (tuple(getattr(request, name, ())) for name in names)
         agreements = getattr(request, "agree", ())
         # All at once, so that one call can agree to all.
-        agreed((*plugins, *serialized, *references), agreements)
+        agreed((*plugins, *serialized, *references, *extensions), agreements)
         own = agreed(serialized, agreements)
         every = tuple(dict.fromkeys((*agreed(plugins, agreements), *own)))
-        return cls(every, own, agreed(references, agreements))
+        return cls(every, own, agreed(references, agreements), agreed(extensions, agreements))
 
     @property
     def plugin_identities(self) -> tuple[CodeIdentity, ...]:

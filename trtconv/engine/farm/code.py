@@ -11,10 +11,9 @@ from trtconv.core.agreement import AgreedCode, CodeFile, agreed
 from trtconv.core.documents.parts import CodeIdentity
 from trtconv.core.encode import Document
 from trtconv.core.errors import EnvironmentMissing
-from trtconv.core.foreign import ForeignCode
 from trtconv.core.frozen import frozen
 from trtconv.core.requests.build import BuildRequest
-from trtconv.pipeline.extending.added import admit
+from trtconv.pipeline.extending.added import admit, code_of
 from trtconv.pipeline.extending.installed import located
 
 FLAGS = {"extensions": "--extend", "plugins": "--plugin", "references": "--reference"}
@@ -71,7 +70,7 @@ class JobCode(Document, keys="extensions plugins references"):
         Raises:
             InputError: A file is not there, or a configuration names it and the call does not agree.
         """
-        code = ForeignCode.of(request)
+        code = code_of(request)
         return cls(admit(request.extend, request.agree), code.plugin_identities, code.reference_identities)
 
     def here(self, held: HeldCode) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -51,12 +50,13 @@ def code_of(request: Any) -> ForeignCode:
     Raises:
         InputError: As `ForeignCode.of`, and `admit`.
     """
-    code = ForeignCode.of(request)
-    if not getattr(request, "extend", ()):
-        return code
+    named = getattr(request, "extend", ())
+    if not named:
+        return ForeignCode.of(request)
+    # Loaded only here: most calls have none.
     from trtconv.pipeline.extending.installed import located
 
-    return dataclasses.replace(code, extensions=agreed(located(request.extend), getattr(request, "agree", ())))
+    return ForeignCode.of(request, located(named))
 
 
 def extensions(plan: BuildPlan) -> Iterator[Extension]:
