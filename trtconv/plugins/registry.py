@@ -64,13 +64,36 @@ class OperatorReference:
     def __call__(self, inputs: Sequence[Any], attributes: Mapping[str, Any]) -> tuple[Any, ...]:
         """Returns the outputs as arrays.
 
+        Args:
+            inputs: Arrays, None for those that are left out; the function cannot write into them, since others read
+                them too.
+            attributes: By name.
+
         Raises:
-            Exception: Whatever the function raises.
+            Exception: Whatever the function raises; RuntimeError where it would end the program, TypeError where it
+                returns something else than arrays of numbers.
         """
         import numpy as np
 
-        found = self.function(*inputs, **attributes)
-        return tuple(np.asarray(each) for each in (found if isinstance(found, (tuple, list)) else (found,)))
+        try:
+            found = self.function(*map(_read_only, inputs), **attributes)
+        except SystemExit as error:
+            raise RuntimeError(f"it called for the end of the program ({error.code})") from error
+        made = tuple(np.asarray(each) for each in (found if isinstance(found, (tuple, list)) else (found,)))
+        for each in made:
+            if each.dtype.kind in "OUS":
+                raise TypeError(f"it returned {each.dtype} {str(each)[:40]!r}, which is no array of numbers")
+        return made
+
+
+def _read_only(values: Any) -> Any:
+    import numpy as np
+
+    if values is None:
+        return None
+    view = np.asarray(values).view()
+    view.flags.writeable = False
+    return view
 
 
 _entering: list[dict[str, OperatorReference]] = []
@@ -151,5 +174,5 @@ def _run(file: AgreedCode) -> None:
         exec(compile(source, str(file.path), "exec"), {"__name__": file.path.stem, "__file__": str(file.path)})
     except InputError:
         raise
-    except Exception as error:  # It is the user's code.
+    except (Exception, SystemExit) as error:  # It is the user's code.
         raise InputError(f"{file.path} does not run: {type(error).__name__}: {error}", "Correct the file.") from error

@@ -160,6 +160,7 @@ def test_the_user_s_reference_counts_before_the_built_in_one(tmp_path: Path) -> 
         ("def f(:", "SyntaxError"),
         ("1 / 0", "ZeroDivisionError"),
         ("x = 1", "no reference"),
+        ("raise SystemExit(0)", "SystemExit"),
         ('import trtconv\n@trtconv.reference("::")\ndef f(): pass', "not the name"),
     ],
 )
@@ -167,6 +168,26 @@ def test_files_that_are_no_references(tmp_path: Path, text: str, said: str) -> N
     code = ForeignCode(references=(agreed(write(tmp_path, text, "bad.py")),))
     with foreign.using(code), pytest.raises(InputError, match=said):
         find("my", "Shift")
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ("raise SystemExit(0)", "end of the program"),
+        ("return None", "no array of numbers"),
+        ("return 'text'", "no array of numbers"),
+        ("x += by; return x", "read-only"),
+    ],
+)
+def test_a_reference_neither_ends_trtconv_nor_changes_what_others_read(tmp_path: Path, body: str, said: str) -> None:
+    text = SHIFT.replace("return x + by", body)
+    with foreign.using(ForeignCode(references=(agreed(write(tmp_path, text, "shift.py")),))):
+        found = find("my", "Shift")
+        assert found is not None
+        x = np.ones((2, 3), np.float32)
+        with pytest.raises((RuntimeError, TypeError, ValueError), match=said):
+            found([x], {"by": 1.0})
+        assert x.flags.writeable and (x == 1).all()
 
 
 def network(plugin: str = "Shift") -> FakeNetwork:
