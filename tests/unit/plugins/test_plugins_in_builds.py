@@ -441,6 +441,24 @@ def module(registry: Registry, *, full: bool = True) -> Any:
     )
 
 
+@pytest.fixture
+def any_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lets TensorRT be asked about files that are no libraries."""
+    monkeypatch.setattr(plugins, "broken", lambda path: "")
+
+
+@pytest.mark.usefixtures("any_library")
+def test_several_libraries_are_loaded_each_once(tmp_path: Path) -> None:
+    one, two = (agreed(write(tmp_path, name, f"lib{name}.so")) for name in ("one", "two"))
+    files = CodeFile.named([one.path, two.path, one.path])
+    asked = BuildRequest(tmp_path / "m.onnx", plugins=files, serialized_plugins=files[1:])
+    registry = Registry(takes=True)
+    with foreign.using(ForeignCode.of(asked)):
+        plugins.prepare("tensorrt", module(registry), FakeLog())  # type: ignore[arg-type]
+    assert registry.loaded == [str(one.path), str(two.path)]
+
+
+@pytest.mark.usefixtures("any_library")
 def test_a_library_is_loaded_once_and_only_as_it_was_agreed_to(tmp_path: Path) -> None:
     library = agreed(write(tmp_path, "a library of mine", "libmine.so"))
     registry = Registry(takes=True)
@@ -456,9 +474,10 @@ def test_a_library_is_loaded_once_and_only_as_it_was_agreed_to(tmp_path: Path) -
     assert next(plugins.creators(module(registry))).fields == ("by",)
 
 
+@pytest.mark.usefixtures("any_library")
 def test_what_does_not_load_is_told(tmp_path: Path) -> None:
     code = ForeignCode(plugins=(agreed(write(tmp_path, "no library", "libnone.so")),))
-    with foreign.using(code), pytest.raises(InputError, match=r"libnone\.so does not load"):
+    with foreign.using(code), pytest.raises(InputError, match=r"libnone\.so does not load: it exports neither"):
         plugins.prepare("tensorrt", module(Registry(takes=False)), FakeLog())  # type: ignore[arg-type]
     with foreign.using(code), pytest.raises(EnvironmentMissing, match="no plugins"):
         plugins.prepare("rtx", module(Registry(takes=True), full=False), FakeLog())  # type: ignore[arg-type]

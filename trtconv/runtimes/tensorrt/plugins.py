@@ -5,6 +5,7 @@ The registry is one for the process, and TensorRT forgets no library: each is lo
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,7 +13,9 @@ from trtconv.core import foreign
 from trtconv.core.agreement import AgreedCode, CodeFile, agreed
 from trtconv.core.errors import EnvironmentMissing, InputError
 from trtconv.runtimes.tensorrt.base import PluginCreator
-from trtconv.runtimes.tensorrt.logger import Log, logged_errors
+from trtconv.runtimes.tensorrt.library_file import broken, why_refused
+from trtconv.runtimes.tensorrt.logger import Log
+from trtconv.runtimes.tensorrt.messages import distinct
 
 _FOR_LIBRARIES = "It must be a library of TensorRT plugins, built for this version of TensorRT and this machine."
 _loaded: set[AgreedCode] = set()
@@ -64,13 +67,16 @@ def _load(trt: Any, log: Log, library: AgreedCode) -> None:
     (now,) = agreed([CodeFile(library.path)], ())
     if now != library:
         raise InputError(f"{library.path} was changed while it was in use", "Run the command again.")
+    if sys.platform == "linux" and (why := broken(library.path)):
+        raise InputError(f"{library.path} does not load: {why}", _FOR_LIBRARIES)
     with log.session() as session:
         try:
             # TensorRT refuses a name without a folder, which it would look for elsewhere.
             handle = trt.get_plugin_registry().load_library(str(library.path.absolute()))
         except (RuntimeError, TypeError, ValueError) as error:
             raise InputError(f"{library.path} does not load: {error}", _FOR_LIBRARIES) from error
-        said = logged_errors(session)
+        said = "\n".join(distinct(record.text for record in session.records if record.is_error))
     if handle is None:
-        raise InputError(f"{library.path} does not load: {said}", _FOR_LIBRARIES)
+        told = "; ".join(filter(None, (said, why_refused(library.path))))
+        raise InputError(f"{library.path} does not load: {told}", _FOR_LIBRARIES)
     _loaded.add(library)
