@@ -62,6 +62,11 @@ class AgreedCode:
     path: Path
     sha256: str
 
+    def require_unchanged(self) -> None:
+        """Raises InputError where the file is no longer what was agreed to."""
+        if agreed([CodeFile(self.path)], ()) != (self,):
+            raise InputError(f"{self.path} was changed while it was in use", "Run the command again.")
+
     def read(self) -> str:
         """Returns the Python that was agreed to, to be run without looking at the file again.
 

@@ -84,6 +84,13 @@ class BuilderOptions:
         default=False,
         key="version-compatible",
     )
+    exclude_lean_runtime: bool = option(
+        "--exclude-lean-runtime",
+        "Leave the lean runtime out of a version-compatible engine, which is smaller then, and takes --lean-runtime "
+        "LIB where another version of TensorRT runs it.",
+        default=False,
+        key="exclude-lean-runtime",
+    )
     hardware: str = option(
         "--hardware-compatibility",
         "On which other GPUs the engine runs.",
@@ -179,6 +186,10 @@ class BuilderOptions:
         validate(self)
         if self.workspace_bytes is not None and not 0 < self.workspace_bytes <= _MOST_BYTES:
             raise InputError(f"{self.workspace_bytes} bytes cannot be a workspace", "Give 1 to 2**63 - 1 bytes.")
+        if self.exclude_lean_runtime and not self.version_compatible:
+            raise InputError(
+                "--exclude-lean-runtime is about engines that other versions run", "Add --version-compatible."
+            )
         for text in self.compute_capabilities:
             if not re.fullmatch(r"\d{1,2}\.\d", text):
                 known = re.fullmatch(r"(?:sm_?|compute_?)?(\d{1,2})(\d)", text)

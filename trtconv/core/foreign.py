@@ -1,4 +1,4 @@
-"""Code of others that a command was given and may load: plugins and references; it goes along into its processes."""
+"""Code of others that a command was given and may load, as plugins and references; it goes into its processes too."""
 
 from __future__ import annotations
 
@@ -21,12 +21,14 @@ class ForeignCode:
         serialized: Those of them that go into the engine.
         references: Python files that say what operators compute.
         extensions: Python files that may do so too, among other things.
+        lean: The lean runtime of an engine that was built by another version of TensorRT; the last one counts.
     """
 
     plugins: tuple[AgreedCode, ...] = ()
     serialized: tuple[AgreedCode, ...] = ()
     references: tuple[AgreedCode, ...] = ()
     extensions: tuple[AgreedCode, ...] = ()
+    lean: tuple[AgreedCode, ...] = ()
 
     @classmethod
     def of(cls, request: Any, extensions: Sequence[CodeFile] = ()) -> ForeignCode:
@@ -39,14 +41,15 @@ class ForeignCode:
         Raises:
             InputError: A file cannot be read, or a configuration names it and the call does not agree.
         """
-        names = ("plugins", "serialized_plugins", "references")
-        plugins, serialized, references = (tuple(getattr(request, name, ())) for name in names)
+        names = ("plugins", "serialized_plugins", "references", "lean_runtime")
+        plugins, serialized, references, lean = (tuple(getattr(request, name, ())) for name in names)
         agreements = getattr(request, "agree", ())
         # All at once, so that one call can agree to all.
-        agreed((*plugins, *serialized, *references, *extensions), agreements)
+        agreed((*plugins, *serialized, *references, *extensions, *lean), agreements)
         own = agreed(serialized, agreements)
         every = tuple(dict.fromkeys((*agreed(plugins, agreements), *own)))
-        return cls(every, own, agreed(references, agreements), agreed(extensions, agreements))
+        told, added = agreed(references, agreements), agreed(extensions, agreements)
+        return cls(every, own, told, added, agreed(lean, agreements))
 
     @property
     def plugin_identities(self) -> tuple[CodeIdentity, ...]:

@@ -214,6 +214,7 @@ def require_machine(subject: EngineFile, engines: EngineLoader, *, with_weights:
             "Give the file that has them with --weights MODEL.onnx (bench, run), or put them in for good: "
             f"trtconv refit {shlex.quote(str(subject.path))} MODEL.onnx -o OUT.engine.",
         )
+    _require_lean(subject, other=built.version != engines.version)
     if built.version != engines.version and not subject.options.version_compatible:
         raise EnvironmentMissing(
             f"{subject.path} was built by {built}, and {engines.family} {engines.version} is installed",
@@ -226,6 +227,26 @@ def require_machine(subject: EngineFile, engines: EngineLoader, *, with_weights:
         raise EnvironmentMissing(
             f"{subject.path} was built for {built.gpu}, and the GPU here is {engines.gpu_name}",
             "Build it again here: TensorRT chose its kernels for the GPU that it was built on.",
+        )
+
+
+def _require_lean(subject: EngineFile, *, other: bool) -> None:
+    """Checks that a lean runtime is given where an engine needs one, and only where it takes one.
+
+    Args:
+        subject: The engine.
+        other: Whether another version of TensorRT built it.
+    """
+    given = foreign.current().lean
+    if given and not subject.options.version_compatible:
+        raise InputError(
+            f"--lean-runtime {given[-1].path}: {subject.path} was not built with --version-compatible",
+            "Leave it out: the TensorRT that is installed runs the engine.",
+        )
+    if other and subject.options.exclude_lean_runtime and not given:
+        raise InputError(
+            f"{subject.path} was built by another version of TensorRT, with --exclude-lean-runtime",
+            "Give the lean runtime of that version: --lean-runtime libnvinfer_lean.so.",
         )
 
 

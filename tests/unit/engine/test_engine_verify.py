@@ -17,6 +17,7 @@ from support.gpu import FakeDriver
 from support.paths import ROOT
 from trtconv.cli.commands.verify import command
 from trtconv.cli.formats.engine import verify_text
+from trtconv.core.agreement import CodeFile
 from trtconv.core.dims import Range
 from trtconv.core.documents.parts import RuntimeIdentity
 from trtconv.core.documents.verify import VerifyCase, VerifyReport
@@ -317,6 +318,27 @@ def test_engines_that_run_on_other_versions_or_gpus(gpu: FakeDriver, tmp_path: P
     assert run(built, random=0, trust=True).exit_code == 0
     built.change_report(runtime__version="8.6.0", runtime__gpu="NVIDIA T4", plan__options={"hardware": "ampere+"})
     assert run(built, random=0).exit_code == 0
+
+
+def test_an_engine_of_another_version_takes_its_lean_runtime(gpu: FakeDriver, tmp_path: Path) -> None:
+    built = build(tmp_path)
+    lean, broken = (CodeFile(tmp_path / name) for name in ("lean.so", "broken.so"))
+    lean.path.write_bytes(b"LEAN of 8.6.1")
+    broken.path.write_bytes(b"something")
+    with pytest.raises(InputError, match="was not built with --version-compatible"):
+        run(built, random=0, lean_runtime=(lean,))
+    compatible = {"version_compatible": True, "exclude_lean_runtime": True}
+    built.change_report(runtime__version="8.6.1", plan__options=compatible)
+    with pytest.raises(InputError, match="with --exclude-lean-runtime") as caught:
+        run(built, random=0, trust=True)
+    assert "--lean-runtime" in caught.value.hint
+    with pytest.raises(InputError, match="it is no lean runtime"):
+        run(built, random=0, trust=True, lean_runtime=(broken,))
+    assert gpu.lean == []
+    assert run(built, random=0, trust=True, lean_runtime=(broken, lean)).exit_code == 0
+    assert gpu.lean == ["lean.so"]
+    built.change_report(runtime__version="8.6.0")
+    assert run(built, random=0, trust=True).exit_code == 0
 
 
 def test_an_engine_without_weights(gpu: FakeDriver, tmp_path: Path) -> None:

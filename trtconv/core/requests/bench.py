@@ -12,6 +12,7 @@ from trtconv.core.dims import Shape
 from trtconv.core.frozen import frozen
 from trtconv.core.options import Requirement, option
 from trtconv.core.requests.base import Bounds, Request
+from trtconv.core.requests.code import LEAN_RUNTIME
 from trtconv.core.requests.engine import KEY, PLUGINS_HERE, REPORT, TIME_LIMIT, TRUST, WEIGHTS, dims_option
 
 _LOAD = frozenset(("contexts", "beside", "arrivals"))
@@ -134,6 +135,7 @@ class BenchRequest(Request):
     trust: bool = TRUST
     key: Path | None = KEY
     plugins: tuple[CodeFile, ...] = PLUGINS_HERE
+    lean_runtime: tuple[CodeFile, ...] = LEAN_RUNTIME
     seconds: float = TIME_LIMIT
 
     @property

@@ -39,6 +39,16 @@ SERIALIZED_PLUGINS: Any = code_option(
 )
 """Libraries of plugins that go into the engine."""
 
+LEAN_RUNTIME: Any = code_option(
+    "--lean-runtime",
+    "Run the engine with this library (libnvinfer_lean.so), of the version that built it: of an engine that was built "
+    "with --version-compatible --exclude-lean-runtime.",
+    metavar="LIB",
+    key="",
+    about="",
+)._replace(settings={}, load=None, save=None)
+"""The lean runtime of an engine that has none in it; the last one that is named counts."""
+
 REFERENCES: Any = code_option(
     "--reference",
     "Run a Python file with functions that say what operators of your own compute (docs/plugins.md). Repeatable.",

@@ -11,7 +11,7 @@ from trtconv.core.files import with_ending
 from trtconv.core.frozen import frozen
 from trtconv.core.options import group, option
 from trtconv.core.requests.base import Bounds, Request
-from trtconv.core.requests.code import EXTEND, PLUGINS, REFERENCES
+from trtconv.core.requests.code import EXTEND, LEAN_RUNTIME, PLUGINS, REFERENCES
 from trtconv.core.requests.common import PROOFS, PROVE, PROVE_TIME
 
 REPORT: Any = option(
@@ -161,6 +161,7 @@ class VerifyRequest(Request):
     trust: bool = TRUST
     key: Path | None = KEY
     plugins: tuple[CodeFile, ...] = PLUGINS_HERE
+    lean_runtime: tuple[CodeFile, ...] = LEAN_RUNTIME
     references: tuple[CodeFile, ...] = REFERENCES_HERE
     require_engine: bool = option(
         "--require-engine", "Fail (exit 4) where the engine cannot be run here, as without a GPU.", default=False
@@ -254,6 +255,7 @@ class RunRequest(Request):
     trust: bool = TRUST
     key: Path | None = KEY
     plugins: tuple[CodeFile, ...] = PLUGINS_HERE
+    lean_runtime: tuple[CodeFile, ...] = LEAN_RUNTIME
     seconds: float = TIME_LIMIT
 
 
@@ -320,6 +322,7 @@ class InspectRequest(Request):
     trust: bool = TRUST
     key: Path | None = KEY
     plugins: tuple[CodeFile, ...] = PLUGINS_HERE
+    lean_runtime: tuple[CodeFile, ...] = LEAN_RUNTIME
     seconds: float = TIME_LIMIT.defaulting(120)
 
 

@@ -226,22 +226,17 @@ def _set_previews(trt: Any, config: Any, options: BuilderOptions) -> None:
 
 def _flags(options: BuilderOptions, trial: bool) -> Iterator[str]:
     """Yields the names of the builder flags that are to be set."""
-    if options.error_on_timing_cache_miss and not trial:
-        yield "ERROR_ON_TIMING_CACHE_MISS"
-    if options.version_compatible:
-        yield "VERSION_COMPATIBLE"
-    if options.strip_weights:
-        yield "STRIP_PLAN"
+    asked = {
+        "ERROR_ON_TIMING_CACHE_MISS": options.error_on_timing_cache_miss and not trial,
+        "VERSION_COMPATIBLE": options.version_compatible,
+        "EXCLUDE_LEAN_RUNTIME": options.exclude_lean_runtime,
+        "STRIP_PLAN": options.strip_weights,
         # Without more, stripped weights are put back as they were; that leaves TensorRT all its optimisations.
-        if not options.refittable:
-            yield "REFIT_IDENTICAL"
-    if options.refittable:
-        yield "REFIT"
-    if options.weight_streaming:
-        yield "WEIGHT_STREAMING"
-    if options.sparsity:
-        yield "SPARSE_WEIGHTS"
-    if options.tf32:
-        yield "TF32"
-    if options.direct_io:
-        yield "DIRECT_IO"
+        "REFIT_IDENTICAL": options.strip_weights and not options.refittable,
+        "REFIT": options.refittable,
+        "WEIGHT_STREAMING": options.weight_streaming,
+        "SPARSE_WEIGHTS": options.sparsity,
+        "TF32": options.tf32,
+        "DIRECT_IO": options.direct_io,
+    }
+    yield from (name for name, wanted in asked.items() if wanted)

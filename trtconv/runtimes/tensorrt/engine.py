@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from trtconv.core.errors import EngineFailed, EnvironmentMissing
+from trtconv.core import foreign
+from trtconv.core.agreement import AgreedCode
+from trtconv.core.errors import EngineFailed, EnvironmentMissing, InputError
 from trtconv.runtimes.tensorrt import plugins
 from trtconv.runtimes.tensorrt.device import Gpu
 from trtconv.runtimes.tensorrt.engine_base import RangeNames
@@ -16,6 +18,7 @@ from trtconv.runtimes.tensorrt.refit import EngineRefitter
 
 _MACHINE = ("VERSION_MISMATCH", "UNSUPPORTED_CC", "OLD_CUDA_DRIVER", "OLD_CUDA_RUNTIME", "INSUFFICIENT_GPU_MEMORY")
 """Reasons why an engine is invalid that lie in the machine, not in the engine."""
+_FOR_LEAN = "It must be libnvinfer_lean.so of the TensorRT that built the engine, for this machine."
 
 
 class Engines:
@@ -28,6 +31,7 @@ class Engines:
 
     Raises:
         EnvironmentMissing: There is no GPU, or no binding to it.
+        InputError: A lean runtime was given, and does not load.
     """
 
     def __init__(self, family: str, trt: Any, log: Log) -> None:
@@ -39,6 +43,25 @@ class Engines:
         plugins.prepare(family, trt, log)
         with log.session():
             self._runtime = trt.Runtime(log.logger)
+        for library in foreign.current().lean[-1:]:
+            self._runtime = self._lean(library)
+
+    def _lean(self, library: AgreedCode) -> Any:
+        """Returns the runtime of another version of TensorRT, which a library holds.
+
+        Raises:
+            InputError: It does not load, or was changed since it was agreed to.
+        """
+        library.require_unchanged()
+        with self._log.session() as session:
+            try:
+                runtime = self._runtime.load_runtime(str(library.path.absolute()))
+            except (RuntimeError, TypeError, ValueError) as error:
+                raise InputError(f"{library.path} does not load: {error}", _FOR_LEAN) from error
+            said = logged_errors(session)
+        if runtime is None:
+            raise InputError(f"{library.path} does not load: {said}", _FOR_LEAN)
+        return runtime
 
     @property
     def gpu_name(self) -> str | None:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from trtconv.core import foreign
-from trtconv.core.agreement import AgreedCode, CodeFile, agreed
+from trtconv.core.agreement import AgreedCode
 from trtconv.core.errors import EnvironmentMissing, InputError
 from trtconv.runtimes.tensorrt.base import PluginCreator
 from trtconv.runtimes.tensorrt.library_file import broken, why_refused
@@ -64,9 +64,7 @@ def creators(trt: Any) -> Iterator[PluginCreator]:
 
 
 def _load(trt: Any, log: Log, library: AgreedCode) -> None:
-    (now,) = agreed([CodeFile(library.path)], ())
-    if now != library:
-        raise InputError(f"{library.path} was changed while it was in use", "Run the command again.")
+    library.require_unchanged()
     if sys.platform == "linux" and (why := broken(library.path)):
         raise InputError(f"{library.path} does not load: {why}", _FOR_LIBRARIES)
     with log.session() as session:
