@@ -3,7 +3,8 @@
     python bench/gpu/inside.py [--jobs 3] [--seconds 60] [--out FOLDER]      needs TensorRT 8.6 and a GPU
 
 Each row is a segmenter, built in another way, and run as `trtconv run` does; its output is compared with ONNX
-Runtime's. "trace" is built with --profiling-verbosity detailed: the file has to hold layers with times, kernels and ONNX nodes.
+Runtime's. "trace" is built with --profiling-verbosity detailed: the file has to hold layers with times, kernels and
+ONNX nodes.
 
 Writes FOLDER/gpu-inside-8.6.json and prints a table. Exit status: 0 all ran and agree; 1 not.
 """
