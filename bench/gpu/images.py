@@ -62,6 +62,7 @@ ROWS = (
     ("segmenter", "image=512x512,filter=nearest,scale=1/255", {"y": "softmax"}),
     ("detector", "letterbox=114,image=1080x1920,pixels=bgr,filter=linear,scale=1/255", {}),
     ("detector", "letterbox=114,image=1080x1920+720x1280+480x640,scale=1/255", {"y": "sigmoid"}),
+    ("detector", "letterbox=114,image=1080x1920+480x640,pixels=nv12,scale=1/255", {}),
 )
 """Network, what becomes of images, and of the output."""
 
@@ -97,7 +98,7 @@ class Images(Bench):
 
         from trtconv.core.interface import read_results
         from trtconv.core.preprocessing import PIXELS, parse_images
-        from trtconv.precision.quantize.images import of_pixels
+        from trtconv.precision.quantize.images import of_pixels, of_planes
 
         path = folder / "m.onnx"
         onnx.save(text_model(TEXTS[task["net"]], 86), path)
@@ -112,13 +113,19 @@ class Images(Bench):
         random = np.random.default_rng(86)
         for number, size in enumerate(report.images.sizes):
             pixels = random.integers(0, 256, (*size, PIXELS[how.pixels]), np.uint8)
-            outside = []
+            chroma = random.integers(0, 256, (size[0] // 2, size[1] // 2, 2), np.uint8)
+            feeds, outside = {"x": pixels[np.newaxis]}, []
+            if report.images.chroma is not None:
+                feeds[report.images.chroma] = chroma[np.newaxis]
             for _ in range(5):
                 start = time.perf_counter()
-                floats = of_pixels(pixels, how, report.images.resized_to)
+                if report.images.chroma is None:
+                    floats = of_pixels(pixels, how, report.images.resized_to)
+                else:
+                    floats = of_planes(pixels, chroma, how, report.images.resized_to)
                 outside.append((time.perf_counter() - start) * 1e6)
-            got, us, host = self._run(folder / "images.engine", pixels[np.newaxis], number)
-            wanted, plain_us, plain_host = self._run(folder / "plain.engine", floats, 0)
+            got, us, host = self._run(folder / "images.engine", feeds, number)
+            wanted, plain_us, plain_host = self._run(folder / "plain.engine", {"x": floats}, 0)
             error = float(np.abs(got.astype(np.float32) - wanted).max()) / max(float(np.abs(wanted).max()), 1e-30)
             row["sizes"].append(
                 {"size": f"{size[0]}x{size[1]}", "error": error, "us": us, "host_us": host, "plain_us": plain_us}
@@ -136,11 +143,11 @@ class Images(Bench):
         )
         return trtconv.build(request)
 
-    def _run(self, engine: Path, x: Any, profile: int) -> tuple[Any, float, float]:
+    def _run(self, engine: Path, feeds: Row, profile: int) -> tuple[Any, float, float]:
         """Returns the output, and the microseconds of an inference without and with the copies to and from the host."""
         loaded = self._runtime.engines().load(engine.read_bytes())
         with contextlib.closing(loaded.open(profile)) as execution:
-            execution.feed({"x": x})
+            execution.feed(feeds)
             output = execution.run()["y"]
             medians = []
             for copies in (False, True):

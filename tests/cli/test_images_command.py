@@ -87,6 +87,7 @@ def test_a_configuration_says_it_too(call: Call, net: Path, tmp_path: Path, monk
         (("--preprocess", "color=gray"), "3 channels, and an image 1"),
         (("--preprocess", "bogus"), "--preprocess 'bogus': there is no such setting"),
         (("--images", "letterbox=300"), "--images 'letterbox=300': not 0 to 255"),
+        (("--preprocess", "pixels=nv12,image=9x12"), "needs sizes that are even"),
         (("--images", SCALED, "--preprocess", SCALED), "says the same as --images"),
         (("--images", SCALED, "--io", "x=fp16"), "cannot be fp16: it is uint8"),
         (("--images", SCALED, "--partition"), "--images is about one engine"),

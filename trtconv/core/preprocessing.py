@@ -14,8 +14,10 @@ from trtconv.core.frozen import frozen
 EXAMPLE = "size=224x224,scale=1/255,mean=0.485:0.456:0.406,std=0.229:0.224:0.225"
 CHANNELS = {"rgb": 3, "bgr": 3, "gray": 1}
 """What a network takes, and in how many channels."""
-PIXELS = {"rgb": 3, "bgr": 3, "rgba": 4, "bgra": 4, "gray": 1}
-"""How the bytes of a pixel lie in an image that an engine takes, and how many they are."""
+PLANES = {"nv12": (0.299, 0.114), "nv12-bt709": (0.2126, 0.0722)}
+"""Images in a plane of luma and one of chroma, an input each, and how much of luma red and blue are."""
+PIXELS = {"rgb": 3, "bgr": 3, "rgba": 4, "bgra": 4, "gray": 1, **dict.fromkeys(PLANES, 1)}
+"""How the bytes of a pixel lie in an image that an engine takes, and how many they are (of planes, in that of luma)."""
 LAYOUTS = ("nchw", "nhwc")
 FITS = ("stretch", "crop", "letterbox")
 FILTERS = ("bicubic", "bilinear", "linear", "nearest")

@@ -34,7 +34,7 @@ from trtconv.engine.pipelines import load_pipeline
 from trtconv.engine.profiles import inputs_of, profile_for, profiles_of
 from trtconv.engine.saving import plain
 from trtconv.engine.tracing import trace
-from trtconv.precision.quantize.images import read_image, read_pixels
+from trtconv.precision.quantize.images import read_image, read_taken
 from trtconv.runtimes.inputs import Feeds, checked_inputs, read_inputs
 from trtconv.runtimes.onnxruntime import numpy_type
 from trtconv.runtimes.tensorrt import EngineLoader, Execution, load_engines
@@ -162,15 +162,15 @@ def _feeds(request: RunRequest, inputs: Sequence[InputSpec], taken: ImageInput |
         if request.preprocess:
             raise InputError("--preprocess is about images", f"Leave it out: {request.inputs} holds arrays.")
         return read_inputs(inputs, request.inputs)
-    if len(inputs) != 1:
+    if len(inputs) != 1 and (taken is None or {spec.name for spec in inputs} != {taken.name, taken.chroma}):
         names = ", ".join(spec.name for spec in inputs)
         raise InputError(f"an image is one input, and the engine has {names}", "Give an .npz file with all of them.")
     preprocessing = parse_preprocessing(request.preprocess) if request.preprocess else Preprocessing()
     if taken is None:
-        values = read_image(request.inputs, preprocessing, 0).astype(numpy_type(inputs[0]))
+        values = {inputs[0].name: read_image(request.inputs, preprocessing, 0).astype(numpy_type(inputs[0]))}
     else:
-        values = read_pixels(request.inputs, taken.pixels, taken.sizes, preprocessing)
-    return checked_inputs(inputs, {inputs[0].name: values}, str(request.inputs))
+        values = dict(read_taken(request.inputs, taken, preprocessing))
+    return checked_inputs(inputs, values, str(request.inputs))
 
 
 def _described(values: NDArray[Any]) -> TensorRecord:

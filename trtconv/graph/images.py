@@ -11,14 +11,15 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
 from trtconv.core.dims import InputSpec
-from trtconv.core.documents.images import HEIGHT, WIDTH, ImageInput
+from trtconv.core.documents.images import HALVES, HEIGHT, WIDTH, ImageInput
 from trtconv.core.errors import InputError
-from trtconv.core.preprocessing import CHANNELS, PIXELS, Preprocessing, Size
+from trtconv.core.preprocessing import CHANNELS, PIXELS, PLANES, Preprocessing, Size
 from trtconv.graph.interface import rename_inside
 from trtconv.graph.model import OnnxModel
+from trtconv.graph.planes import to_rgb
 from trtconv.graph.resampling import resizing, surroundings
 
-_LEAST_OPSET = 10
+_LEAST_OPSET, _LEAST_OPSET_OF_PLANES = 10, 13
 _MOST_WEIGHTS = 1 << 26
 _FLOATS = ("float", "float16", "bfloat16", "double")
 _AXES = {"nchw": (1, 2, 3), "nhwc": (3, 1, 2)}
@@ -40,9 +41,10 @@ def take_images(model: OnnxModel, how: Preprocessing) -> ImageInput:
     Raises:
         InputError: No input of the model can be such an image.
     """
-    if model.opset < _LEAST_OPSET:
+    least = _LEAST_OPSET_OF_PLANES if how.pixels in PLANES else _LEAST_OPSET
+    if model.opset < least:
         raise InputError(
-            f"--images needs opset {_LEAST_OPSET}, and {model.path} has {model.opset}",
+            f"--images needs opset {least}, and {model.path} has {model.opset}",
             "Export the model again, or preprocess outside of the engine.",
         )
     spec = _input(model, how)
@@ -50,8 +52,14 @@ def take_images(model: OnnxModel, how: Preprocessing) -> ImageInput:
     images = how.images or ((size,) if size is not None else ())
     if size is not None and sum(size[0] * image[0] + size[1] * image[1] for image in images) > _MOST_WEIGHTS:
         raise InputError("--images: the matrices that resize would be of gigabytes", "Name fewer or smaller sizes.")
-    inner = _Front(model, spec, how).build(images, size)
-    return ImageInput(spec.name, how.pixels, images, size, inner)
+    if how.pixels in PLANES and (not images or any(side % 2 for image in images for side in image)):
+        raise InputError(
+            f"--images: {how.pixels} has half as many rows and columns of chroma, and needs sizes that are even",
+            "Say image=HEIGHTxWIDTH.",
+        )
+    front = _Front(model, spec, how)
+    inner = front.build(images, size)
+    return ImageInput(spec.name, how.pixels, images, size, inner, chroma=front.chroma)
 
 
 def _input(model: OnnxModel, how: Preprocessing) -> InputSpec:
@@ -122,6 +130,8 @@ class _Front:
         self._nodes: list[onnx.NodeProto] = []
         self._constants: list[onnx.TensorProto] = []
         self._pixels = ""
+        self.chroma = model.fresh_name(f"{spec.name}_uv") if how.pixels in PLANES else None
+        """The input that takes planes of chroma; None: there is none."""
 
     def build(self, images: Sequence[Size], size: Size | None) -> str:
         """Writes the nodes, gives the input its new type and shape, and returns what the network reads now.
@@ -137,6 +147,8 @@ class _Front:
         inner = model.fresh_name(f"{name}_preprocessed")
         rename_inside(model, {name: inner})
         made = self._pixels = self._node("Cast", [name], to=TensorProto.FLOAT)
+        if self.chroma is not None:
+            made = self._of_planes(made, self.chroma)
         made = self._colored(made)
         resizes = size is not None and any(image != size for image in images)
         if how.layout == "nchw" or resizes:
@@ -160,9 +172,24 @@ class _Front:
         model.touch()
         return inner
 
+    def _of_planes(self, luma: str, chroma: str) -> str:
+        """Returns red, green and blue of planes; four pixels share what is in the plane of chroma."""
+        halves = self._node("Transpose", [self._node("Cast", [chroma], to=TensorProto.FLOAT)], perm=[0, 3, 1, 2])
+        scales = self._constant(np.array([1, 1, 2, 2], np.float32), "scales")
+        nearest = {"mode": "nearest", "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
+        wide = self._node("Resize", [halves, "", scales], **nearest)
+        both = self._node("Concat", [luma, self._node("Transpose", [wide], perm=[0, 2, 3, 1])], axis=3)
+        matrix, added = to_rgb(self._how.pixels)
+        mixed = self._node("MatMul", [both, self._constant(matrix, "matrix")])
+        return self._bounded(self._node("Add", [mixed, self._constant(added, "levels")]))
+
+    def _bounded(self, name: str) -> str:
+        above = self._node("Max", [name, self._constant(np.float32(0), "black")])
+        return self._node("Min", [above, self._constant(np.float32(255), "white")])
+
     def _colored(self, name: str) -> str:
         """Brings the channels into the order of the network."""
-        taken, color = self._how.pixels, self._how.color
+        taken, color = "rgb" if self.chroma is not None else self._how.pixels, self._how.color
         if color == "gray" and taken != "gray":
             weights = np.zeros((PIXELS[taken], 1), np.float32)
             for channel, weight in zip("rgb", _GRAY, strict=True):
@@ -187,8 +214,7 @@ class _Front:
             left, right = self._constant(columns[0].T, "columns"), self._constant(rows[0], "rows")
         made = self._node("MatMul", [right, self._node("MatMul", [name, left])])
         if self._how.filter == "bicubic":
-            made = self._node("Max", [made, self._constant(np.float32(0), "black")])
-            made = self._node("Min", [made, self._constant(np.float32(255), "white")])
+            made = self._bounded(made)
         if added[0] is None:
             return made
         planes = np.stack([each for each in added if each is not None])
@@ -243,6 +269,11 @@ class _Front:
         del dims[:]
         dims.extend([*copies, onnx.TensorShapeProto.Dimension(dim_value=PIXELS[self._how.pixels])])
         value.type.tensor_type.elem_type = TensorProto.UINT8
+        if self.chroma is not None:
+            halves_of = [HALVES.get(each.dim_param, each.dim_value // 2) for each in copies[1:]]
+            batch = copies[0].dim_param or copies[0].dim_value
+            halves = helper.make_tensor_value_info(self.chroma, TensorProto.UINT8, [batch, *halves_of, 2])
+            self._model.proto.graph.input.append(halves)
 
     def _node(self, op: str, inputs: Sequence[str], output: str = "", **attributes: Any) -> str:
         name = self._model.fresh_name(f"{self._spec.name}_image_{op.lower()}")
@@ -271,7 +302,7 @@ def front_of(model: OnnxModel, taken: ImageInput) -> onnx.ModelProto:
     nodes = [graph.node[index] for index in sorted(needed)]
     names = {name for node in nodes for name in node.input}
     made = helper.make_tensor_value_info(last, TensorProto.FLOAT, None)
-    inputs = [value for value in graph.input if value.name == taken.name]
+    inputs = [value for value in graph.input if value.name in (taken.name, taken.chroma)]
     constants = [tensor for tensor in graph.initializer if tensor.name in names]
     front = helper.make_graph(nodes, "images", inputs, [made], constants)
     return helper.make_model(front, opset_imports=model.proto.opset_import, ir_version=model.proto.ir_version)

@@ -13,7 +13,7 @@ from trtconv.core import budget, codes, signatures
 from trtconv.core.bounds import bounds_by_name, make_profile
 from trtconv.core.dims import Range, ShapeProfile
 from trtconv.core.documents.build import BuildReport
-from trtconv.core.documents.images import HEIGHT, WIDTH, ImageInput
+from trtconv.core.documents.images import HALVES, HEIGHT, WIDTH, ImageInput
 from trtconv.core.documents.parts import CodeIdentity, EngineIdentity, FileIdentity, RuntimeIdentity
 from trtconv.core.documents.previous import PreviousBuild
 from trtconv.core.documents.saved import SavedReport, load_report
@@ -172,8 +172,10 @@ def sides(images: ImageInput | None) -> Sequence[Bounds]:
     if images is None or len(images.sizes) < 2:
         return ({},)
     heights, widths = ({size[axis] for size in images.sizes} for axis in (0, 1))
-    named = [(HEIGHT, 0)] * (len(heights) > 1) + [(WIDTH, 1)] * (len(widths) > 1)
-    return [{name: Range(size[axis], size[axis], size[axis]) for name, axis in named} for size in images.sizes]
+    named = [(HEIGHT, 0, 1)] * (len(heights) > 1) + [(WIDTH, 1, 1)] * (len(widths) > 1)
+    if images.chroma is not None:
+        named += [(HALVES[name], axis, 2) for name, axis, _ in named]
+    return [{name: Range(*[size[axis] // part] * 3) for name, axis, part in named} for size in images.sizes]
 
 
 def model_identity(model: OnnxModel) -> FileIdentity:

@@ -11,7 +11,7 @@ from trtconv.core.errors import Bug
 from trtconv.core.preprocessing import PIXELS, Preprocessing
 from trtconv.graph.images import front_of
 from trtconv.graph.model import OnnxModel
-from trtconv.precision.quantize.images import of_pixels
+from trtconv.precision.quantize.images import of_pixels, of_planes
 from trtconv.runtimes.onnxruntime import session
 
 _ANY = ((48, 64),)
@@ -42,11 +42,17 @@ def compared_images(model: OnnxModel, taken: ImageInput) -> ImageInput:
     steps = np.abs(np.array(how.std, np.float64)) / max(abs(how.scale), 1e-30)
     for size in taken.sizes or _ANY:
         pixels = random.integers(0, 256, (*size, PIXELS[how.pixels]), np.uint8)
+        feeds = {taken.name: pixels[np.newaxis]}
         try:
-            wanted = of_pixels(pixels, how, taken.resized_to)
+            if taken.chroma is None:
+                wanted = of_pixels(pixels, how, taken.resized_to)
+            else:
+                chroma = random.integers(0, 256, (size[0] // 2, size[1] // 2, 2), np.uint8)
+                feeds[taken.chroma] = chroma[np.newaxis]
+                wanted = of_planes(pixels, chroma, how, taken.resized_to)
         except ImportError:
             return taken
-        (made,) = ran.run(None, {taken.name: pixels[np.newaxis]})
+        (made,) = ran.run(None, feeds)
         difference = np.abs(made.astype(np.float64) - wanted)
         levels = difference * (steps.reshape(-1, 1, 1) if how.layout == "nchw" else steps)
         largest = max(largest, float(levels.max()))

@@ -148,6 +148,22 @@ def test_an_engine_that_takes_images_is_given_a_picture(gpu: FakeDriver, tmp_pat
     assert run(dataclasses.replace(asked, preprocess="size=8x6")).inputs["x"].shape == (1, 8, 6, 3)
 
 
+def test_an_engine_that_takes_planes_is_given_a_picture(gpu: FakeDriver, tmp_path: Path) -> None:
+    image = pytest.importorskip("PIL.Image")
+    text = """<ir_version: 8, opset_import: ["": 17]>
+        g (uint8[n,8,6,1] x, uint8[n,4,3,2] x_uv) => (float[n,8,6,1] y, float[n,4,3,2] z) {
+            y = Cast <to = 1> (x)  z = Cast <to = 1> (x_uv) }"""
+    built = build(tmp_path, text, ({"n": Range(1, 1, 2)},))
+    taken = {"name": "x", "pixels": "nv12", "sizes": [[8, 6]], "resized_to": None, "network_input": "a"}
+    built.change_report(images={**taken, "chroma": "x_uv"})
+    # 75 % gray is level 180 of video, without color.
+    image.fromarray(np.full((8, 6, 3), 191, np.uint8)).save(tmp_path / "gray.png")
+    run(RunRequest(built.engine, inputs=tmp_path / "gray.png", output=tmp_path / "y.npz"))
+    with np.load(tmp_path / "y.npz") as made:
+        assert (made["y"] == 180).all()
+        assert (made["z"] == 128).all()
+
+
 def test_nothing_that_is_read_is_overwritten(gpu: FakeDriver, tmp_path: Path) -> None:
     asked = request(tmp_path, x=np.zeros((1, 3, 6, 8), np.float32))
     for path in (asked.engine, asked.inputs):

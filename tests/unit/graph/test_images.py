@@ -15,12 +15,13 @@ from numpy.typing import NDArray
 
 from trtconv.core.errors import Bug, InputError
 from trtconv.core.interface import Interface
-from trtconv.core.preprocessing import FILTERS, PIXELS, parse_images, parse_preprocessing, placement
+from trtconv.core.preprocessing import FILTERS, PIXELS, PLANES, parse_images, parse_preprocessing, placement
 from trtconv.graph.fitting import fit, reloaded
 from trtconv.graph.model import OnnxModel
+from trtconv.graph.planes import of_rgb
 from trtconv.pipeline.outputs import sides
 from trtconv.precision.image_check import compared_images
-from trtconv.precision.quantize.images import as_input, of_pixels
+from trtconv.precision.quantize.images import as_input, of_pixels, of_planes
 
 Fitted = Callable[..., OnnxModel]
 NET = "float[n,3,24,32] x"
@@ -68,7 +69,7 @@ def test_what_is_resized_has_the_numbers_of_pillow(fitted: Fitted, fit_words: st
 
 
 @pytest.mark.parametrize("color", ["rgb", "bgr", "gray"])
-@pytest.mark.parametrize("pixels", list(PIXELS))
+@pytest.mark.parametrize("pixels", [each for each in PIXELS if each not in PLANES])
 def test_channels_come_into_the_order_of_the_network(fitted: Fitted, color: str, pixels: str) -> None:
     pytest.importorskip("PIL")
     how = parse_images(f"color={color},pixels={pixels}")
@@ -76,6 +77,72 @@ def test_channels_come_into_the_order_of_the_network(fitted: Fitted, color: str,
     taken = image(24, 32, pixels)
     # Pillow rounds what it makes gray.
     np.testing.assert_allclose(ran(model, taken[None]), of_pixels(taken, how, None), atol=0.51)
+
+
+def planes(height: int, width: int, color: tuple[int, int, int]) -> dict[str, NDArray[np.uint8]]:
+    """One color in two planes."""
+    luma, *chroma = color
+    return {
+        "x": np.full((1, height, width, 1), luma, np.uint8),
+        "x_uv": np.tile(np.array(chroma, np.uint8), (1, height // 2, width // 2, 1)),
+    }
+
+
+# Bars of a test picture, 75 %, by the standards: luma, blue difference, red difference; and what they show.
+BARS = {
+    "nv12": {(180, 128, 128): (191, 191, 191), (65, 100, 212): (191, 0, 0), (35, 212, 114): (0, 0, 191)},
+    "nv12-bt709": {(180, 128, 128): (191, 191, 191), (51, 109, 212): (191, 0, 0), (28, 212, 120): (0, 0, 191)},
+}
+
+
+@pytest.mark.parametrize("kind", list(PLANES))
+def test_planes_have_the_colors_of_the_standards(fitted: Fitted, kind: str) -> None:
+    model = fitted(f"pixels={kind}")
+    session = onnxruntime.InferenceSession(model.serialize())
+    for taken, shown in BARS[kind].items():
+        (made,) = session.run(None, planes(24, 32, taken))
+        np.testing.assert_allclose(made, np.broadcast_to(np.reshape(shown, (1, 3, 1, 1)), made.shape), atol=1.5)
+    # And back, as `run` makes planes of a picture: four pixels share their chroma.
+    picture = np.zeros((4, 4, 3), np.uint8)
+    picture[:2, :2], picture[2:, 2:] = (200, 30, 90), (10, 220, 40)
+    luma, chroma = of_rgb(picture, kind)
+    how = parse_images(f"pixels={kind},layout=nhwc")
+    np.testing.assert_allclose(of_planes(luma, chroma, how, None)[0], picture, atol=2)
+
+
+@pytest.mark.parametrize("words", ["", "color=bgr,letterbox=114,image=48x50+14x90", "color=gray,image=48x64,crop"])
+def test_planes_become_inputs_as_pillow_makes_them(fitted: Fitted, words: str) -> None:
+    pytest.importorskip("PIL")
+    how = parse_images(f"pixels=nv12,{words}")
+    model = fitted(str(how), f"float[n,{1 if how.color == 'gray' else 3},24,32] x")
+    taken = compared_images(model, model.images)
+    assert taken.chroma == "x_uv"
+    assert taken.difference is not None
+    assert taken.difference < 0.01
+    random = np.random.default_rng(0)
+    for height, width in taken.sizes:
+        luma, chroma = (
+            random.integers(0, 256, (height // part, width // part, count), np.uint8)
+            for part, count in ((1, 1), (2, 2))
+        )
+        feeds = {"x": np.stack([luma[::-1], luma]), "x_uv": np.stack([chroma[::-1], chroma])}
+        (made,) = onnxruntime.InferenceSession(model.serialize()).run(None, feeds)
+        wanted = np.maximum(of_planes(luma, chroma, how, taken.resized_to), 0)
+        np.testing.assert_allclose(made[1:], wanted, atol=2e-3)
+    sized = [{name: bound.opt for name, bound in each.items()} for each in sides(taken)]
+    if len(taken.sizes) > 1:
+        halves = {"image_height_half": 24, "image_width_half": 25}
+        assert sized[0] == {"image_height": 48, "image_width": 50, **halves}
+
+
+def test_planes_that_cannot_be(fitted: Fitted) -> None:
+    for words, net, opset, what in (
+        ("pixels=nv12,image=13x50", NET, 13, "sizes that are even"),
+        ("pixels=nv12", "float[n,3,h,w] x", 13, "Say image=|sizes that are even"),
+        ("pixels=nv12", NET, 12, "needs opset 13"),
+    ):
+        with pytest.raises(InputError, match=what):
+            fitted(words, net, opset)
 
 
 def test_normalisation_is_that_of_samples_to_the_bit(fitted: Fitted) -> None:

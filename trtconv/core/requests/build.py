@@ -224,7 +224,8 @@ class BuildSettings:
         "--images",
         "Let the engine take images, uint8 in NHWC, and put what makes an input of them into the network; "
         "--preprocess without --data says the same. As --preprocess, with filter=bicubic|bilinear|linear|nearest, "
-        "letterbox=FILL, and image=HxW[+HxW], pixels=rgb|bgr|rgba|bgra|gray, input=NAME of what it takes.",
+        "letterbox=FILL, and image=HxW[+HxW], pixels=rgb|bgr|rgba|bgra|gray|nv12|nv12-bt709, input=NAME of what it "
+        "takes.",
         metavar="KEY=VALUE,...",
         default=None,
         read=parse_images,

@@ -12,9 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trtconv.core import budget
+from trtconv.core.documents.images import ImageInput
 from trtconv.core.errors import EnvironmentMissing, InputError, TrtconvError
 from trtconv.core.preprocessing import Preprocessing, Size, placement
 from trtconv.core.reading import open_plain
+from trtconv.graph.planes import of_rgb, to_rgb
 from trtconv.graph.resampling import resampling
 
 _FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
@@ -66,6 +68,33 @@ def of_pixels(pixels: NDArray[np.uint8], preprocessing: Preprocessing, size: Siz
         pixels = pixels[..., [2, 1, 0, 3][: pixels.shape[2]]]
     image = Image.fromarray(np.ascontiguousarray(pixels[..., 0] if order == "gray" else pixels[..., :3]))
     return _of_image(image.convert(_MODES[preprocessing.color]), size, preprocessing, "the image")
+
+
+def of_planes(
+    luma: NDArray[np.uint8], chroma: NDArray[np.uint8], preprocessing: Preprocessing, size: Size | None
+) -> NDArray[np.float32]:
+    """Returns what a network's input is of the planes of an image, by Pillow and NumPy alone; see `of_pixels`.
+
+    Args:
+        luma: (height, width, 1).
+        chroma: (height / 2, width / 2, 2).
+        preprocessing: What becomes of it.
+        size: Size that it is brought to; None: its own.
+    """
+    matrix, added = to_rgb(preprocessing.pixels)
+    wide = chroma.repeat(2, axis=0).repeat(2, axis=1)
+    colors = np.clip(np.concatenate([luma, wide], axis=2).astype(np.float32) @ matrix + added, 0, 255)
+    if preprocessing.color == "gray":
+        colors = colors @ np.array([[0.299], [0.587], [0.114]], np.float32)
+    return as_input(colors if size is None else _resized(colors, size, preprocessing, "the image"), preprocessing, "")
+
+
+def read_taken(path: Path, taken: ImageInput, preprocessing: Preprocessing = _AS_IT_IS) -> dict[str, NDArray[np.uint8]]:
+    """Reads an image as the inputs of an engine that takes images; see `read_pixels`."""
+    if taken.chroma is None:
+        return {taken.name: read_pixels(path, taken.pixels, taken.sizes, preprocessing)}
+    luma, chroma = of_rgb(read_pixels(path, "rgb", taken.sizes, preprocessing)[0], taken.pixels)
+    return {taken.name: luma[np.newaxis], taken.chroma: chroma[np.newaxis]}
 
 
 def _of_image(image: Any, size: Size | None, preprocessing: Preprocessing, source: str) -> NDArray[np.float32]:

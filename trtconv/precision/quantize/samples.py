@@ -25,7 +25,7 @@ from trtconv.core.reading import open_plain
 from trtconv.core.samples import ARRAYS, IMAGES, function_of, sample_files
 from trtconv.graph.model import OnnxModel
 from trtconv.precision.quantize.facts import Facts, facts_of
-from trtconv.precision.quantize.images import read_image, read_pixels
+from trtconv.precision.quantize.images import read_image, read_taken
 from trtconv.runtimes.inputs import call_generator, checked_inputs, header_of, load_generator, read_arrays
 from trtconv.runtimes.onnxruntime import random_feeds
 
@@ -184,7 +184,7 @@ def _folder(model: OnnxModel, folder: Path, preprocessing: Preprocessing | None)
         raise InputError(
             f"{folder} has no samples", f"It may hold .npz and .npy files, or images ({', '.join(sorted(IMAGES))})."
         )
-    spec = _only_input(model, f"{folder} holds images")
+    spec = model.inputs[0] if has_planes(model) else _only_input(model, f"{folder} holds images")
     if preprocessing is None:
         raise InputError(
             f"{folder} holds images, and how they become inputs is not said",
@@ -193,6 +193,12 @@ def _folder(model: OnnxModel, folder: Path, preprocessing: Preprocessing | None)
         )
     calls = (functools.partial(_image, model, spec, path, preprocessing, i) for i, path in enumerate(images))
     return InputSamples(list(calls), str(folder), [str(path) for path in images])
+
+
+def has_planes(model: OnnxModel) -> bool:
+    """Whether the inputs of a model are the planes of one image."""
+    taken = model.images
+    return taken is not None and {spec.name for spec in model.inputs} == {taken.name, taken.chroma}
 
 
 def _only_input(model: OnnxModel, what: str) -> InputSpec:
@@ -207,8 +213,8 @@ def _only_input(model: OnnxModel, what: str) -> InputSpec:
 def _image(model: OnnxModel, spec: InputSpec, path: Path, preprocessing: Preprocessing, number: int) -> Feeds:
     taken = model.images
     # A network that takes images preprocesses them itself.
-    values = read_image(path, preprocessing, number) if taken is None else read_pixels(path, taken.pixels, taken.sizes)
-    return checked_inputs(model.inputs, {spec.name: values}, str(path), None)
+    values = {spec.name: read_image(path, preprocessing, number)} if taken is None else read_taken(path, taken)
+    return checked_inputs(model.inputs, values, str(path), None)
 
 
 def _of_file(model: OnnxModel, path: Path) -> list[Callable[[], Feeds]]:
