@@ -10,6 +10,9 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from trtconv.core import codes
+from trtconv.core.documents.build import BuildPlan
+from trtconv.core.findings import Finding, Severity
 from trtconv.runtimes.tensorrt.device import Stream
 from trtconv.runtimes.tensorrt.engine_in_memory import numpy_type
 from trtconv.runtimes.tensorrt.layers import enum_name
@@ -30,6 +33,16 @@ def mark(network: Any, names: Collection[str]) -> tuple[str, ...]:
             if tensor is not None and tensor.name in names and network.mark_debug(tensor):
                 found.append(str(tensor.name))
     return tuple(found)
+
+
+def not_shown(plan: BuildPlan, shown: tuple[str, ...]) -> tuple[Finding, ...]:
+    """Says of debug tensors that the parser made nothing of; networks that are tried alone have a part of them."""
+    lacking = [name for name in plan.options.debug_tensors if name not in shown and not plan.trial]
+    if not lacking:
+        return ()
+    message = f"the parsed network has no tensor {', '.join(map(repr, lacking))}, and the engine does not show it"
+    fix = "Name a tensor next to it with --debug-tensor: constants, and what the parser leaves out, cannot be shown."
+    return (codes.OPTION_MISSING.finding(message, Severity.WARNING, fix=fix),)
 
 
 class Listener(Protocol):

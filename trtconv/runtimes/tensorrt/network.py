@@ -18,7 +18,7 @@ from trtconv.core.frozen import frozen
 from trtconv.core.tensor_io import FORMATS, LINEAR, TensorIos
 from trtconv.runtimes.tensorrt import builder_config, layers, messages
 from trtconv.runtimes.tensorrt.base import BuildMonitor, Capabilities, DeconvLayer, EngineBlob
-from trtconv.runtimes.tensorrt.debugging import mark
+from trtconv.runtimes.tensorrt.debugging import mark, not_shown
 from trtconv.runtimes.tensorrt.gpu import gpu_name
 from trtconv.runtimes.tensorrt.logger import Log, Session
 from trtconv.runtimes.tensorrt.monitor import BuildProgress, make_progress_monitor
@@ -194,10 +194,8 @@ class Network:
         self._set_types(config, plan)
         builder_config.apply(self._trt, config, plan.options, trial=plan.trial)
         self._lay_out(plan.io)
-        if plan.options.debug_tensors and not mark(self._handles.network, set(plan.options.debug_tensors)):
-            raise BuildFailed(
-                "the parsed network has none of the tensors of --debug-tensor", "Name others: trtconv inspect MODEL."
-            )
+        shown = mark(self._handles.network, set(plan.options.debug_tensors)) if plan.options.debug_tensors else ()
+        notes = not_shown(plan, shown)
         if self._serialized:
             config.plugins_to_serialize = list(self._serialized)
         if not self._add_profiles(config, plan.profiles):
@@ -217,8 +215,8 @@ class Network:
             raise _broke_down(str(error), session) from error
         choices = follower.finish() if follower and blob is not None else None
         if cache is None or blob is None or plan.trial:
-            return blob, (), choices
-        return blob, _not_kept(cache.save(), str(plan.timing_cache)), choices
+            return blob, notes, choices
+        return blob, (*notes, *_not_kept(cache.save(), str(plan.timing_cache))), choices
 
     def _follower(self, config: Any, plan: BuildPlan) -> TacticFollower | None:
         """Returns what notes which tactic each layer gets, where that is asked for."""
