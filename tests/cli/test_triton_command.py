@@ -7,10 +7,13 @@ import json
 from pathlib import Path
 from typing import Any
 
+import onnx
 import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, text_format
 
 from support import engines
+from support.refittable import give_refitter, net, refittable
+from trtconv.core.builder_options import BuilderOptions
 from trtconv.core.dims import Range
 
 STRING, INT64, INT32, BOOL, MESSAGE, ENUM = 9, 3, 5, 8, 11, 14
@@ -164,6 +167,36 @@ def test_what_triton_cannot_serve_is_refused(call, tmp_path: Path, changes: Any,
     assert ended.code == 2
     assert said in ended.err
     assert not (tmp_path / "r").exists()
+
+
+def test_an_engine_without_weights_gets_them(call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    give_refitter(monkeypatch)
+    stripped = BuilderOptions(strip_weights=True, refittable=True)
+    built = refittable(tmp_path, net(1), options=stripped)
+    io = [{**each, "dtype": "float32", "shape": [1, 2, 5, 5]} for each in IO]
+    built.change_report(io=io)
+    other = tmp_path / "other.onnx"
+    onnx.save(onnx.parser.parse_model(net(2)), other)
+    before = built.engine.read_bytes()
+    words = ["triton", str(built.engine), str(tmp_path / "r"), "--weights"]
+    assert call(*words, str(other)).code == 0
+    made = (tmp_path / "r" / "net" / "1" / "model.plan").read_bytes()
+    call("refit", str(built.engine), str(other), "-o", str(tmp_path / "full.engine"), "--prove", "none", "-q")
+    assert made == (tmp_path / "full.engine").read_bytes() != before
+    assert built.engine.read_bytes() == before
+    assert config(tmp_path / "r" / "net").name == "net"
+    # Nothing is written where they are not its weights, or where it has them.
+    another = engines.build(tmp_path, name="another")
+    another.change_report(io=IO)
+    for engine, weights, said in (
+        (built.engine, another.model, "another.onnx"),
+        (another.engine, other, "another.engine has its weights"),
+    ):
+        ended = call("triton", str(engine), str(tmp_path / "s"), "--weights", str(weights))
+        assert ended.code == 2
+        assert said in ended.err
+        assert not (tmp_path / "s").exists()
+    assert call("triton", str(built.engine), str(built.engine), str(tmp_path / "s"), "--weights", str(other)).code == 2
 
 
 PROFILE = {"x": {key: [1, 3, 8, 8] for key in ("min", "opt", "max")}}

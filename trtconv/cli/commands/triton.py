@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import re
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,11 +14,13 @@ import click
 
 from trtconv.cli import options
 from trtconv.cli.process.outcome import Command, Outcome
+from trtconv.core.agreement import CodeFile
 from trtconv.core.errors import InputError
 from trtconv.core.reading import DOCUMENT_BYTES, read_plain
 
 if TYPE_CHECKING:
     from trtconv.cli.formats.triton import PluginLibrary, Served
+    from trtconv.core.documents.saved import SavedReport
 
 
 @click.command(
@@ -28,6 +33,8 @@ Examples:
     trtconv triton unet.engine repository
   One with a plugin of its own, which is copied beside it:
     trtconv triton detector.engine repository --plugin libmine.so
+  One without weights, which the copy gets (it takes the GPU that the engine is for):
+    trtconv triton unet.engine repository --weights unet.onnx
   Several, as a new version:
     trtconv triton unet.engine gan.engine repository --version 2
 
@@ -45,6 +52,11 @@ Exit status: 0 written; 2 a bad call, files that do not belong together, or an e
     multiple=True,
     help="A library of plugins that an engine was built with; it is copied beside the engine. Repeatable.",
 )
+@click.option(
+    "--weights",
+    metavar="MODEL.onnx",
+    help="The .onnx file with the weights of an engine that was built with --strip-weights: the copy gets them.",
+)
 @click.option("--force", is_flag=True, help="Replace what is there.")
 @options.format_option("text", "json")
 @options.quiet_anyway
@@ -53,6 +65,7 @@ def command(
     repository: str,
     version: int,
     libraries: tuple[str, ...],
+    weights: str | None,
     force: bool,
     output_format: str,
 ) -> Outcome:
@@ -71,6 +84,8 @@ def command(
     from trtconv.core.documents.pipeline import is_pipeline
     from trtconv.core.documents.saved import load_report
 
+    if weights is not None and len(engines) != 1:
+        raise InputError("--weights is about one engine", "Put engines without weights in one at a time.")
     given = [PluginLibrary.read(Path(each)) for each in libraries]
     made: list[tuple[Path, Path, Served]] = []
     needed: list[tuple[PluginLibrary, ...]] = []
@@ -86,15 +101,47 @@ def command(
         # A name of points alone would be the repository, or the folder that it is in.
         name = re.sub(r"[^\w.-]|^\.+", "_", engine.stem)
         read = load_report(report)
+        if weights is not None:
+            read = _to_have_weights(engine, read)
         made.append((engine, Path(repository) / name, served(name, read)))
         needed.append(libraries_of(engine, read, given))
     _check(made, version, force)
-    _copy(made, needed, version)
+    with _with_weights(made, weights, libraries) as ready:
+        _copy(ready, needed, version)
     lines = _lines(made, needed, version)
     if output_format == "json":
         written = zip(made, needed, strict=True)
         return Outcome(triton_json([(each, str(folder), own) for (_, folder, each), own in written]))
     return Outcome("\n".join(lines))
+
+
+def _to_have_weights(engine: Path, read: SavedReport) -> SavedReport:
+    """Returns the report of an engine as it is with its weights; raises InputError where it has them."""
+    plan = read.report.plan
+    if not plan.options.strip_weights:
+        raise InputError(f"--weights: {engine} has its weights", "Leave it out.")
+    options = dataclasses.replace(plan.options, strip_weights=False)
+    report = dataclasses.replace(read.report, plan=dataclasses.replace(plan, options=options))
+    return dataclasses.replace(read, report=report)
+
+
+@contextlib.contextmanager
+def _with_weights(
+    made: list[tuple[Path, Path, Served]], weights: str | None, libraries: Sequence[str]
+) -> Iterator[list[tuple[Path, Path, Served]]]:
+    """Yields what is copied: the engines, or the only one with its weights, which it gets beside."""
+    if weights is None:
+        yield made
+        return
+    from trtconv.core.requests.engine import RefitRequest
+    from trtconv.engine import refit
+
+    ((engine, folder, each),) = made
+    with tempfile.TemporaryDirectory() as place:
+        full = Path(place) / "full.engine"
+        plugins = CodeFile.named(libraries)
+        refit(RefitRequest(engine, Path(weights), output=full, prove="none", plugins=plugins))
+        yield [(full, folder, each)]
 
 
 def _copy(made: Sequence[tuple[Path, Path, Served]], needed: Sequence[Sequence[PluginLibrary]], version: int) -> None:

@@ -128,7 +128,7 @@ def _refuse(report: SavedReport) -> None:
     if built.plan.options.strip_weights:
         raise InputError(
             f"{report.path}: the engine has no weights, and Triton refits none",
-            "Put them in first: trtconv refit ENGINE MODEL.onnx -o FULL.engine.",
+            "Give the file that has them with --weights MODEL.onnx, on a machine with the engine's GPU.",
         )
 
 
