@@ -21,7 +21,7 @@ FLAGS = {
     "--rewrite-rules --substitute --extend --agree --no-mend --as --best-of --keep-tactics "
     "--error-on-timing-cache-miss --quiet "
     "-v --verbose --workspace --optimization-level --timing-cache --version-compatible --hardware-compatibility "
-    "--strip-weights "
+    "--strip-weights --exclude-lean-runtime --debug-tensor "
     "--max-aux-streams --share-profiles --refittable --weight-streaming --sparsity --tf32 --profiling-verbosity "
     "--compute-capability "
     "--io --inputIOFormats --outputIOFormats --direct-io --images --postprocess "
@@ -39,14 +39,14 @@ FLAGS = {
     "--save-tensors --tensor "
     "--bisect --trust --key --extend --prove --prove-time --require-engine --self-check "
     "--time-limit --format -q --quiet --budget --follow-links "
-    "--plugin --staticPlugins --dynamicPlugins --reference",
+    "--lean-runtime --plugin --staticPlugins --dynamicPlugins --reference",
     "bench": "--dim --shapes --vs --report --weights --warmup --seconds --duration --streams --contexts --beside "
     "--arrivals --no-copies --nvtx --plot --runtime-cache --trust --key "
-    "--time-limit --format -q --quiet --plugin --staticPlugins --dynamicPlugins",
+    "--time-limit --format -q --quiet --lean-runtime --plugin --staticPlugins --dynamicPlugins",
     "inspect": "--report --no-times --weights --trust --key --time-limit --format -q --quiet --budget --follow-links "
-    "--plugin --staticPlugins --dynamicPlugins",
+    "--lean-runtime --plugin --staticPlugins --dynamicPlugins",
     "run": "-o --output --inputs --preprocess --engines --report --weights --trust --key --time-limit --format -q "
-    "--quiet --plugin --staticPlugins --dynamicPlugins",
+    "--quiet --lean-runtime --tensor --trace --plugin --staticPlugins --dynamicPlugins",
     "refit": "-o --output --report --sign --prove --prove-time --extend --trust --key --time-limit --format -q --quiet "
     "--plugin --staticPlugins --dynamicPlugins --reference",
     "report": "-o --output --with --format -q --quiet --budget --follow-links",
@@ -75,7 +75,7 @@ FLAGS = {
     "farm": "--keys --insecure --store --reconnect --prune --unused-days --most-gb --page --format -q --quiet",
     "run-job": "--gpu --extend --format -q --quiet",
     "collect": "--format --config --jobs -q --quiet -v --verbose",
-    "triton": "--version --plugin --force --format -q --quiet",
+    "triton": "--version --plugin --weights --force --format -q --quiet",
     "warm": "-o --output --dim --report --trust --key --time-limit --format -q --quiet "
     "--plugin --staticPlugins --dynamicPlugins",
     "init": "--force --format -q --quiet --budget --follow-links",

@@ -79,10 +79,7 @@ def command(
     where it is started with --backend-config=tensorrt,plugins=FILE;FILE, which is told.
     """
 
-    from trtconv.cli.formats.page.gather import report_of
     from trtconv.cli.formats.triton import PluginLibrary, libraries_of, served, triton_json
-    from trtconv.core.documents.pipeline import is_pipeline
-    from trtconv.core.documents.saved import load_report
 
     if weights is not None and len(engines) != 1:
         raise InputError("--weights is about one engine", "Put engines without weights in one at a time.")
@@ -90,19 +87,9 @@ def command(
     made: list[tuple[Path, Path, Served]] = []
     needed: list[tuple[PluginLibrary, ...]] = []
     for engine in map(Path, engines):
-        if is_pipeline(engine):
-            raise InputError(
-                f"{engine} is a model in parts, which Triton would serve as an ensemble; trtconv writes none",
-                "Give its engines, NAME.1.part.engine, and join them with its ONNX files in an ensemble of your own.",
-            )
-        report = report_of(engine)
-        if report == engine:
-            raise InputError(f"{engine} is a report, where an engine is wanted", "Give the engine.")
         # A name of points alone would be the repository, or the folder that it is in.
         name = re.sub(r"[^\w.-]|^\.+", "_", engine.stem)
-        read = load_report(report)
-        if weights is not None:
-            read = _to_have_weights(engine, read)
+        read = _report(engine) if weights is None else _to_have_weights(engine, _report(engine))
         made.append((engine, Path(repository) / name, served(name, read)))
         needed.append(libraries_of(engine, read, given))
     _check(made, version, force)
@@ -113,6 +100,23 @@ def command(
         written = zip(made, needed, strict=True)
         return Outcome(triton_json([(each, str(folder), own) for (_, folder, each), own in written]))
     return Outcome("\n".join(lines))
+
+
+def _report(engine: Path) -> SavedReport:
+    """Returns the report beside an engine; raises InputError where the file is no engine."""
+    from trtconv.cli.formats.page.gather import report_of
+    from trtconv.core.documents.pipeline import is_pipeline
+    from trtconv.core.documents.saved import load_report
+
+    if is_pipeline(engine):
+        raise InputError(
+            f"{engine} is a model in parts, which Triton would serve as an ensemble; trtconv writes none",
+            "Give its engines, NAME.1.part.engine, and join them with its ONNX files in an ensemble of your own.",
+        )
+    report = report_of(engine)
+    if report == engine:
+        raise InputError(f"{engine} is a report, where an engine is wanted", "Give the engine.")
+    return load_report(report)
 
 
 def _to_have_weights(engine: Path, read: SavedReport) -> SavedReport:
