@@ -107,6 +107,9 @@ def relative_error(expected: Any, got: Any, step: float = 0.0) -> float:
         return math.inf
     if expected.dtype.kind not in "fiub" or expected.size == 0:
         return 0.0 if np.array_equal(expected, got) else math.inf
+    peak, gap = _extremes(expected, got)
+    if math.isfinite(peak) and math.isfinite(gap):
+        return _ratio(0.0 if gap <= step * _ROUNDED else gap, peak)
     sums = _Sums.of(expected, got, 0.0, 0.0)
     if sums.max_abs <= step * _ROUNDED:
         sums.max_abs = 0.0
@@ -155,9 +158,7 @@ class _Sums:
 
     @property
     def max_rel(self) -> float:
-        if self.peak:
-            return self.max_abs / self.peak
-        return math.inf if self.max_abs else 0.0
+        return _ratio(self.max_abs, self.peak)
 
     @property
     def cosine(self) -> float:
@@ -199,6 +200,25 @@ def _judge(blank: Difference, sums: _Sums, tolerance: Tolerance) -> Difference:
         verdict=verdict,
         why=why,
     )
+
+
+def _ratio(gap: float, peak: float) -> float:
+    """Returns a difference over the largest magnitude."""
+    if peak:
+        return gap / peak
+    return math.inf if gap else 0.0
+
+
+def _extremes(expected: NDArray[Any], got: NDArray[Any]) -> tuple[float, float]:
+    """Returns the largest magnitude and the largest difference; NaN or infinite where a value is."""
+    peaks, gaps = [], []
+    with np.errstate(invalid="ignore", over="ignore"):
+        for a, b in _chunks(expected, got):
+            b -= a
+            peaks.append(max(-a.min(), a.max()))
+            gaps.append(max(-b.min(), b.max()))
+    # Python's own max may pass over a NaN.
+    return float(np.max(peaks)), float(np.max(gaps))
 
 
 def _peak(values: NDArray[np.float64]) -> float:

@@ -151,6 +151,29 @@ def test_relative_error_is_of_the_largest_magnitude() -> None:
     assert relative_error(infinite, np.array([np.inf, 3.0, np.nan], np.float32)) == 0.5
 
 
+SPECIAL = st.sampled_from([0.0, -0.0, 1.0, -1.0, 0.5, 3e38, -3e38, 1e-40, math.nan, math.inf, -math.inf])
+
+
+@given(st.data(), st.sampled_from(["f4", "f8", "i4", "u1"]), st.sampled_from([0.0, 1.0]), st.integers(1, 7))
+def test_relative_error_is_that_of_its_definition(data: st.DataObject, dtype: str, step: float, chunk: int) -> None:
+    """Element by element: NaN and infinities must be the same, all else is held against the largest magnitude."""
+    element = SPECIAL if dtype[0] == "f" else st.integers(0, 9)
+    pairs = data.draw(st.lists(st.tuples(element, element) | element.map(lambda each: (each, each)), min_size=1))
+    with np.errstate(over="ignore"):
+        expected, got = (np.array(each, dtype) for each in zip(*pairs, strict=True))
+    a, b = expected.astype(float), got.astype(float)
+    finite = np.isfinite(a)
+    if not np.array_equal(a[~finite], b[~finite], equal_nan=True) or not np.isfinite(b[finite]).all():
+        wanted = math.inf
+    else:
+        peak, gap = (float(np.abs(each).max(initial=0.0)) for each in (a[finite], a[finite] - b[finite]))
+        gap = 0.0 if gap <= step * (1 + 1e-3) else gap
+        wanted = gap / peak if peak else (math.inf if gap else 0.0)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compare_module, "_CHUNK", chunk)
+        assert relative_error(expected, got, step) == wanted
+
+
 @pytest.mark.parametrize(
     ("expected", "got"),
     [
