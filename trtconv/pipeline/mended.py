@@ -34,7 +34,12 @@ def compared(
     faults = {finding.fault for finding in left}
     # What was only worth knowing of the model as it was is of no interest once it is otherwise.
     gone = (f for f in before if f.fault not in faults and f.severity is not Severity.INFO)
-    return tuple(_mended(finding, done, passes, standing) for finding in gone) + declined(left, done, passes)
+    edited: dict[str, set[str]] = {}
+    for edit in done.edits:
+        edited.setdefault(edit.node, set()).add(edit.pass_name)
+    ran = set().union(*edited.values())
+    mended = (_mended(each, (edited.get(each.location.node, set()), ran), passes, standing) for each in gone)
+    return (*mended, *declined(left, done, passes))
 
 
 def declined(findings: Iterable[Finding], done: PassResult, passes: Sequence[Pass]) -> tuple[Finding, ...]:
@@ -66,11 +71,17 @@ def _reason(said: Sequence[Mapping[str, set[str]]], node: str) -> str:
     return f" trtconv leaves it as it is: {reasons.pop()}." if len(reasons) == 1 else " trtconv leaves it as it is."
 
 
-def _mended(finding: Finding, done: PassResult, passes: Sequence[Pass], standing: frozenset[str]) -> Finding:
+def _mended(finding: Finding, edited: Sequence[set[str]], passes: Sequence[Pass], standing: frozenset[str]) -> Finding:
+    """Returns a finding that is no more, milder, with the pass that mended it.
+
+    Args:
+        finding: What was found before.
+        edited: Names of the passes that edited its node, and of those that edited anything.
+        passes: Those that ran.
+        standing: Codes of findings that stay as severe.
+    """
     able = [each.name for each in passes if finding.code in each.fixes]
-    there = {edit.pass_name for edit in done.edits if edit.node == finding.location.node}
-    ran = {edit.pass_name for edit in done.edits}
-    by = next((name for names in (there, ran, able) for name in able if name in names), None)
+    by = next((name for names in (*edited, able) for name in able if name in names), None)
     milder = Severity.WARNING if finding.severity is Severity.ERROR else Severity.INFO
     severity = finding.severity if finding.code in standing else milder
     return dataclasses.replace(finding, severity=severity, mended_by=by)
