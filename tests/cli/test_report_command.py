@@ -254,3 +254,109 @@ def test_a_page_replaces_nothing_that_it_is_about(
     ended = call("report", subject, "-o", page)
     assert (ended.code, "would replace it" in ended.err) == (2, True), ended.err
     assert {path.name: path.read_bytes() for path in Path().iterdir()} == before
+
+
+def layers(count: int, name: str = "conv") -> dict[str, object]:
+    """Returns a chain of convolutions, each with an activation that is part of it."""
+    tensors = [{"name": f"t{n}", "dtype": "float32", "shape": ["n", 64, "h/2", "w/2"]} for n in range(2 * count + 1)]
+    made: list[dict[str, object]] = []
+    for n in range(count):
+        whole = {"node": f"/backbone/stages.{n}/{name}/Conv", "products": [4e9], "moved": [3e6]}
+        made.append({"name": "c", "kind": "CONVOLUTION", "inputs": [2 * n], "outputs": [2 * n + 1], **whole})
+        part = {"node": f"/backbone/stages.{n}/act/Relu", "products": [0.0], "moved": [0.0], "joined": 2 * n + 1}
+        made.append({"name": "r", "kind": "ACTIVATION", "inputs": [2 * n + 1], "outputs": [2 * n + 2], **part})
+    return {"tensors": tensors, "layers": made, "aside": 7, "left": 0}
+
+
+def test_the_parsed_network_is_shown_with_an_estimate(call, built: engines.Built, tmp_path: Path) -> None:
+    built.change_report(layers=layers(3))
+    page = tmp_path / "page.html"
+    assert call("report", str(built.engine), "-o", str(page), "--gpu", "l4").code == 0
+    read = Reader(page)
+    # 2 * 4e9 operations at 60e12 a second are 133.33 us; 3 MB at 300 GB/s are 10.
+    assert read.text.count("133.33") == 3
+    assert "400.0" in read.text, "all three at opt"
+    assert "estimate" in read.text
+    assert "n x 64 x h/2 x w/2" in read.text
+    assert "7 layers that are constants" in read.text
+    rows = {attributes["id"] for tag, attributes in read.elements if tag == "tr" and attributes.get("id")}
+    links = {(attributes["href"] or "")[1:] for tag, attributes in read.elements if tag == "a"}
+    assert rows == {"L0", "L2", "L4"}, "a layer that is part of another has no row"
+    assert rows <= links, "every box leads to its row"
+    call("report", str(built.engine), "-o", str(page), "--gpu", "t4")
+    assert "987.65" in Reader(page).text, "8.1e12 a second"
+
+
+def test_500_layers_stay_below_300_kB_and_can_be_read_without_scripts(call, built: engines.Built, tmp_path) -> None:
+    built.change_report(layers=layers(500, "a_module_with_a_long_name.of_a_real_network"))
+    page = tmp_path / "page.html"
+    assert call("report", str(built.engine), "-o", str(page)).code == 0
+    assert len(page.read_bytes()) < 300_000
+    read = Reader(page)
+    boxes = [attributes for tag, attributes in read.elements if tag == "rect" and attributes.get("class") == "k0"]
+    assert len(boxes) == 500
+    assert "250 that take less" in read.text
+    assert not {"script", "style="} & {tag for tag, _ in read.elements}
+
+
+def test_names_of_layers_are_text(call, built: engines.Built, tmp_path: Path) -> None:
+    built.change_report(layers=layers(2, MARKUP))
+    page = tmp_path / "page.html"
+    call("report", str(built.engine), "-o", str(page))
+    assert "<script" not in page.read_text(encoding="utf-8")
+    assert MARKUP in Reader(page).text
+
+
+def test_what_is_otherwise_than_in_the_build_before(call, built: engines.Built, tmp_path: Path) -> None:
+    size = int(identity(built)["bytes"])
+    previous = {
+        "built_by": "0.1.0",
+        "engine_sha256": "0" * 64,
+        "engine_bytes": size - 12,
+        "dims": [{"n": "1:1:2", "h": "4:8:16", "w": "4:8:12"}],
+        "layers": 5,
+        "edits": 2,
+        "findings": ["TC999"],
+        "error": None,
+    }
+    built.change_report(layers=layers(2), previous=previous, rebuilt="the model changed")
+    page = tmp_path / "page.html"
+    for subject in (built.engine, built.engine.parent):
+        assert call("report", str(subject), "-o", str(page)).code == 0
+        text = Reader(page).text
+        for said in ("+12 bytes", "4 layers, and there were 5", "h 4:8:16", "TC999 went", "since the model changed"):
+            assert said in text
+        assert "Since the build" in text
+
+
+def test_a_folder_shows_builds_that_failed(call, built: engines.Built, tmp_path: Path) -> None:
+    failed = {"model": "models/other.onnx", "target": "rtx", "exit_code": 1}
+    error = {"type": "InputError", "message": f"no such dim {MARKUP}", "hint": "Write --dim n=1."}
+    report = json.loads(built.report.read_text())
+    finding = {
+        "code": "TC403",
+        "name": "refused",
+        "message": "no kernel for it",
+        "severity": "error",
+        "fix": "Leave it",
+    }
+    broken = {**report, "findings": [finding], "engine": None, "exit_code": 1}
+    runs = {"schema": 1, "config": None, "runs": [{**failed, "error": error}, broken, report], "summary": {}}
+    (built.engine.parent / "build.json").write_text(json.dumps(runs))
+    page = tmp_path / "page.html"
+    assert call("report", str(built.engine.parent), "-o", str(page)).code == 0
+    text = Reader(page).text
+    for said in ("2 failed", "other.onnx", f"no such dim {MARKUP}", "Write --dim n=1.", "TC403", "no kernel for it"):
+        assert said in text
+    (built.engine.parent / "build.json").write_text(json.dumps({**runs, "runs": [{**failed, "error": 3}]}))
+    assert call("report", str(built.engine.parent), "-o", str(page)).code == 0
+    assert "build.json" in Reader(page).text
+
+
+def test_stages_that_take_nothing_are_told_together(call, built: engines.Built, tmp_path: Path) -> None:
+    built.change_report(seconds={"build": 9.0, "load": 0.01, "plan": 0.02})
+    page = tmp_path / "page.html"
+    call("report", str(built.engine), "-o", str(page))
+    text = Reader(page).text
+    assert "all else" in text
+    assert "0.03 s" in text

@@ -37,6 +37,19 @@ class TrtconvError(Exception):
         self.message = message
         self.hint = hint or self.usual_hint
 
+    @property
+    def python_hint(self) -> str:
+        """The hint with arguments of requests in the place of flags."""
+        # Loaded only here: it knows all requests, which know this module.
+        from trtconv.core.python_words import in_python
+
+        return in_python(self.hint)
+
+    @property
+    def __notes__(self) -> list[str]:
+        """What Python writes below the message where nobody catches it (3.11 on)."""
+        return [f"hint: {self.python_hint}"] if self.hint else []
+
 
 class InputError(TrtconvError):
     """A bad call, or an input file that cannot be read.

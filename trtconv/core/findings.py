@@ -83,6 +83,14 @@ class Finding(Document):
     mended_by: str | None = None
 
     @property
+    def python_fix(self) -> str:
+        """What to do, with arguments of requests in the place of flags."""
+        # Loaded only here: it knows all requests, which know this module.
+        from trtconv.core.python_words import in_python
+
+        return in_python(self.fix)
+
+    @property
     def fault(self) -> tuple[str, str, str, str]:
         """What makes two findings the same fault, also after nodes have moved."""
         place = self.location

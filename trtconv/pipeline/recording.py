@@ -8,6 +8,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from trtconv.core.dims import Shape, ShapeProfile
 from trtconv.core.documents.build import BuildReport
 from trtconv.core.documents.layers import LayerTable, TableLayer, TableTensor
@@ -133,7 +135,7 @@ def _model_shapes(model: OnnxModel, points: Sequence[Mapping[str, int]]) -> list
 
 def _column(value: Any, rows: int) -> list[int | None]:
     """Returns a size at each point; None where it is not a whole number, as at points that the network refuses."""
-    values = value.tolist() if hasattr(value, "tolist") and getattr(value, "ndim", 0) else [value] * rows
+    values = np.broadcast_to(np.asarray(value), rows).tolist()
     return [int(each) if math.isfinite(each) and each == int(each) and each >= 0 else None for each in values]
 
 

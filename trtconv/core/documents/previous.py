@@ -15,7 +15,7 @@ class PreviousBuild(Document):
     """The build before.
 
     Args:
-        trtconv: Version of trtconv that built.
+        built_by: Version of trtconv that built.
         engine_sha256: SHA-256 of the engine.
         engine_bytes: Its size.
         dims: Of each profile the bounds of dimensions.
@@ -25,7 +25,7 @@ class PreviousBuild(Document):
         error: The largest relative error that the proof found; None where nothing was compared.
     """
 
-    trtconv: str
+    built_by: str
     engine_sha256: str
     engine_bytes: int
     dims: tuple[Mapping[str, Range], ...]

@@ -258,9 +258,7 @@ def _tensor_by_tensor(
             second.outputs()
         except NotProven as error:
             why = error.reason
-        told = dataclasses.replace(
-            _told(network, second, [], size), error=proof.error, worst=proof.worst, compared=proof.compared
-        )
+        told = dataclasses.replace(proof, layers=len(second.ran), unproven=_told(network, second, [], size).unproven)
         rewritten = _rewritten_error(meaning, expected, found[0], watch.overflows)
     divergence = _divergence(network, meaning, watch, shapes, _extra_input(network, wanted)) or _changed(
         meaning, rewritten, shapes

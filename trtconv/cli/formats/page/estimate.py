@@ -36,7 +36,7 @@ class Estimate:
 
 def gpu_for(report: BuildReport, asked: str | None) -> GpuPeaks:
     """Returns the GPU to estimate for: the one that is asked for, that of the target or of the build, or an L4."""
-    labels = (asked, report.plan.target.gpu, *gpu_labels(report.runtime.gpu), USUAL_GPU)
+    labels = (asked or "", report.plan.target.gpu or "", *gpu_labels(report.runtime.gpu), USUAL_GPU)
     return next(PEAKS[label] for label in labels if label in PEAKS)
 
 

@@ -82,7 +82,7 @@ def _before(table: LayerTable, drawn: Sequence[Box]) -> list[list[int]]:
     found = []
     for place, box in enumerate(drawn):
         ends = (end for number in box.layers for end in table.layers[number].inputs if end in makers)
-        those = (owner[makers[end]] for end in ends if makers[end] in owner)  # type: ignore[index]
+        those = (owner[makers[end]] for end in ends if makers[end] in owner)
         found.append([each for each in dict.fromkeys(those) if each != place])
     return found
 

@@ -1,0 +1,61 @@
+"""Hints in Python."""
+
+from __future__ import annotations
+
+import ast
+import traceback
+
+import pytest
+
+import trtconv
+from support.paths import ROOT
+from trtconv.core.errors import InputError
+from trtconv.core.findings import Finding, Severity
+from trtconv.core.python_words import in_python
+
+UNET = ROOT / "models" / "unet.onnx"
+
+
+@pytest.mark.parametrize(
+    ("hint", "said"),
+    [
+        ("Add: --dim batch=1:1:8 --dim height=64:256:512.", 'Add: dims={"batch": "1:1:8", "height": "64:256:512"}.'),
+        ("Add --dim 'x y'=64:256:512 (of 8)", 'Add dims={"x y": "64:256:512"} (of 8)'),
+        ("--dim a=1, or --dim a=2", 'dims={"a": "1"}, or dims={"a": "2"}'),
+        ("or add --round", "or add rounded=True"),
+        ("no --no-rewrite here", "no rewrite=False here"),
+        ("--prove none builds it.", 'prove="none" builds it.'),
+        ("Allow more time (--prove-time).", "Allow more time (prove_time)."),
+        ("Allow --prove-time 600.", "Allow prove_time=600."),
+        ("with --version-compatible", "with options=trtconv.BuilderOptions(version_compatible=True)"),
+        ("Write --split 3 or --split auto.", 'Write split="3" or split="auto".'),
+        ("Leave out --timing-cache, TensorRT has one.", "Leave out timing_cache, TensorRT has one."),
+        ("Run trtconv export a.py --dim h=64. Or --round.", "Run trtconv export a.py --dim h=64. Or rounded=True."),
+        ("Flags of others, --no-such-flag 3, stay.", "Flags of others, --no-such-flag 3, stay."),
+        ("Nothing to say.", "Nothing to say."),
+    ],
+)  # fmt: skip
+def test_flags_are_arguments(hint: str, said: str) -> None:
+    assert in_python(hint) == said
+
+
+def test_the_hint_about_bounds_can_be_pasted(tmp_path) -> None:
+    with pytest.raises(InputError) as caught:
+        trtconv.build(trtconv.BuildRequest(UNET, tmp_path / "unet.engine", {"batch": 1}))
+    pasted = caught.value.python_hint.partition("for example ")[2].partition("}")[0] + "}"
+    dims = ast.literal_eval(pasted.removeprefix("dims="))
+    assert dims.keys() == {"height", "width"}
+    assert trtconv.check(trtconv.CheckRequest(UNET, {"batch": 1, **dims})).exit_code == 0
+
+
+def test_a_traceback_ends_with_the_hint_in_python() -> None:
+    error = InputError("2 dimensions without bounds", "Add --dim batch=1.")
+    assert error.__notes__ == ['hint: Add dims={"batch": "1"}.']
+    lines = "".join(traceback.format_exception(error))
+    assert ('hint: Add dims={"batch": "1"}.' in lines) == hasattr(error, "add_note")
+    assert error.hint == "Add --dim batch=1."
+
+
+def test_fixes_of_findings_too() -> None:
+    finding = Finding("TC201", "uneven", "no", Severity.ERROR, fix="or add --round")
+    assert finding.python_fix == "or add rounded=True"

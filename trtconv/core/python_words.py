@@ -1,0 +1,134 @@
+"""Hints as they are said in Python: arguments of requests in the place of flags."""
+
+from __future__ import annotations
+
+import functools
+import re
+import shlex
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from trtconv.core.options import Flag, options
+
+_WORD = r"""(?:'[^']*'|[^\s,;()"'])*(?:'[^']*'|[^\s,;()"'.:])"""
+_FLAG = re.compile(rf"(?<![\w-])(--[A-Za-z][A-Za-z-]*)(?:[ =]({_WORD}))?")
+_PAIR = re.compile(r"[^=]+=.+")
+_COMMAND = re.compile(r"\b(?:trtconv|pip|polygraphy|trtexec) [a-z](?:[^.;(]|\.(?=\S))*$")
+_VALUE = re.compile(r"auto|[A-Z_.:=]+|[\w./:+-]*\d[\w./:+-]*")
+
+
+class _Argument(NamedTuple):
+    """A field of a request.
+
+    Args:
+        name: Its name, with the class that holds it where that is not the request.
+        flag: The flag.
+        default: Its value where nothing else is said.
+        pairs: Whether it maps names to values.
+    """
+
+    name: str
+    flag: Flag
+    default: object
+    pairs: bool
+
+    def of(self, values: list[str]) -> str:
+        """Returns the argument with values as the flag has them."""
+        if self.flag.takes is bool:
+            said: object = self.default is not True
+        elif self.pairs:
+            parts = [value.rpartition("=") for value in values]
+            said = {name: bound for name, _, bound in parts}
+        elif self.flag.takes in (int, float):
+            return self._with(values[0])
+        else:
+            said = values if self.flag.many else values[0]
+        return self._with(_double_quoted(said))
+
+    def _with(self, said: str) -> str:
+        outer, _, inner = self.name.rpartition(":")
+        return f"{outer}({inner}={said})" if outer else f"{inner}={said}"
+
+
+def _double_quoted(value: object) -> str:
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f'"{name}": "{held}"' for name, held in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(f'"{each}"' for each in value) + "]"
+    return f'"{value}"' if isinstance(value, str) else str(value)
+
+
+@functools.cache
+def _arguments() -> Mapping[str, _Argument]:
+    """Returns what each flag is in Python, by the first request that has it."""
+    # Loaded only here: all of these know the errors, whose hints are said so.
+    from trtconv.core.requests.bench import BenchRequest
+    from trtconv.core.requests.build import BuildRequest
+    from trtconv.core.requests.check import CheckRequest
+    from trtconv.core.requests.engine import VerifyRequest
+    from trtconv.core.requests.quantize import QuantizeRequest
+    from trtconv.core.requests.rewrite import RewriteRequest
+
+    found: dict[str, _Argument] = {}
+    for kind in (BuildRequest, CheckRequest, VerifyRequest, BenchRequest, RewriteRequest, QuantizeRequest):
+        for flag, argument in _of(kind):
+            found.setdefault(flag, argument)
+    return found
+
+
+def _of(kind: type, outer: str = "") -> Iterator[tuple[str, _Argument]]:
+    for name, each in options(kind):
+        if each.group is not None:
+            yield from _of(each.group, f"{name}=trtconv.{each.group.__name__}")
+            continue
+        pairs = isinstance(each.default, Mapping)
+        for flag in each.flags[:1]:
+            spelled = f"{outer}:{name}"
+            for option in flag.names.replace("/", " ").split():
+                yield option, _Argument(spelled if outer else name, flag, each.default, pairs)
+
+
+def in_python(hint: str) -> str:
+    """Returns a hint with arguments in the place of flags: `dims={"batch": "1:1:8"}` for `--dim batch=1:1:8`.
+
+    Flags behind a command to be typed in a shell stay, as do those that no request has.
+    """
+    arguments = _arguments()
+    parts: list[str] = []
+    end = 0
+    pending: tuple[_Argument, list[str]] | None = None
+    for match in _FLAG.finditer(hint):
+        argument = arguments.get(match[1])
+        if argument is None or _COMMAND.search(hint, 0, match.start()):
+            continue
+        taken, value = _value(argument, match)
+        between = hint[end : match.start()]
+        if pending is not None and pending[0] is argument and not between.strip() and value:
+            pending[1].append(value)
+        else:
+            parts += [_said(pending), between]
+            pending = argument, [value] if value else []
+        end = match.start() + taken
+    return "".join([*parts, _said(pending), hint[end:]])
+
+
+def _value(argument: _Argument, match: re.Match[str]) -> tuple[int, str]:
+    """Returns how many letters a flag takes with its value, and that; no value where a word of the sentence follows."""
+    alone, value = len(match[1]), match[2] or ""
+    if argument.flag.takes is bool or not value:
+        return alone, ""
+    bare = shlex.split(value)[0] if "'" in value else value
+    words = argument.flag.takes if isinstance(argument.flag.takes, tuple) else ()
+    if argument.pairs and not _PAIR.fullmatch(bare):
+        return alone, ""
+    if not argument.pairs and not (value in words or _VALUE.fullmatch(value)):
+        return alone, ""
+    return len(match[0]), bare
+
+
+def _said(argument: tuple[_Argument, list[str]] | None) -> str:
+    if argument is None:
+        return ""
+    if argument[1] or argument[0].flag.takes is bool:
+        return argument[0].of(argument[1])
+    return argument[0].name.rpartition(":")[2]
