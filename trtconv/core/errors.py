@@ -16,9 +16,23 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Callable
 
 _FULL = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC))
 _SPENT = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
+
+
+_PYTHON_WORDS: list[Callable[[str], str]] = []
+
+
+def in_python(hint: str) -> str:
+    """Returns a hint with arguments of requests in the place of flags; as it is where nobody has made a request."""
+    return _PYTHON_WORDS[0](hint) if _PYTHON_WORDS else hint
+
+
+def say_in_python(words: Callable[[str], str]) -> None:
+    """Takes what says hints in Python: it knows the requests, which raise the errors of this module."""
+    _PYTHON_WORDS[:] = [words]
 
 
 class TrtconvError(Exception):
@@ -40,9 +54,6 @@ class TrtconvError(Exception):
     @property
     def python_hint(self) -> str:
         """The hint with arguments of requests in the place of flags."""
-        # Loaded only here: it knows all requests, which know this module.
-        from trtconv.core.python_words import in_python
-
         return in_python(self.hint)
 
     @property

@@ -8,6 +8,7 @@ from typing import Any
 
 from trtconv.core.decode import decoded
 from trtconv.core.encode import Document
+from trtconv.core.errors import in_python
 from trtconv.core.frozen import frozen
 
 
@@ -85,9 +86,6 @@ class Finding(Document):
     @property
     def python_fix(self) -> str:
         """What to do, with arguments of requests in the place of flags."""
-        # Loaded only here: it knows all requests, which know this module.
-        from trtconv.core.python_words import in_python
-
         return in_python(self.fix)
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import re
 import shlex
@@ -9,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from trtconv.core.options import Flag, options
+from trtconv.core.requests.base import Request
 
 _WORD = r"""(?:'[^']*'|[^\s,;()"'])*(?:'[^']*'|[^\s,;()"'.:])"""
 _FLAG = re.compile(rf"(?<![\w-])(--[A-Za-z][A-Za-z-]*)(?:[ =]({_WORD}))?")
@@ -59,21 +61,22 @@ def _double_quoted(value: object) -> str:
 
 
 @functools.cache
-def _arguments() -> Mapping[str, _Argument]:
+def _arguments(requests: tuple[type, ...]) -> Mapping[str, _Argument]:
     """Returns what each flag is in Python, by the first request that has it."""
-    # Loaded only here: all of these know the errors, whose hints are said so.
-    from trtconv.core.requests.bench import BenchRequest
-    from trtconv.core.requests.build import BuildRequest
-    from trtconv.core.requests.check import CheckRequest
-    from trtconv.core.requests.engine import VerifyRequest
-    from trtconv.core.requests.quantize import QuantizeRequest
-    from trtconv.core.requests.rewrite import RewriteRequest
-
     found: dict[str, _Argument] = {}
-    for kind in (BuildRequest, CheckRequest, VerifyRequest, BenchRequest, RewriteRequest, QuantizeRequest):
+    for kind in requests:
         for flag, argument in _of(kind):
             found.setdefault(flag, argument)
     return found
+
+
+def _requests(above: type = Request) -> Iterator[type]:
+    """Yields the requests that are loaded: whoever meets a hint in Python has made one of them."""
+    subclasses: list[type] = above.__subclasses__()
+    for request in subclasses:
+        if dataclasses.is_dataclass(request):
+            yield request
+        yield from _requests(request)
 
 
 def _of(kind: type, outer: str = "") -> Iterator[tuple[str, _Argument]]:
@@ -93,7 +96,7 @@ def in_python(hint: str) -> str:
 
     Flags behind a command to be typed in a shell stay, as do those that no request has.
     """
-    arguments = _arguments()
+    arguments = _arguments(tuple(_requests()))
     parts: list[str] = []
     end = 0
     pending: tuple[_Argument, list[str]] | None = None

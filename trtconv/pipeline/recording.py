@@ -6,9 +6,6 @@ import dataclasses
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
-
-import numpy as np
 
 from trtconv.core.dims import Shape, ShapeProfile
 from trtconv.core.documents.build import BuildReport
@@ -21,7 +18,7 @@ from trtconv.runtimes.layer_shapes import with_inner
 from trtconv.runtimes.proof.cost import layer_products
 from trtconv.runtimes.tensorrt import ParsedNetwork
 from trtconv.runtimes.tensorrt.readback.records import ReadLayer, ReadNetwork
-from trtconv.shapes.lattice import Sizes
+from trtconv.shapes.model_shapes import model_shapes
 from trtconv.shapes.named_sizes import UNKNOWN, named_size
 
 MOST_LAYERS = 5_000
@@ -72,7 +69,7 @@ def layer_table(network: ReadNetwork, model: OnnxModel, profiles: Sequence[Shape
     """
     points = _points(profiles)
     names = list(points[0])
-    known = _model_shapes(model, points)
+    known = model_shapes(model, points)
     shapes = [with_inner(network, each) for each in known]
     listed = _of_values(network)
     kept = listed[:MOST_LAYERS]
@@ -115,28 +112,6 @@ def _points(profiles: Sequence[ShapeProfile]) -> list[Mapping[str, int]]:
         if size != bound.opt
     ]
     return [*opts, *changed]
-
-
-def _model_shapes(model: OnnxModel, points: Sequence[Mapping[str, int]]) -> list[dict[str, Shape]]:
-    """Returns the shapes of the model's tensors at each point, as far as they are known."""
-    sizes = Sizes(model)
-    trial = sizes.run(points, keep=True)
-    found: list[dict[str, Shape]] = [{} for _ in points]
-    for name, tensor in trial.tensors.items():
-        if tensor.shape is None or not all(num.known for num in tensor.shape):
-            continue
-        columns = [_column(num.value, len(points)) for num in tensor.shape]
-        for row, shapes in enumerate(found):
-            shape = tuple(column[row] for column in columns)
-            if None not in shape:
-                shapes[name] = shape  # type: ignore[assignment]
-    return found
-
-
-def _column(value: Any, rows: int) -> list[int | None]:
-    """Returns a size at each point; None where it is not a whole number, as at points that the network refuses."""
-    values = np.broadcast_to(np.asarray(value), rows).tolist()
-    return [int(each) if math.isfinite(each) and each == int(each) and each >= 0 else None for each in values]
 
 
 def _named(

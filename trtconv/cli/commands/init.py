@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import click
@@ -63,7 +64,9 @@ def command(folder: str, force: bool, output_format: str) -> Outcome:
         models = tuple(InitModel(each.path, {name: text for name, text, _ in each.dims}) for each in listed)
         rest = tuple(LeftOut(each.path, each.fault) for each in found if each.fault)
         return Outcome(render(InitReport(str(path), models, rest).to_json()))
+    # What is proposed can be pasted where the user stands.
+    named = "" if path.parent.resolve() in (Path.cwd(), *Path.cwd().parents) else f" --config {shlex.quote(str(path))}"
     left = f", {len(found) - len(listed)} left out" if len(found) > len(listed) else ""
     return Outcome(
-        clean(f"wrote {path}: {count(len(listed), 'model')}{left}; look at the bounds, then run trtconv build")
+        clean(f"wrote {path}: {count(len(listed), 'model')}{left}; look at the bounds, then run trtconv build{named}")
     )

@@ -142,7 +142,10 @@ def whole(flags: ManyFlags) -> Config:
         context = click.get_current_context(silent=True)
         takes_models = context is not None and any(isinstance(each, click.Argument) for each in context.command.params)
         missing = "Missing argument 'MODEL', and there" if takes_models else "There"
-        raise click.UsageError(f"{missing} is no trtconv.toml here or above; trtconv init writes one.", context)
+        raise click.UsageError(
+            f"{missing} is no trtconv.toml here or above; trtconv init writes one, --config names one elsewhere.",
+            context,
+        )
     return config.load(path)
 
 

@@ -77,7 +77,7 @@ def command(subject: str, output: str, given: tuple[str, ...], gpu: str | None, 
             raise InputError("--with goes with one engine", "Put the documents beside the engines: ENGINE.bench.json.")
         folder = gather_all(path)
         subjects, left_out = folder.subjects, folder.left_out
-        content = folder_page(path.name or str(path), folder)
+        content = folder_page(path.resolve().name or str(path), folder)
     else:
         subjects, left_out = (gather(path, [Path(file) for file in given]),), {}
         content = engine_page(subjects[0], gpu)

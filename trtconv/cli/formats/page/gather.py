@@ -130,7 +130,7 @@ def files_shown(subject: PageSubject) -> list[tuple[str, Path]]:
 
 
 @frozen
-class Failure:
+class FailedEngine:
     """A build that made no engine.
 
     Args:
@@ -162,7 +162,7 @@ class Folder:
     subjects: tuple[PageSubject, ...]
     others: int
     left_out: Mapping[str, str]
-    failures: tuple[Failure, ...] = ()
+    failures: tuple[FailedEngine, ...] = ()
 
 
 def gather_all(folder: Path) -> Folder:
@@ -173,7 +173,7 @@ def gather_all(folder: Path) -> Folder:
     """
     found: list[PageSubject] = []
     left_out: dict[str, str] = {}
-    failures: list[Failure] = []
+    failures: list[FailedEngine] = []
     others = 0
     for path in _json_files(folder):
         try:
@@ -208,7 +208,7 @@ class _FailedWork:
     error: Mapping[str, str]
 
 
-def _failures(document: Mapping[str, Any]) -> Iterator[Failure]:
+def _failures(document: Mapping[str, Any]) -> Iterator[FailedEngine]:
     """Yields the builds of a document of several models that made no engine."""
     runs = document["runs"]
     if not isinstance(runs, list):
@@ -217,18 +217,20 @@ def _failures(document: Mapping[str, Any]) -> Iterator[Failure]:
         if isinstance(run, dict) and "error" in run:
             failed = decoded(_FailedWork, run)
             said = failed.error
-            yield Failure(Path(failed.model).name, failed.target, (), said.get("message", ""), said.get("hint", ""))
+            yield FailedEngine(
+                Path(failed.model).name, failed.target, (), said.get("message", ""), said.get("hint", "")
+            )
         elif isinstance(run, dict) and run.get("exit_code") and {"plan", "edits"} <= run.keys():
             yield _failed_build(decoded(BuildReport, run))
 
 
-def _failed_build(report: BuildReport) -> Failure:
+def _failed_build(report: BuildReport) -> FailedEngine:
     errors = [each for each in report.findings if each.severity is Severity.ERROR] or list(report.findings)
     codes = tuple(dict.fromkeys(each.code for each in errors))
     first = errors[0] if errors else None
     why = "no engine was made" if first is None else first.message
     name, target = Path(report.model.path).name, str(report.plan.target)
-    return Failure(name, target, codes, why, "" if first is None else first.fix)
+    return FailedEngine(name, target, codes, why, "" if first is None else first.fix)
 
 
 def _json_files(folder: Path) -> Iterator[Path]:

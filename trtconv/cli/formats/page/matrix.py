@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from trtconv.cli.formats.page.gather import Failure, PageSubject
+from trtconv.cli.formats.page.gather import FailedEngine, PageSubject
 from trtconv.cli.formats.page.views import model_name, proof_of, summarized, verdict
 
 
-def matrix(subjects: Sequence[PageSubject], failures: Sequence[Failure]) -> dict[str, object]:
+def matrix(subjects: Sequence[PageSubject], failures: Sequence[FailedEngine]) -> dict[str, object]:
     """Returns models by rows and targets by columns, the engines one by one, and the builds that failed."""
     engines = [{**summarized(each), "number": number, "report": each.path.name} for number, each in enumerate(subjects)]
     places = [(model_name(each), _column(each)) for each in subjects]
