@@ -49,7 +49,7 @@ FLAGS = {
     "--quiet --lean-runtime --tensor --trace --plugin --staticPlugins --dynamicPlugins",
     "refit": "-o --output --report --sign --prove --prove-time --extend --trust --key --time-limit --format -q --quiet "
     "--plugin --staticPlugins --dynamicPlugins --reference",
-    "report": "-o --output --with --format -q --quiet --budget --follow-links",
+    "report": "-o --output --with --gpu --format -q --quiet --budget --follow-links",
     "diff": "--tolerance --format -q --quiet",
     "upgrade": "--from --to -o --output --dim --input --profile --minShapes --optShapes --maxShapes --value "
     "--precision --no-rewrite --requantize --target --fail-on --prove --prove-time --tolerance --slower --time-limit "

@@ -91,8 +91,8 @@ def _of(kind: type, outer: str = "") -> Iterator[tuple[str, _Argument]]:
                 yield option, _Argument(spelled if outer else name, flag, each.default, pairs)
 
 
-def in_python(hint: str) -> str:
-    """Returns a hint with arguments in the place of flags: `dims={"batch": "1:1:8"}` for `--dim batch=1:1:8`.
+def in_python(said: str) -> str:
+    """Returns a said with arguments in the place of flags: `dims={"batch": "1:1:8"}` for `--dim batch=1:1:8`.
 
     Flags behind a command to be typed in a shell stay, as do those that no request has.
     """
@@ -100,19 +100,19 @@ def in_python(hint: str) -> str:
     parts: list[str] = []
     end = 0
     pending: tuple[_Argument, list[str]] | None = None
-    for match in _FLAG.finditer(hint):
+    for match in _FLAG.finditer(said):
         argument = arguments.get(match[1])
-        if argument is None or _COMMAND.search(hint, 0, match.start()):
+        if argument is None or _COMMAND.search(said, 0, match.start()):
             continue
         taken, value = _value(argument, match)
-        between = hint[end : match.start()]
+        between = said[end : match.start()]
         if pending is not None and pending[0] is argument and not between.strip() and value:
             pending[1].append(value)
         else:
             parts += [_said(pending), between]
             pending = argument, [value] if value else []
         end = match.start() + taken
-    return "".join([*parts, _said(pending), hint[end:]])
+    return "".join([*parts, _said(pending), said[end:]])
 
 
 def _value(argument: _Argument, match: re.Match[str]) -> tuple[int, str]:

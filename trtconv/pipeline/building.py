@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from trtconv.core import foreign
 from trtconv.core.documents.best_of import BestOf
 from trtconv.core.documents.build import BuildPlan, BuildReport
+from trtconv.core.documents.memory import MemoryRecord
 from trtconv.core.documents.tuned import Tuned
 from trtconv.core.errors import BuildFailed, EnvironmentMissing, InputError
 from trtconv.core.files import source_checksum
@@ -44,7 +45,6 @@ from trtconv.pipeline.parse import build_in_thread, fails, findings_of, parse_mo
 from trtconv.pipeline.preparation import Preparation, passes_of, promise_of
 from trtconv.pipeline.profiles import Sized, affordable, told_level
 from trtconv.pipeline.racing import best_build, require_race
-from trtconv.pipeline.recording import with_network
 from trtconv.pipeline.respelling import Forms, RefusedNetwork
 from trtconv.precision import Applied, Types
 from trtconv.runtimes import tensorrt
@@ -254,9 +254,14 @@ class _Work:
         report = _with_findings(report, prepared.origin.place(faults, model))
         if network is None or self._fails(report):
             return report, None
-        report = with_network(report, network, prepared.subject.parsed, prepared.sized)
+        report = _with_network(report, network, prepared)
         with NetworkProof(
-            network, prepared.subject, report.profiles, self.request.prove, self.request.prove_time
+            network,
+            prepared.subject,
+            report.profiles,
+            self.request.prove,
+            self.request.prove_time,
+            prepared.sized.known,
         ) as proof:
             plan = dataclasses.replace(report.plan, io=model.io)
             blob, best = self._build(model, network, prepared, plan)
@@ -269,7 +274,7 @@ class _Work:
             hashing = Hashing(blob.data)
             proven, differences = proof.finish(self.clock, self.engine)
         differing = prepared.origin.place(differences, prepared.subject.rewritten)
-        report = dataclasses.replace(_with_findings(report, differing), proof=proven)
+        report = dataclasses.replace(_with_findings(report, differing), proof=proven, layers=proof.layers)
         # What differs is not written, nor what is not shown where it must be.
         if any(each.severity is Severity.ERROR for each in differing):
             return report, None
@@ -388,3 +393,17 @@ class _Work:
 
 def _with_findings(report: BuildReport, findings: Iterable[Finding]) -> BuildReport:
     return dataclasses.replace(report, findings=(*report.findings, *findings))
+
+
+def _with_network(report: BuildReport, network: ParsedNetwork, prepared: _Prepared) -> BuildReport:
+    """Keeps what the network takes of memory, and what a refit will hold the network of another model to."""
+    sized, model = prepared.sized, prepared.subject.parsed
+    memory = MemoryRecord(model.nbytes, tuple(sized.memory)) if sized.memory else None
+    report = dataclasses.replace(report, memory=memory)
+    if not report.plan.options.refits:
+        return report
+    # Loaded only here: most engines are never refitted.
+    from trtconv.runtimes.network_record import record
+    from trtconv.runtimes.plugin_layers import with_meanings
+
+    return dataclasses.replace(report, network=record(with_meanings(network.read_back(), model)))

@@ -13,6 +13,7 @@ from trtconv.core.documents.memory import Activations
 from trtconv.core.errors import InputError
 from trtconv.core.findings import Finding, Severity
 from trtconv.core.frozen import frozen
+from trtconv.core.named_sizes import KnownSizes
 from trtconv.graph.model import OnnxModel
 from trtconv.rules import run_size_rules
 from trtconv.rules.baked_sizes import BakedPixelShuffle, BakedReshape, BakedResize
@@ -35,6 +36,7 @@ class Sized:
         everywhere: Whether the network accepts every size in the range.
         memory: What the activations take at the max of each profile.
         record: What a report says of the lattice; None where nothing is dynamic.
+        view: What they were checked with.
     """
 
     profiles: tuple[ShapeProfile, ...]
@@ -44,6 +46,12 @@ class Sized:
     everywhere: bool = False
     memory: Sequence[Activations] = ()
     record: LatticeRecord | None = None
+    view: SizesView | None = None
+
+    @property
+    def known(self) -> KnownSizes | None:
+        """The shapes of the model's tensors at opt of the profiles; None where nothing was checked."""
+        return None if self.view is None else self.view.known(self.profiles)
 
     def milder(self, findings: Iterable[Finding]) -> tuple[Finding, ...]:
         """Takes sizes that an exporter wrote into the model for harmless where it accepts all that were asked for."""
@@ -95,7 +103,7 @@ def settle(
         refuse_gaps(view, current, bounds_by_name(model.inputs, covered))
     lattice = view.lattice
     everywhere = fitting and lattice.exact and all(dim.valid is None for dim in lattice.dims.values())
-    return Sized(current, lattice, findings, tuple(notes), everywhere, view.memory, view.record)
+    return Sized(current, lattice, findings, tuple(notes), everywhere, view.memory, view.record, view)
 
 
 def _only(profiles: Sequence[ShapeProfile]) -> ShapeProfile:

@@ -8,19 +8,42 @@ from typing import Any
 
 import numpy as np
 
-from trtconv.core.dims import Shape
-from trtconv.graph.model import OnnxModel
+from trtconv.core.dims import Shape, ShapeProfile
+from trtconv.core.named_sizes import KnownSizes
 from trtconv.shapes.lattice import Sizes
 
 
-def model_shapes(model: OnnxModel, points: Sequence[Mapping[str, int]]) -> list[dict[str, Shape]]:
+def known_sizes(sizes: Sizes, profiles: Sequence[ShapeProfile]) -> KnownSizes:
+    """Returns the shapes of a model's tensors at opt of each profile, and where single dimensions are otherwise.
+
+    Args:
+        sizes: Of the model.
+        profiles: Where they lie.
+    """
+    points = _points(profiles)
+    return KnownSizes(points, model_shapes(sizes, points), max(len(profiles), 1))
+
+
+def _points(profiles: Sequence[ShapeProfile]) -> list[Mapping[str, int]]:
+    """Returns sizes of the free dimensions: opt of each profile, then the first one with one dimension changed."""
+    opts = [{name: bound.opt for name, bound in profile.dims.items()} for profile in profiles] or [{}]
+    first = profiles[0].dims if profiles else {}
+    changed = [
+        {**opts[0], name: size}
+        for name, bound in first.items()
+        for size in dict.fromkeys((bound.min, bound.max))
+        if size != bound.opt
+    ]
+    return [*opts, *changed]
+
+
+def model_shapes(sizes: Sizes, points: Sequence[Mapping[str, int]]) -> list[dict[str, Shape]]:
     """Returns the shapes of a model's tensors at each point, as far as they are known.
 
     Args:
-        model: The model.
+        sizes: Of the model.
         points: Sizes of every free dimension.
     """
-    sizes = Sizes(model)
     trial = sizes.run(points, keep=True)
     found: list[dict[str, Shape]] = [{} for _ in points]
     for name, tensor in trial.tensors.items():

@@ -8,9 +8,11 @@ from collections.abc import Sequence
 from trtconv.core.dims import ShapeProfile
 from trtconv.core.documents.lattice import LatticeRecord
 from trtconv.core.documents.memory import Activations
+from trtconv.core.named_sizes import KnownSizes
 from trtconv.graph.model import OnnxModel
 from trtconv.shapes.lattice import Check, SizeLattice, Sizes, Trial, first_faults
 from trtconv.shapes.memory import activations
+from trtconv.shapes.model_shapes import known_sizes
 from trtconv.shapes.traced.search import baked_in
 
 _PICKS = ("min", "opt", "max")
@@ -66,6 +68,10 @@ class SizesView:
         """What the activations take at the max of each profile."""
         found = activations(self.sizes, [sizes for _, _, sizes in self.points], self.trial)
         return [each for each, (_, pick, _) in zip(found, self.points, strict=True) if pick == "max"]
+
+    def known(self, profiles: Sequence[ShapeProfile]) -> KnownSizes:
+        """Returns the shapes of the model's tensors at opt of profiles, which may be other ones."""
+        return known_sizes(self.sizes, profiles)
 
     @property
     def record(self) -> LatticeRecord | None:

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from trtconv.core import budget, codes
 from trtconv.core.dims import ShapeProfile
+from trtconv.core.documents.layers import LayerTable
 from trtconv.core.documents.proof import BuildProof
 from trtconv.core.findings import Finding, Location, Severity
+from trtconv.core.named_sizes import KnownSizes
 from trtconv.core.requests.common import PROOFS
 from trtconv.core.stages import Stage
 from trtconv.core.stopwatch import Stopwatch
@@ -25,6 +27,7 @@ from trtconv.runtimes.tensorrt import ParsedNetwork, Runtime
 if TYPE_CHECKING:
     from trtconv.runtimes.proof.prove import Prover
     from trtconv.runtimes.proof.result import ProofResult
+    from trtconv.runtimes.proof.whole import Meaning
 
 LEAST_SECONDS = 2.0
 """How long a quick proof may take, however fast the build was."""
@@ -53,6 +56,7 @@ class NetworkProof(contextlib.AbstractContextManager["NetworkProof"]):
         profiles: Where its sizes lie; none where they are not known.
         level: One of `PROOFS`.
         seconds: How long the proof may take once the build is done.
+        known: The shapes of the model's tensors; None: nobody wants the network's layers.
     """
 
     def __init__(
@@ -62,7 +66,9 @@ class NetworkProof(contextlib.AbstractContextManager["NetworkProof"]):
         profiles: Sequence[ShapeProfile],
         level: str,
         seconds: float,
+        known: KnownSizes | None = None,
     ) -> None:
+        self.layers: LayerTable | None = None
         self._seconds = seconds
         self._subject = subject
         self._profiles = profiles
@@ -72,36 +78,21 @@ class NetworkProof(contextlib.AbstractContextManager["NetworkProof"]):
         self._why = ""
         if level == "none":
             return
-        from trtconv.runtimes.compare import TOLERANCES
-        from trtconv.runtimes.onnxruntime import output_steps
+        from trtconv.runtimes.layer_table import layer_table
         from trtconv.runtimes.plugin_layers import with_meanings
         from trtconv.runtimes.proof.prove import Prover
-        from trtconv.runtimes.proof.whole import Meaning
 
         model = subject.rewritten
         foreign = [spec.name for spec in model.inputs if spec.dtype == "undefined"]
         if foreign or not network.layer_count:
             self._why = f"input {foreign[0]!r} is not a tensor" if foreign else "the network has no layers"
             return
-        meaning = Meaning(
-            path=str(model.path),
-            original=subject.original,
-            given=model.serialize,
-            makers=lambda: _makers(model),
-            tolerance=TOLERANCES[precision_of(subject.parsed, subject.precision)],
-            megabytes=budget.allowance(model.nbytes)[1],
-            inputs=model.inputs,
-            steps=output_steps(model),
-            parsed=subject.parsed,
-            edited=None if subject.parsed_as_is else subject.parsed.serialize(),
-            batch=_largest_batch(profiles),
-            typical={name: tuple(each.opt) for name, each in profiles[0].inputs.items()} if profiles else {},
-            rewritten_error=max(allowed_error(model, subject.promise), _MULTIPLIED),
-        )
+        meaning = _meaning(subject, profiles)
         plain = precision_of(subject.parsed, subject.precision) == "float32"
         sizes = proof_sizes(model, profiles, level, subject.sample or {}, _OTHER if plain else _OTHER_NARROW)
         read = with_meanings(network.read_back(), subject.parsed)
         self._prover = Prover(read, meaning, sizes, MOST_SECONDS, thorough=level != "quick")
+        self.layers = None if known is None else layer_table(read, known)
         self._weighing = Weighing(read, subject.parsed, subject.claimed)
 
     def __exit__(self, *_: object) -> None:
@@ -145,6 +136,30 @@ class NetworkProof(contextlib.AbstractContextManager["NetworkProof"]):
         elif proof.missing:
             severity = Severity.ERROR if self._level == PROOFS[-1] else Severity.INFO
             yield codes.PROOF_INCOMPLETE.finding(_not_shown(proof), severity, fix=_FIX_OF_MISSING)
+
+
+def _meaning(subject: ProofSubject, profiles: Sequence[ShapeProfile]) -> Meaning:
+    """Returns what a network should compute."""
+    from trtconv.runtimes.compare import TOLERANCES
+    from trtconv.runtimes.onnxruntime import output_steps
+    from trtconv.runtimes.proof.whole import Meaning
+
+    model = subject.rewritten
+    return Meaning(
+        path=str(model.path),
+        original=subject.original,
+        given=model.serialize,
+        makers=lambda: _makers(model),
+        tolerance=TOLERANCES[precision_of(subject.parsed, subject.precision)],
+        megabytes=budget.allowance(model.nbytes)[1],
+        inputs=model.inputs,
+        steps=output_steps(model),
+        parsed=subject.parsed,
+        edited=None if subject.parsed_as_is else subject.parsed.serialize(),
+        batch=_largest_batch(profiles),
+        typical={name: tuple(each.opt) for name, each in profiles[0].inputs.items()} if profiles else {},
+        rewritten_error=max(allowed_error(model, subject.promise), _MULTIPLIED),
+    )
 
 
 def _largest_batch(profiles: Sequence[ShapeProfile]) -> int:

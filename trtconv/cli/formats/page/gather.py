@@ -200,28 +200,38 @@ def gather_all(folder: Path) -> Folder:
 
 
 @frozen
-class _FailedWork:
-    """A run that could not be done, as a document of several models has it."""
+class _ListedRuns:
+    """A document of several models."""
 
-    model: str
-    target: str
-    error: Mapping[str, str]
+    runs: tuple[Mapping[str, Any], ...]
+
+
+@frozen
+class _Refusal:
+    """Why work could not be done."""
+
+    message: str = ""
+    hint: str = ""
+
+
+@frozen
+class _ListedRun:
+    """What a document of several models has of one: a report of its own where it has an engine or findings."""
+
+    error: _Refusal | None = None
+    exit_code: int = 0
+    model: Any = None
+    target: str = ""
 
 
 def _failures(document: Mapping[str, Any]) -> Iterator[FailedEngine]:
     """Yields the builds of a document of several models that made no engine."""
-    runs = document["runs"]
-    if not isinstance(runs, list):
-        raise Fault("is not a list", ["runs"])
-    for run in runs:
-        if isinstance(run, dict) and "error" in run:
-            failed = decoded(_FailedWork, run)
-            said = failed.error
-            yield FailedEngine(
-                Path(failed.model).name, failed.target, (), said.get("message", ""), said.get("hint", "")
-            )
-        elif isinstance(run, dict) and run.get("exit_code") and {"plan", "edits"} <= run.keys():
-            yield _failed_build(decoded(BuildReport, run))
+    for each in decoded(_ListedRuns, document).runs:
+        run = decoded(_ListedRun, each)
+        if run.error is not None:
+            yield FailedEngine(Path(str(run.model)).name, run.target, (), run.error.message, run.error.hint)
+        elif run.exit_code and {"plan", "edits"} <= each.keys():
+            yield _failed_build(decoded(BuildReport, each))
 
 
 def _failed_build(report: BuildReport) -> FailedEngine:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trtconv.shapes.named_sizes import named_size
+from trtconv.core.named_sizes import named_size
 
 BASE = {"batch": 2, "height": 64, "width": 96}
 POINTS = [BASE, {**BASE, "batch": 5}, {**BASE, "height": 32}, {**BASE, "height": 128}, {**BASE, "width": 160}]

@@ -6,7 +6,25 @@ import math
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
+from trtconv.core.dims import Shape
+from trtconv.core.frozen import frozen
+
 UNKNOWN = "?"
+
+
+@frozen
+class KnownSizes:
+    """The shapes of a model's tensors at some sizes of its dimensions.
+
+    Args:
+        points: The sizes of every free dimension: opt of each profile, then others, to tell what a shape is of them.
+        shapes: For each point the shapes that are known, by tensor.
+        profiles: How many of the points are opt of a profile.
+    """
+
+    points: Sequence[Mapping[str, int]]
+    shapes: Sequence[Mapping[str, Shape]]
+    profiles: int
 
 
 def named_size(values: Sequence[int | None], points: Sequence[Mapping[str, int]]) -> int | str:

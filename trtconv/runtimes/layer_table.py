@@ -1,25 +1,18 @@
-"""What a report keeps of a parsed network: its layers, with their work at the sizes that profiles are tuned for."""
+"""The layers of a parsed network as a report keeps them, with their work at the sizes that profiles are tuned for."""
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from trtconv.core.dims import Shape, ShapeProfile
-from trtconv.core.documents.build import BuildReport
+from trtconv.core.dims import Shape
 from trtconv.core.documents.layers import LayerTable, TableLayer, TableTensor
-from trtconv.core.documents.memory import MemoryRecord
 from trtconv.core.frozen import frozen
-from trtconv.graph.model import OnnxModel
-from trtconv.pipeline.profiles import Sized
+from trtconv.core.named_sizes import UNKNOWN, KnownSizes, named_size
 from trtconv.runtimes.layer_shapes import with_inner
 from trtconv.runtimes.proof.cost import layer_products
-from trtconv.runtimes.tensorrt import ParsedNetwork
 from trtconv.runtimes.tensorrt.readback.records import ReadLayer, ReadNetwork
-from trtconv.shapes.model_shapes import model_shapes
-from trtconv.shapes.named_sizes import UNKNOWN, named_size
 
 MOST_LAYERS = 5_000
 """Of a network that are kept; a page shows fewer."""
@@ -38,48 +31,24 @@ _NOTHING = frozenset(("SHAPE", "ASSERTION", "IDENTITY", "SQUEEZE", "UNSQUEEZE"))
 """Layers that move no element."""
 
 
-def with_network(report: BuildReport, network: ParsedNetwork, model: OnnxModel, sized: Sized) -> BuildReport:
-    """Keeps the network in the report; of an engine that can be refitted also what a refit is held to.
-
-    Args:
-        report: The report so far.
-        network: The parsed network.
-        model: What the parser was given.
-        sized: Its profiles.
-    """
-    read = network.read_back()
-    memory = MemoryRecord(model.nbytes, tuple(sized.memory)) if sized.memory else None
-    report = dataclasses.replace(report, layers=layer_table(read, model, sized.profiles), memory=memory)
-    if not report.plan.options.refits:
-        return report
-    # Loaded only here: most engines are never refitted.
-    from trtconv.runtimes.network_record import record
-    from trtconv.runtimes.plugin_layers import with_meanings
-
-    return dataclasses.replace(report, network=record(with_meanings(read, model)))
-
-
-def layer_table(network: ReadNetwork, model: OnnxModel, profiles: Sequence[ShapeProfile]) -> LayerTable:
+def layer_table(network: ReadNetwork, known: KnownSizes) -> LayerTable:
     """Returns the layers of a network.
 
     Args:
         network: As it was read back.
-        model: What the parser was given.
-        profiles: Where sizes lie.
+        known: The shapes of the tensors that are the model's too.
     """
-    points = _points(profiles)
-    names = list(points[0])
-    known = model_shapes(model, points)
-    shapes = [with_inner(network, each) for each in known]
+    points = known.points
+    shapes = [with_inner(network, each) for each in known.shapes]
     listed = _of_values(network)
     kept = listed[:MOST_LAYERS]
     used = list(dict.fromkeys(n for layer in kept for n in (*layer.inputs, *layer.outputs) if n is not None))
     places = {number: place for place, number in enumerate(used)}
-    weigher = _Weigher.of(network, shapes[: max(len(profiles), 1)])
+    weigher = _Weigher.of(network, shapes[: known.profiles])
     tensors = (network.tensors[number] for number in used)
     return LayerTable(
         tuple(
-            TableTensor(each.name, each.dtype, _named(each.shape, each.name, shapes, points if names else ()))
+            TableTensor(each.name, each.dtype, _named(each.shape, each.name, shapes, points if points[0] else ()))
             for each in tensors
         ),
         tuple(weigher.layer(layer, places) for layer in kept),
@@ -99,19 +68,6 @@ def _of_values(network: ReadNetwork) -> list[ReadLayer]:
             if layer.kind != "SHAPE" and not varying.isdisjoint(layer.inputs):
                 varying.update(layer.outputs)
     return [layer for layer in network.layers if not layer.outputs or not varying.isdisjoint(layer.outputs)]
-
-
-def _points(profiles: Sequence[ShapeProfile]) -> list[Mapping[str, int]]:
-    """Returns sizes of the free dimensions: opt of each profile, then the first one with one dimension changed."""
-    opts = [{name: bound.opt for name, bound in profile.dims.items()} for profile in profiles] or [{}]
-    first = profiles[0].dims if profiles else {}
-    changed = [
-        {**opts[0], name: size}
-        for name, bound in first.items()
-        for size in dict.fromkeys((bound.min, bound.max))
-        if size != bound.opt
-    ]
-    return [*opts, *changed]
 
 
 def _named(

@@ -1,4 +1,4 @@
-"""What a report keeps of a parsed network."""
+"""The layers of a parsed network as a report keeps them."""
 
 from __future__ import annotations
 
@@ -15,9 +15,11 @@ from trtconv.core.dims import Range
 from trtconv.core.documents.layers import LayerTable, TableLayer, TableTensor
 from trtconv.core.errors import InputError
 from trtconv.graph.model import OnnxModel
-from trtconv.pipeline.recording import layer_table
 from trtconv.runtimes.layer_shapes import with_inner
+from trtconv.runtimes.layer_table import layer_table
 from trtconv.runtimes.tensorrt.readback.records import ReadLayer, ReadNetwork, ReadTensor
+from trtconv.shapes.lattice import Sizes
+from trtconv.shapes.model_shapes import known_sizes
 
 NET = """
 <ir_version: 8, opset_import: ["": 17]>
@@ -71,7 +73,7 @@ def conv_net() -> ReadNetwork:
 def table() -> LayerTable:
     loaded = model()
     dims = {"n": Range(1, 2, 4), "h": Range(16, 32, 64), "w": Range(16, 48, 64)}
-    return layer_table(conv_net(), loaded, [make_profile(loaded.inputs, dims)])
+    return layer_table(conv_net(), known_sizes(Sizes(loaded), [make_profile(loaded.inputs, dims)]))
 
 
 def test_layers_have_work_bytes_and_named_sizes() -> None:
