@@ -85,6 +85,7 @@ DOORS = {
     "polygraphy": ["engine/bisecting.py"],
     "cuda": ["runtimes/tensorrt/device.py"],
     "ml_dtypes": [
+        "precision/quantize/kinds.py",
         "runtimes/proof/*",
         "runtimes/tensorrt/engine_in_memory.py",
         "runtimes/tensorrt/readback/types.py",

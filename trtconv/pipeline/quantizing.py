@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from trtconv.core.bounds import make_profile
 from trtconv.core.dims import dynamic_dims
 from trtconv.core.documents.doubts import Doubt, DoubtKind
+from trtconv.core.documents.metric_result import MetricResult
 from trtconv.core.documents.parts import FileIdentity
 from trtconv.core.documents.quantize import (
     Distance,
@@ -18,6 +19,7 @@ from trtconv.core.documents.quantize import (
     QuantizeReport,
 )
 from trtconv.core.errors import InputError
+from trtconv.core.frozen import frozen
 from trtconv.core.outputs import Output, check_all
 from trtconv.core.preprocessing import parse_preprocessing
 from trtconv.core.progress import Progress
@@ -78,6 +80,62 @@ def quantize(request: QuantizeRequest, progress: Progress | None = None) -> Quan
     with clock.stage(Stage.RUNTIME):
         target = request.target or target_and_runtime(None)[0]
         KINDS[request.kind].require(target, request.method)
+    ready = _ready(request, target, clock)
+    chosen = choose_ranges(request, ready.model, ready.layers, ready.calibration, clock, ready.source)
+    with clock.stage(Stage.MEASURE):
+        measured = _measured(request, chosen, ready, clock)
+    with clock.stage(Stage.WRITE):
+        output = _write(measured.model, request) if measured.within(request.limit) else None
+    spending, placement, doubts = measured.spending, measured.placement, _doubts(ready, measured.error)
+    return QuantizeReport(
+        model=ready.source.identity,
+        output=output,
+        target=target,
+        edits=ready.done.edits + chosen.edits,
+        skipped=ready.done.skipped,
+        quantized=_quantized(ready, placement),
+        left_in_float=_left(ready, placement, spending, chosen.lacking),
+        notes=slows_down(ready.layers),
+        error=measured.error,
+        metric=measured.metric,
+        per_layer=_per_layer(chosen.model, measured.model, placement, ready.held_out),
+        calibration=dataclasses.replace(chosen.calibration, biases_corrected=measured.mended, doubts=doubts),
+        budget=None if spending is None else spending.record(request.error_budget or 0.0),
+        findings=run_rules(measured.model, target),
+        tolerance=request.limit,
+        seconds=clock.seconds,
+        exit_code=0 if output else 1,
+        cache=chosen.cache,
+        kind=request.kind,
+    )
+
+
+@frozen
+class _Ready:
+    """A model that is rewritten, and its samples.
+
+    Args:
+        source: The model as it is in its file.
+        model: The model to quantise.
+        samples: All that were given.
+        calibration: Those to calibrate with.
+        held_out: Those to measure on.
+        done: What was rewritten.
+        layers: The layers with weights.
+        work: Position of a layer to its multiply-adds.
+    """
+
+    source: FloatSource
+    model: OnnxModel
+    samples: InputSamples
+    calibration: InputSamples
+    held_out: InputSamples
+    done: PassResult
+    layers: tuple[WeightedLayer, ...]
+    work: Mapping[int, int]
+
+
+def _ready(request: QuantizeRequest, target: Target, clock: Stopwatch) -> _Ready:
     with clock.stage(Stage.LOAD):
         source, model = _loaded(request, target)
         samples = _samples(request, source.model)
@@ -85,39 +143,40 @@ def quantize(request: QuantizeRequest, progress: Progress | None = None) -> Quan
     with clock.stage(Stage.REWRITE):
         done, layers = _prepared(request, model, source)
         work = work_of(model, layers, held_out)
-    chosen = choose_ranges(request, model, layers, calibration, clock, source)
-    with clock.stage(Stage.MEASURE):
-        reference = Reference(source.model, held_out, source.goal)
-        spending, placement = _spent(request, chosen, source.weights, reference, clock)
-        result, mended = _with_biases(chosen, placement, source, calibration, clock)
-        error = reference.distances(result) if len(held_out) else {}
-        judged = reference.judged(result)
-    with clock.stage(Stage.WRITE):
-        good = worst(error) <= request.limit if judged is None else judged.met
-        output = _write(result, request) if good else None
-    return QuantizeReport(
-        model=source.identity,
-        output=output,
-        target=target,
-        edits=done.edits + chosen.edits,
-        skipped=done.skipped,
-        quantized=_quantized(layers, placement, work),
-        left_in_float=_left(layers, placement, spending, chosen.lacking, work),
-        notes=slows_down(layers),
-        error=error,
-        metric=judged,
-        per_layer=_per_layer(chosen.model, result, placement, held_out),
-        calibration=dataclasses.replace(
-            chosen.calibration, biases_corrected=mended, doubts=_doubts(samples, error, len(held_out))
-        ),
-        budget=None if spending is None else spending.record(request.error_budget or 0.0),
-        findings=run_rules(result, target),
-        tolerance=request.limit,
-        seconds=clock.seconds,
-        exit_code=0 if output else 1,
-        cache=chosen.cache,
-        kind=request.kind,
-    )
+    return _Ready(source, model, samples, calibration, held_out, done, layers, work)
+
+
+@frozen
+class _Measured:
+    """A quantised model and what was found of it.
+
+    Args:
+        model: The model.
+        spending: What the budget came to; None without one.
+        placement: Where its quantisers stand.
+        mended: Whether its biases are corrected.
+        error: Output to how far it is from that of the float model.
+        metric: What counts, where that is not the error.
+    """
+
+    model: OnnxModel
+    spending: Spending | None
+    placement: Placement
+    mended: bool
+    error: Mapping[str, Distance]
+    metric: MetricResult | None
+
+    def within(self, limit: float) -> bool:
+        """Whether the error is at most the limit; where there is a metric it has a limit of its own."""
+        return worst(self.error) <= limit if self.metric is None else self.metric.met
+
+
+def _measured(request: QuantizeRequest, chosen: Chosen, ready: _Ready, clock: Stopwatch) -> _Measured:
+    reference = Reference(ready.source.model, ready.held_out, ready.source.goal)
+    spending, placement = _spent(request, chosen, ready.source.weights, reference, clock)
+    result, mended = _with_biases(chosen, placement, ready.source, ready.calibration, clock)
+    error = reference.distances(result) if len(ready.held_out) else {}
+    return _Measured(result, spending, placement, mended, error, reference.judged(result))
 
 
 def _loaded(request: QuantizeRequest, target: Target) -> tuple[FloatSource, OnnxModel]:
@@ -191,15 +250,15 @@ def _parted(request: QuantizeRequest, samples: InputSamples) -> tuple[InputSampl
     return distinct.parted(request.held_out)
 
 
-def _doubts(samples: InputSamples, error: Mapping[str, Distance], held_out: int) -> tuple[Doubt, ...]:
+def _doubts(ready: _Ready, error: Mapping[str, Distance]) -> tuple[Doubt, ...]:
     """Returns what misleads in the samples, and whether they are too few for what the error is told as."""
-    found = doubts_about(samples.facts, samples.names)
+    found = doubts_about(ready.samples.facts, ready.samples.names)
     for name, each in error.items():
         if each.standard_error is not None and each.standard_error > _FEW * each.rms:
             said = (
                 f"the error of output {name!r} is known to +- {100 * each.standard_error / each.rms:.0f} % of it alone"
             )
-            few = f"{said}: the {held_out} samples that measure it differ too much for so few"
+            few = f"{said}: the {len(ready.held_out)} samples that measure it differ too much for so few"
             found += (Doubt(DoubtKind.FEW, (), few),)
     return found
 
@@ -285,21 +344,17 @@ def _write(result: OnnxModel, request: QuantizeRequest) -> FileIdentity:
     return FileIdentity(str(path), sha256_of(path), path.stat().st_size)
 
 
-def _quantized(layers: Sequence[WeightedLayer], placement: Placement, work: Mapping[int, int]) -> tuple[Layerwise, ...]:
-    inside = (layer for layer in layers if layer.index in placement.layers)
-    return tuple(Layerwise(each.name, each.node.op_type, "", work.get(each.index)) for each in inside)
+def _quantized(ready: _Ready, placement: Placement) -> tuple[Layerwise, ...]:
+    inside = (layer for layer in ready.layers if layer.index in placement.layers)
+    return tuple(Layerwise(each.name, each.node.op_type, "", ready.work.get(each.index)) for each in inside)
 
 
 def _left(
-    layers: Sequence[WeightedLayer],
-    placement: Placement,
-    spending: Spending | None,
-    lacking: Mapping[int, str],
-    work: Mapping[int, int],
+    ready: _Ready, placement: Placement, spending: Spending | None, lacking: Mapping[int, str]
 ) -> tuple[Layerwise, ...]:
     spared = {step.node: step for step in spending.steps} if spending is not None else {}
     found = []
-    for layer in layers:
+    for layer in ready.layers:
         if layer.index in placement.layers:
             continue
         reason = layer.reason
@@ -309,5 +364,5 @@ def _left(
             reason = f"left out for the budget: the error falls by {spared[layer.name].gain:.2g}"
         elif not reason:
             reason = "TensorRT computes a 3-D deconvolution in int8 only if its result is quantised"
-        found.append(Layerwise(layer.name, layer.node.op_type, reason, work.get(layer.index)))
+        found.append(Layerwise(layer.name, layer.node.op_type, reason, ready.work.get(layer.index)))
     return tuple(found)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.onnx_models import parse, wrap
-from trtconv.core.documents.judged import Judged
+from trtconv.core.documents.metric_result import MetricResult
 from trtconv.core.errors import InputError
 from trtconv.precision.quantize.measure import Reference
 from trtconv.precision.quantize.metrics import BUILT_IN, Goal, Metric, cosine, iou, psnr, top1
@@ -90,7 +90,7 @@ def test_of_several_outputs_the_worst_counts_and_none_that_is_not_finite_passes(
 def test_a_limit_is_on_the_worse_side_of_what_the_float_network_has(
     own: float, limit: float, value: float, met: bool
 ) -> None:
-    assert Judged("any", value, None, own, limit, 1).met == met
+    assert MetricResult("any", value, None, own, limit, 1).met == met
 
 
 @given(st.lists(st.floats(0, 1, width=32), min_size=2, max_size=9))

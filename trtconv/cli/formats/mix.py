@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from trtconv.cli.formats.wording import count, table
-from trtconv.core.documents.judged import Judged
+from trtconv.core.documents.metric_result import MetricResult
 from trtconv.core.documents.mix import Mix
 from trtconv.core.text import clean, toml_string
 
@@ -49,7 +49,7 @@ def _errors(mix: Mix, measured: str) -> tuple[str, str]:
     return asked, f"it is {found}, and {mix.error_of_all:.2g} worse with all in 16 bits"
 
 
-def judged_text(metric: Judged) -> str:
+def judged_text(metric: MetricResult) -> str:
     """Returns the value of a metric with its standard error, and that of the float network."""
     bar = "" if metric.standard_error is None else f" +- {metric.standard_error:.2g}"
     return f"{metric.value:.5g}{bar} (float {metric.of_float:.5g})"

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from trtconv.cli.formats.mix import judged_text
 from trtconv.cli.formats.wording import byte_size, count, table
 from trtconv.core.documents.doubts import Doubt, DoubtKind
-from trtconv.core.documents.judged import Judged
+from trtconv.core.documents.metric_result import MetricResult
 from trtconv.core.documents.quantize import (
     BudgetRecord,
     CacheRecord,
@@ -50,12 +50,12 @@ def _percent(value: float) -> str:
     return f"{100 * value:.2f} %"
 
 
-def _loss(value: float, metric: Judged | None) -> str:
+def _loss(value: float, metric: MetricResult | None) -> str:
     """Returns an error as text: a share, or by how much a metric is worse."""
     return _percent(value) if metric is None else f"{value:.4g} worse"
 
 
-def _gain(value: float, metric: Judged | None) -> str:
+def _gain(value: float, metric: MetricResult | None) -> str:
     return _percent(value) if metric is None else f"{value:.4g}"
 
 
@@ -63,7 +63,7 @@ def _bar(value: float | None) -> str:
     return "" if value is None else f" +- {100 * value:.2g}"
 
 
-def _calibration(calibration: Calibration, metric: Judged | None) -> str:
+def _calibration(calibration: Calibration, metric: MetricResult | None) -> str:
     sizes = len(calibration.sizes)
     text = f"calibrated with {count(calibration.samples, 'sample')} of {calibration.source}"
     text += f" at {count(sizes, 'size')}, by {calibration.method}"
@@ -95,7 +95,7 @@ def _cache(cache: CacheRecord, calibration: Calibration) -> str:
     return "\n".join(map(clean, lines))
 
 
-def _metric(metric: Judged) -> str:
+def _metric(metric: MetricResult) -> str:
     unseen = f"{count(metric.samples, 'sample')} that calibration did not see"
     return f"{clean(metric.metric)} {judged_text(metric)} on {unseen}; {metric.wanted} is asked for"
 
@@ -120,7 +120,7 @@ def _layers(layers: Sequence[LayerError], kind: str) -> str:
     return "\n".join([*lines, *table(rows, "  "), *([f"  ... and {more} more"] if more else [])])
 
 
-def _budget(budget: BudgetRecord, metric: Judged | None) -> str:
+def _budget(budget: BudgetRecord, metric: MetricResult | None) -> str:
     asked = _percent(budget.asked) if metric is None else f"{clean(metric.metric)} {budget.asked:g}"
     what = "the error" if metric is None else "it"
     lines = [f"budget: {asked}; with every layer quantised {what} is {_loss(budget.error_of_all, metric)}"]

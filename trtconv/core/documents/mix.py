@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from trtconv.core.decode import Fault, fields_of
-from trtconv.core.documents.judged import Judged
+from trtconv.core.documents.metric_result import MetricResult
 from trtconv.core.encode import Document
 from trtconv.core.frozen import frozen
 from trtconv.core.requests.common import NODE_PRECISIONS, PRECISIONS
@@ -66,7 +66,7 @@ class Mix(Document):
     samples: int
     source: str
     parts: tuple[TypedPart, ...]
-    metric: Judged | None = None
+    metric: MetricResult | None = None
 
     @property
     def allowed(self) -> float:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from trtconv.core.dims import Shape
 from trtconv.core.documents.doubts import Doubt
-from trtconv.core.documents.judged import Judged
+from trtconv.core.documents.metric_result import MetricResult
 from trtconv.core.documents.parts import FileIdentity
 from trtconv.core.documents.rewrite import Edit, Skip
 from trtconv.core.encode import Document
@@ -198,7 +198,7 @@ class QuantizeReport(
     seconds: Mapping[str, float]
     exit_code: int = 0
     cache: CacheRecord | None = None
-    metric: Judged | None = None
+    metric: MetricResult | None = None
     kind: str = "int8"
 
     def to_json(self) -> dict[str, object]:

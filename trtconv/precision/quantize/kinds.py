@@ -89,7 +89,7 @@ def block_size(rows: int) -> int | None:
 
 
 @frozen
-class Kind:
+class QuantizationKind:
     """What layers are quantised to.
 
     Args:
@@ -157,7 +157,7 @@ class Kind:
         return "" if rows and block_size(rows) else f"its {rows} rows are no multiple of {_BLOCKS[-1]}"
 
 
-INT8 = Kind(
+INT8 = QuantizationKind(
     "int8",
     by_channel,
     "int8",
@@ -168,7 +168,7 @@ INT8 = Kind(
     ("min-max", "percentile", "mse", "entropy"),
     8,
 )
-FLOAT8 = Kind(
+FLOAT8 = QuantizationKind(
     "fp8",
     as_float8,
     "float8_e4m3fn",
@@ -179,7 +179,7 @@ FLOAT8 = Kind(
     ("min-max", "percentile"),
     10,
 )
-INT8_WEIGHTS = Kind("int8-weights", by_channel, "int8", 127, False, PRODUCTS, 13, (), 10)
-INT4_WEIGHTS = Kind("int4-weights", in_blocks, "int4", _LARGEST_INT4, False, PRODUCTS, 21, (), 10)
-KINDS: Mapping[str, Kind] = {each.name: each for each in (INT8, FLOAT8, INT4_WEIGHTS, INT8_WEIGHTS)}
+INT8_WEIGHTS = QuantizationKind("int8-weights", by_channel, "int8", 127, False, PRODUCTS, 13, (), 10)
+INT4_WEIGHTS = QuantizationKind("int4-weights", in_blocks, "int4", _LARGEST_INT4, False, PRODUCTS, 21, (), 10)
+KINDS: Mapping[str, QuantizationKind] = {each.name: each for each in (INT8, FLOAT8, INT4_WEIGHTS, INT8_WEIGHTS)}
 """By name."""

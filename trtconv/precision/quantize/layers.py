@@ -9,7 +9,7 @@ import onnx
 from trtconv.core.frozen import frozen
 from trtconv.graph.deconv import INT8_CHANNELS
 from trtconv.graph.scope import Scope
-from trtconv.precision.quantize.kinds import INT8, Kind
+from trtconv.precision.quantize.kinds import INT8, QuantizationKind
 from trtconv.precision.quantize.operators import CONVOLUTIONS, PRODUCTS, WEIGHTED
 
 _ACTIVATIONS = frozenset({"Relu", "LeakyRelu", "Clip", "Sigmoid", "Tanh", "Elu", "HardSigmoid", "HardSwish", "PRelu"})
@@ -39,7 +39,7 @@ class WeightedLayer:
         return str(self.node.name)
 
 
-def find_layers(scope: Scope, in_float: Iterable[str] = (), kind: Kind = INT8) -> tuple[WeightedLayer, ...]:
+def find_layers(scope: Scope, in_float: Iterable[str] = (), kind: QuantizationKind = INT8) -> tuple[WeightedLayer, ...]:
     """Returns the layers with weights of the main graph, in its order.
 
     Args:
@@ -52,7 +52,9 @@ def find_layers(scope: Scope, in_float: Iterable[str] = (), kind: Kind = INT8) -
     return tuple(_layer(scope, index, node, asked, kind) for index in found if (node := _at(scope, index)))
 
 
-def _layer(scope: Scope, index: int, node: onnx.NodeProto, asked: frozenset[str], kind: Kind) -> WeightedLayer:
+def _layer(
+    scope: Scope, index: int, node: onnx.NodeProto, asked: frozenset[str], kind: QuantizationKind
+) -> WeightedLayer:
     reason = _reason(scope, node, asked) or kind.reason(node, scope.shape(node.input[1]) or ())
     unsupported = _unsupported(scope, node) if node.op_type == "ConvTranspose" and not reason else ""
     return WeightedLayer(index, node, reason or unsupported, bool(unsupported))

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trtconv.core.documents.judged import Judged
+from trtconv.core.documents.metric_result import MetricResult
 from trtconv.core.documents.quantize import Distance
 from trtconv.graph.model import OnnxModel
 from trtconv.precision.quantize.metrics import Goal
@@ -104,11 +104,11 @@ class Reference:
         judged = self.judged_of(results) if self._goal is not None else None
         return worst(self.distances_of(results)) if judged is None else judged.loss
 
-    def judged(self, other: OnnxModel) -> Judged | None:
+    def judged(self, other: OnnxModel) -> MetricResult | None:
         """Returns what the metric says of another network; None without a goal, or samples."""
         return self.judged_of(self._results(other))
 
-    def judged_of(self, results: Iterable[Feeds]) -> Judged | None:
+    def judged_of(self, results: Iterable[Feeds]) -> MetricResult | None:
         """Returns the same of values for all samples, in their order."""
         if self._goal is None or not self._expected:
             return None

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trtconv.core.documents.judged import Judged
+from trtconv.core.documents.metric_result import MetricResult
 from trtconv.core.errors import InputError
 from trtconv.core.frozen import frozen
 from trtconv.core.reading import sha256_of
@@ -169,7 +169,7 @@ class Goal:
         """Returns the mean value of the float network, held against itself."""
         return float(np.mean([self.metric.of(each, each) for each in references])) if references else 0.0
 
-    def judged(self, pairs: Iterable[Pair], own: float) -> Judged:
+    def judged(self, pairs: Iterable[Pair], own: float) -> MetricResult:
         """Returns the mean value over samples, with its standard error.
 
         Args:
@@ -178,7 +178,7 @@ class Goal:
         """
         values = [self.metric.of(*pair) for pair in pairs]
         several = len(values) > 1 and all(map(math.isfinite, values))
-        return Judged(
+        return MetricResult(
             metric=self.metric.name,
             value=float(np.mean(values)),
             standard_error=float(np.std(values, ddof=1)) / math.sqrt(len(values)) if several else None,

@@ -17,7 +17,7 @@ import onnx
 
 from trtconv.core.frozen import frozen
 from trtconv.graph.scope import Scope
-from trtconv.precision.quantize.kinds import INT8, Kind
+from trtconv.precision.quantize.kinds import INT8, QuantizationKind
 from trtconv.precision.quantize.layers import WeightedLayer, behind, wants_quantizer_behind
 from trtconv.precision.quantize.operators import CONVOLUTIONS
 
@@ -59,7 +59,7 @@ def measured(scope: Scope, placement: Placement) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*placement.tensors, *branches)))
 
 
-def place_of(kind: Kind, scope: Scope, layers: Collection[WeightedLayer]) -> Placement:
+def place_of(kind: QuantizationKind, scope: Scope, layers: Collection[WeightedLayer]) -> Placement:
     """Places the quantisers of a kind; arguments otherwise as of `place`.
 
     float8 stands in front of each layer alone: nothing is known of what TensorRT moves about or adds in it.

@@ -13,7 +13,7 @@ from onnx import numpy_helper
 from trtconv.graph.external_data import external_entry
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.weight_file import WeightFile
-from trtconv.precision.quantize.kinds import INT8, Kind
+from trtconv.precision.quantize.kinds import INT8, QuantizationKind
 from trtconv.precision.quantize.operators import weight_axis
 
 
@@ -39,7 +39,7 @@ class QuantizedWeights:
         kind: What they are quantised to.
     """
 
-    def __init__(self, file: WeightFile | None = None, kind: Kind = INT8) -> None:
+    def __init__(self, file: WeightFile | None = None, kind: QuantizationKind = INT8) -> None:
         self._file = file
         self.kind = kind
         self._known: dict[tuple[str, int], Quantized] = {}

@@ -7,7 +7,7 @@ from trtconv.core.frozen import frozen
 
 
 @frozen
-class Judged(Document, keys="metric value standard_error of_float limit larger_is_better samples met"):
+class MetricResult(Document, keys="metric value standard_error of_float limit larger_is_better samples met"):
     """What a metric says of a network.
 
     Args:
