@@ -21,6 +21,7 @@ from trtconv.core.frozen import frozen
 from trtconv.core.options import of_settings, to_settings
 from trtconv.core.requests.build import BuildRequest
 from trtconv.core.requests.farm import AFTERWARDS
+from trtconv.core.samples import function_of
 from trtconv.core.target import Target
 from trtconv.core.version import __version__
 from trtconv.engine.farm.code import JobCode, without_code
@@ -79,6 +80,11 @@ class BuildJob(Document, keys="schema trtconv source model data code build versi
         if request.data is not None:
             raise InputError(
                 f"{request.data}: the samples of precision auto are on this machine alone",
+                "Build it here once, and pin the types that it finds: node-precisions in trtconv.toml.",
+            )
+        if request.metric is not None and function_of(request.metric) is not None:
+            raise InputError(
+                f"--metric {request.metric}: code of this machine is not sent to others",
                 "Build it here once, and pin the types that it finds: node-precisions in trtconv.toml.",
             )
         folder = model.path.parent

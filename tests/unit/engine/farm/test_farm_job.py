@@ -122,6 +122,7 @@ SUM = {"sha256": "0" * 64, "bytes": 1}
         {"then": ["rm"]},
         {"more": 1},
         {"build": {"precision": "auto", "data": "samples.py:make"}},
+        {"build": {"precision": "auto", "metric": "metrics.py:recall"}},
         {"build": {"extend": ["passes.py"]}},
         {"build": {"plugins": ["/etc/hostname"]}},
         {"build": {"plugins-to-serialize": ["/etc/hostname"]}},
@@ -321,3 +322,10 @@ def test_a_store_writes_through_no_link(tmp_path: Path) -> None:
     kept.write_bytes(b"of somebody else")
     prune(store.root, 0, 0, remove=True)
     assert kept.exists()
+
+
+def test_a_built_in_metric_travels_and_code_does_not(model: Path) -> None:
+    asked = {"precision": "auto", "tolerance": 40.0}
+    assert job_of(model, metric="psnr", **asked).request(Path("engine")).metric == "psnr"
+    with pytest.raises(InputError):
+        job_of(model, metric="metrics.py:recall", **asked)
