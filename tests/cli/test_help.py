@@ -25,8 +25,8 @@ FLAGS = {
     "--max-aux-streams --share-profiles --refittable --weight-streaming --sparsity --tf32 --profiling-verbosity "
     "--compute-capability "
     "--io --inputIOFormats --outputIOFormats --direct-io --images --postprocess "
-    "--cast-io --node-precision --tune --data --preprocess --error-budget --tolerance --page --sign --on --keys "
-    "--insecure --store --reconnect --then --retries --job-timeout --sbatch --budget --follow-links --partition "
+    "--cast-io --node-precision --tune --data --preprocess --error-budget --metric --tolerance --page --sign --on "
+    "--keys --insecure --store --reconnect --then --retries --job-timeout --sbatch --budget --follow-links --partition "
     "--leave --plugin --staticPlugins --dynamicPlugins --setPluginsToSerialize --reference --agree",
     "check": "--dim --input --profile --minShapes --optShapes --maxShapes --value --target --no-rewrite --requantize "
     "--rewrite-rules --substitute --extend --agree "
@@ -57,8 +57,8 @@ FLAGS = {
     "rewrite": "-o --output --only --skip --rewrite-rules --substitute --extend --requantize --target --format -q "
     "--quiet --budget --follow-links",
     "quantize": "-o --output --data --cache --random --preprocess --samples --held-out --method --percentile --float "
-    "--budget --error-budget --tolerance --seed --no-cache --dim --target --format -q --quiet --resources "
-    "--follow-links",
+    "--budget --error-budget --metric --tolerance --kind --seed --no-cache --dim --target --format -q --quiet "
+    "--resources --follow-links",
     "reduce": "-o --output --dim --input --profile --minShapes --optShapes --maxShapes --value --precision "
     "--no-rewrite --requantize --target --trials --timeout --format -q --quiet --budget --follow-links "
     "--plugin --staticPlugins --dynamicPlugins --reference --agree",
