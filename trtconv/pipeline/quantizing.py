@@ -70,7 +70,8 @@ def quantize(request: QuantizeRequest, progress: Progress | None = None) -> Quan
         progress: Told of the stages.
 
     Returns:
-        The report; its exit_code is 1 where the error is above the tolerance (nothing is written then).
+        The report; its exit_code is 1 where the error is above the tolerance, or the budget leaves no layer to quantise
+        (nothing is written then).
 
     Raises:
         InputError: A bad request, an unreadable model, samples that do not fit it, or an output that cannot be written.
@@ -167,7 +168,9 @@ class _Measured:
     metric: MetricResult | None
 
     def within(self, limit: float) -> bool:
-        """Whether the error is at most the limit; where there is a metric it has a limit of its own."""
+        """Whether the error is at most the limit, or the metric's, and a budget has not left all layers in float."""
+        if self.spending is not None and self.spending.steps and not self.placement.layers:
+            return False
         return worst(self.error) <= limit if self.metric is None else self.metric.met
 
 

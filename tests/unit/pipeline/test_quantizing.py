@@ -170,3 +170,10 @@ def test_a_network_without_layers_is_handed_on(tmp_path: Path) -> None:
     asked = request(RESIDUAL, tmp_path, [(1, 4, 8, 8)], model=tmp_path / "relu.onnx")
     report = quantize(asked)
     assert report.exit_code == 0 and not report.quantized and worst(report) == 0
+
+
+def test_a_budget_that_leaves_all_in_float_writes_nothing(tmp_path: Path) -> None:
+    report = quantize(request(RESIDUAL, tmp_path, [(1, 4, 8, 8)], error_budget=0.0, method="min-max"))
+    assert (report.exit_code, report.quantized, report.output) == (1, (), None)
+    assert report.budget is not None and report.budget.met
+    assert not (tmp_path / "int8.onnx").exists()

@@ -36,8 +36,8 @@ Examples:
     trtconv verify unet.int8.onnx --against unet.onnx
 
 \b
-Exit status: 0 written; 1 the error is above --tolerance; 2 a bad call, an unreadable model, or samples
-that do not fit it; 4 something is not installed.
+Exit status: 0 written; 1 the error is above --tolerance, or --budget leaves no layer; 2 a bad call, an
+unreadable model, or samples that do not fit it; 4 something is not installed.
 """,
 )
 @options.model_argument

@@ -169,6 +169,9 @@ def _outcome(report: QuantizeReport) -> str:
         error = f", error {_percent(worst)}" if report.error else ""
         error += f", {metric.metric} {metric.value:.5g}" if metric else ""
         return clean(f"wrote {output.path}: {byte_size(output.bytes)}{error}")
+    if report.budget and not report.quantized:
+        why = f"NOT WRITTEN: the budget leaves no layer in {report.kind}."
+        return f"{why}\nBuild the float model, or allow a larger error."
     if metric is None:
         why = f"the error of {_percent(worst)} is above the tolerance of {_percent(report.tolerance)}"
     else:
