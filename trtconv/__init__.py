@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from trtconv.engine import bench, inspect, refit, run, run_pipeline, verify, verify_pipeline
     from trtconv.engine.pipelines import Pipeline, load_pipeline
     from trtconv.exporter import ConvertReport, ExportOptions, ExportReport, ExportRequest, convert, export, export_spec
+    from trtconv.exporter.translations import node, translation
     from trtconv.passes.base import NodePass, Pass, PassResult, Refusal
     from trtconv.pipeline.building import build
     from trtconv.pipeline.checking import check
@@ -105,6 +106,7 @@ __all__ = [
     "inspect",
     "load_pipeline",
     "load_report",
+    "node",
     "operator",
     "reference",
     "refit",
@@ -112,6 +114,7 @@ __all__ = [
     "run",
     "run_pipeline",
     "sizes",
+    "translation",
     "upgrade",
     "verify",
     "verify_pipeline",
@@ -166,6 +169,7 @@ _HOMES = {
     ),
     "trtconv.core.documents.saved": ("SavedReport", "load_report"),
     "trtconv.core.dims": ("Range",),
+    "trtconv.exporter.translations": ("node", "translation"),
     "trtconv.plugins.registry": ("reference",),
     "trtconv.shapes.report": ("SizesReport", "SizesRequest", "sizes"),
 }

@@ -79,7 +79,8 @@ def convert_spec(request: ExportRequest, progress: Progress | None = None) -> Co
         return ConvertReport(exported, None)
     from trtconv import pipeline
 
-    build = BuildRequest(request.output, target=options.target, fail_on=options.fail_on)
+    code = {"plugins": options.plugins, "references": options.references}
+    build = BuildRequest(request.output, target=options.target, fail_on=options.fail_on, **code)
     return ConvertReport(exported, pipeline.build(build, progress))
 
 

@@ -34,6 +34,7 @@ class Job:
         clock: Times the stages.
         folder: Where files may lie while they are made.
         joint: What ties dimensions together, in words.
+        translations: Operators of torch to functions of the user's that write them.
         attempts: The ways that were tried.
         objection: What torch.export said last, where it refused.
         together: Sizes that no file could take together, where there are some.
@@ -54,6 +55,7 @@ class Job:
     clock: Stopwatch
     folder: Path
     joint: tuple[str, ...] = ()
+    translations: writers.Translations = dataclasses.field(default_factory=dict)
     attempts: list[Attempt] = dataclasses.field(default_factory=list)
     objection: Objection | None = None
     together: Objection | None = None

@@ -8,12 +8,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from trtconv.core.agreement import CodeFile, code_option
 from trtconv.core.dims import Range, Shape
 from trtconv.core.errors import InputError
 from trtconv.core.findings import Severity
 from trtconv.core.frozen import frozen
 from trtconv.core.options import group, option
 from trtconv.core.requests.base import Request
+from trtconv.core.requests.code import PLUGINS, REFERENCES
 from trtconv.core.requests.common import FAIL_ON, TARGET
 from trtconv.core.target import Target
 from trtconv.exporter.inputs import (
@@ -27,6 +29,8 @@ from trtconv.exporter.inputs import (
     parse_inputs,
 )
 
+_FLAG_ALONE: Any = {"settings": {}, "load": None, "save": None}
+"""What makes of an option one that trtconv.toml does not have: an export has no configuration."""
 EXPORTERS = ("auto", "torch.export", "torchscript")
 """What may write the file: the exporter over torch.export, the tracing one that torch calls legacy, or the better."""
 
@@ -51,6 +55,9 @@ class ExportOptions:
     Args:
         outputs: Names of the outputs, in order; empty: the module's own (keys of a dict), else "output".
         accepted: Places of branches of which one side is enough, as FILE:LINE.
+        translations: Python files that say how operators of the user's own are written.
+        plugins: Libraries of plugins for `check` and `--build`.
+        references: Python files that say what such operators compute, for the proof.
         target: What the file is for: decides opset and IR version. None: any TensorRT from 10.0 and RTX.
     """
 
@@ -82,6 +89,15 @@ class ExportOptions:
         above=0,
         default=600.0,
     )
+    translations: tuple[CodeFile, ...] = code_option(
+        "--translate",
+        "Run a Python file that says how operators of your own are written (docs/export.md). Repeatable.",
+        metavar="FILE.py",
+        key="translations",
+        about="",
+    )._replace(**_FLAG_ALONE)
+    plugins: tuple[CodeFile, ...] = PLUGINS._replace(**_FLAG_ALONE)
+    references: tuple[CodeFile, ...] = REFERENCES._replace(**_FLAG_ALONE)
     proof: bool = option("--no-proof", "Do not compare PyTorch with ONNX Runtime.", default=True)
     check: bool = option("--no-check", "Do not run check on the file.", default=True)
     target: Target | None = TARGET

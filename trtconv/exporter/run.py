@@ -12,9 +12,11 @@ from typing import Any
 
 import torch
 
+from trtconv.core import foreign
 from trtconv.core.dims import Range
 from trtconv.core.documents.export import ExportReport, SizeRule
 from trtconv.core.errors import ExportFailed, InputError
+from trtconv.core.foreign import ForeignCode
 from trtconv.core.outputs import Output, check_all
 from trtconv.core.progress import Progress
 from trtconv.core.requests.files import files_read
@@ -36,6 +38,7 @@ from trtconv.exporter.report import checked_export, model_identity, report_of
 from trtconv.exporter.request import Axes, ExportOptions, ExportRequest, plan_axes
 from trtconv.exporter.sizing.sizes import find_rules, joint_failure
 from trtconv.exporter.sizing.trials import Trials
+from trtconv.exporter.translations import translations_of
 
 _NEAR = 12
 """How far from a refused example other sizes are tried, in steps of one."""
@@ -106,6 +109,20 @@ def export_subject(
     clock: Stopwatch,
 ) -> ExportReport:
     """Exports a module that is ready."""
+    with foreign.using(ForeignCode.of(options)):
+        return _exported(subject, spec, output, dynamic, dims, options, clock)
+
+
+def _exported(
+    subject: Subject,
+    spec: str,
+    output: Path,
+    dynamic: Mapping[str, AxisNames],
+    dims: Mapping[str, Range],
+    options: ExportOptions,
+    clock: Stopwatch,
+) -> ExportReport:
+    translations = translations_of(options.translations)
     axes = _axes(subject, dynamic, dims, options.static)
     with clock.stage(Stage.SIZES), quiet_torch():
         trials = Trials(subject, axes)
@@ -113,7 +130,7 @@ def export_subject(
         joint = _joint(trials, rules)
     _refuse_empty_ranges(rules)
     with Scratch("export") as folder, old_objects_left_out():
-        job = Job(subject, axes, trials, rules, options, clock, folder.path, joint)
+        job = Job(subject, axes, trials, rules, options, clock, folder.path, joint, translations)
         draft = best_draft(job)
         report = report_of(job, spec, draft)
         if draft.proof.failed:

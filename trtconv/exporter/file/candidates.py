@@ -254,7 +254,7 @@ def _program(job: Job, way: Way, folder: Path) -> Draft:
         raise ExportFailed(found.message)
     job.guards = found.guards
     with job.clock.stage(Stage.EXPORT), quiet_torch():
-        raw = writers.write_program(found.program, job.subject, job.opset, folder)
+        raw = writers.write_program(found.program, job.subject, job.opset, folder, job.translations)
     return judged(job, way.exporter, way.sizes, raw, found.guards)
 
 

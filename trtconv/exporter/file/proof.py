@@ -24,8 +24,9 @@ from trtconv.exporter.module.torch_module import Subject
 from trtconv.exporter.request import Axes
 from trtconv.exporter.sizing.sizes import size_at, with_tied
 from trtconv.exporter.sizing.trials import Trials
+from trtconv.graph.model import OnnxModel
 from trtconv.runtimes.compare import relative_error, same_network
-from trtconv.runtimes.onnxruntime import session_of
+from trtconv.runtimes.onnxruntime import session, session_of
 
 FURTHER = 4
 _WAYS = 6
@@ -132,21 +133,30 @@ class Running:
 
     Args:
         session: What runs it.
+        inputs: The inputs that it has.
         widened: Whether it is in float32 where the file is in float64 or bfloat16.
     """
 
     session: Any
+    inputs: frozenset[str]
     widened: bool = False
 
     @classmethod
     def of(cls, path: Path) -> Running | str:
-        """Loads a file, in float32 where ONNX Runtime has no kernels for its types; why it cannot, as a text."""
-        session = session_of(path, path.parent)
-        if not isinstance(session, str):
-            return cls(session)
-        wide = in_float32(path) if "NOT_IMPLEMENTED" in session or "INVALID_GRAPH" in session else None
-        again = session if wide is None else session_of(wide, path.parent)
-        return session if isinstance(again, str) else cls(again, True)
+        """Loads a file; why ONNX Runtime does not, as a text.
+
+        References run operators that are not ONNX's, and it is in float32 where there are no kernels for its types.
+        """
+        proto = onnx.load(path, load_external_data=False)
+        inputs = frozenset(value.name for value in proto.graph.input)
+        loaded, widened = session_of(path, path.parent), False
+        if isinstance(loaded, str) and custom_domains(proto):
+            loaded = session(OnnxModel.load(path))
+        elif isinstance(loaded, str) and ("NOT_IMPLEMENTED" in loaded or "INVALID_GRAPH" in loaded):
+            wide = in_float32(path)
+            widened = wide is not None
+            loaded = loaded if wide is None else session_of(wide, path.parent)
+        return loaded if isinstance(loaded, str) else cls(loaded, inputs, widened)
 
     def limit(self, limit: float) -> float:
         """Returns a tolerance that float32 can keep."""
@@ -205,10 +215,12 @@ def _compare_at(
     """Compares on the example, or on random inputs; None where PyTorch refuses them."""
     try:
         if seed is None:
-            return _compare(loaded, subject, subject.example, subject.run(subject.example))
-        return _compare(loaded, subject, *inputs_that_run(subject.inputs, shapes, seed, subject.run))
+            tensors, outputs = subject.example, subject.run(subject.example)
+        else:
+            tensors, outputs = inputs_that_run(subject.inputs, shapes, seed, subject.run)
     except Exception as error:
         return None, f"PyTorch refuses it: {first_line(error)}"
+    return _compare(loaded, subject, tensors, outputs)
 
 
 def _compare(
@@ -216,9 +228,8 @@ def _compare(
 ) -> tuple[float | None, str]:
     """Returns the largest relative error of all outputs, and what went wrong."""
     expected = [_array(tensor, loaded.widened) for tensor in outputs]
-    wanted = {i.name for i in loaded.session.get_inputs()}
     named = zip(subject.inputs, tensors, strict=True)
-    feeds = {each.name: _array(t, loaded.widened) for each, t in named if each.name in wanted}
+    feeds = {each.name: _array(t, loaded.widened) for each, t in named if each.name in loaded.inputs}
     try:
         got = loaded.session.run(list(subject.outputs), feeds)
     except Exception as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +19,25 @@ from trtconv.exporter.patches.onnxscript_costs import idle_work_left_out
 from trtconv.exporter.patches.output_size import computed_output_sizes, translation
 from trtconv.exporter.request import Axes
 
+Translations = Mapping[Any, Callable[..., Any]]
 NEWEST_OPSET = 20
 """What both exporters write by default, and every TensorRT from 10.0 reads."""
 DYNAMO_OPSET = 18
 """Oldest opset that the exporter over torch.export writes itself; older ones are converted from it."""
 
 
-def write_program(program: torch.export.ExportedProgram, subject: Subject, opset: int, folder: Path) -> Path:
-    """Writes with the exporter over torch.export; weights go to a file beside, straight from torch's memory."""
+def write_program(
+    program: torch.export.ExportedProgram, subject: Subject, opset: int, folder: Path, translations: Translations
+) -> Path:
+    """Writes with the exporter over torch.export; weights go to a file beside, straight from torch's memory.
+
+    Args:
+        program: The program.
+        subject: What it was made of.
+        opset: The opset to write.
+        folder: Where.
+        translations: Operators of torch to functions that write them, besides those that the exporter knows.
+    """
     path = folder / "program.onnx"
     with idle_work_left_out():
         written = torch.onnx.export(
@@ -36,7 +47,7 @@ def write_program(program: torch.export.ExportedProgram, subject: Subject, opset
             output_names=list(subject.outputs),
             opset_version=max(opset, DYNAMO_OPSET),
             verbose=False,
-            custom_translation_table=translation(),
+            custom_translation_table={**translation(), **translations},
         )
     assert written is not None
     if opset < DYNAMO_OPSET:
