@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import itertools
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -46,7 +47,7 @@ def cases() -> Iterator[Case]:
     libraries = (_monai, _smp, _spandrel, _timm, _diffusers, _transformers)
     for library in (*libraries, _restoring, _operators, _torchvision, _nnunet, _detecting, _hearing, _own):
         try:
-            yield from map(Case._make, library())
+            yield from itertools.starmap(Case, library())
         except Exception as error:
             print(f"left out {library.__name__[1:]}: {type(error).__name__}: {error}", file=sys.stderr)
 
