@@ -105,3 +105,19 @@ def test_what_is_kept_for_each_size_loses_none(tmp_path: Path) -> None:
     report = _export(kept, tmp_path / "m.onnx")
     assert report.exit_code == 0
     assert all(rule.takes(size) for rule in report.sizes for size in range(8, 41))
+
+
+def test_a_trace_that_would_end_the_process_is_not_begun(tmp_path: Path) -> None:
+    """torch's tracer does not survive an operation that raises inside it."""
+
+    def viewed(net, x):
+        try:
+            return x.view(1, 1, x.shape[2] // 3, 3, x.shape[3]).mean(3)
+        except RuntimeError:
+            return net.conv(x) * float(x.shape[2])
+
+    options = ExportOptions(check=False, exporter="torchscript")
+    axes, bounds = {"x": (None, None, "height", "width")}, {"height": (8, 40), "width": (8, 40)}
+    net, example = Net(viewed).eval(), {"x": torch.randn(1, 1, 16, 16)}
+    report = trtconv.export(net, example, tmp_path / "m.onnx", axes, bounds, options)
+    assert _place(viewed, 2) in report.attempts[0].outcome

@@ -10,8 +10,10 @@ from typing import Any
 
 import torch
 
+from trtconv.core.errors import ExportFailed
 from trtconv.exporter.module.state import restored
 from trtconv.exporter.module.torch_module import Subject, example_at
+from trtconv.exporter.module.values import caught_error
 from trtconv.exporter.patches.adaptive_pooling import adaptive_pooling
 from trtconv.exporter.patches.causal_masks import masks_unseen
 from trtconv.exporter.patches.onnx_log import no_dump
@@ -78,7 +80,14 @@ def write_trace(subject: Subject, axes: Axes, sizes: Mapping[str, int], opset: i
 
     Returns:
         The file, and whether the tracer made a constant of something that it had followed until then.
+
+    Raises:
+        ExportFailed: An operation fails and the module goes on: torch's tracer ends the process then.
     """
+    example = example_at(subject, axes, sizes)
+    line = None if subject.scripted else caught_error(subject, example)
+    if line is not None:
+        raise ExportFailed(f"the code goes on where an operation fails, which a trace does not survive: from {line}")
     path = folder / "trace.onnx"
     named = {
         each.name: {a: n for a, n in enumerate(axes.names(i, len(each.shape))) if n is not None}
@@ -96,7 +105,6 @@ def write_trace(subject: Subject, axes: Axes, sizes: Mapping[str, int], opset: i
         sized as counted,
         _hardening() as said,
     ):
-        example = example_at(subject, axes, sizes)
         torch.onnx.export(
             _traceable(subject, example),
             example,

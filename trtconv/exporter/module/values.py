@@ -165,6 +165,28 @@ def value_branches(subject: Subject, tensors: Sequence[torch.Tensor] | None = No
     return tuple({each.at: each for each in reversed(reader.branches)}.values())[::-1]
 
 
+def caught_error(subject: Subject, tensors: Sequence[torch.Tensor]) -> Blame | None:
+    """Returns the line of an operation that fails where the module goes on; None where there is none."""
+    with torch.random.fork_rng(devices=[]), masks_unseen(), _Failures() as failures:
+        subject.run(tensors)
+    return failures.at
+
+
+class _Failures(TorchFunctionMode):  # type: ignore[misc]
+    """Notes the first line whose operation raises."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.at: Blame | None = None
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        try:
+            return func(*args, **(kwargs or {}))
+        except Exception:
+            self.at = self.at or blame_frame(sys._getframe(1)) or UNKNOWN_LINE
+            raise
+
+
 def draws_random(subject: Subject) -> Blame | str | None:
     """Tells whether two runs on the same inputs differ by the random numbers that forward draws.
 
