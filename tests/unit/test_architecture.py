@@ -48,10 +48,12 @@ DOORS = {
         "pipeline/substituting/*",
         "explainer/isolate.py",
         "exporter/file/finish.py",
+        "exporter/file/running.py",
         "exporter/job.py",
         "exporter/file/judging.py",
         "exporter/run.py",
         "exporter/file/write.py",
+        "exporter/translations.py",
         "graph/*",
         "passes/*",
         "pipeline/reduce.py",
@@ -94,6 +96,7 @@ DOORS = {
     "numpy": [
         "engine/*",
         "exporter/file/proof.py",
+        "exporter/file/running.py",
         "exporter/sizing/*",
         "graph/*",
         "passes/*",
@@ -111,6 +114,7 @@ DOORS = {
     "safetensors": ["exporter/module/weights.py"],
     "onnxscript": [
         "exporter/file/writers.py",
+        "exporter/translations.py",
         "exporter/patches/output_size.py",
         "exporter/patches/onnxscript_costs.py",
     ],

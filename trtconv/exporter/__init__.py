@@ -79,8 +79,8 @@ def convert_spec(request: ExportRequest, progress: Progress | None = None) -> Co
         return ConvertReport(exported, None)
     from trtconv import pipeline
 
-    code = {"plugins": options.plugins, "references": options.references}
-    build = BuildRequest(request.output, target=options.target, fail_on=options.fail_on, **code)
+    plain = BuildRequest(request.output, target=options.target, fail_on=options.fail_on)
+    build = dataclasses.replace(plain, plugins=options.plugins, references=options.references)
     return ConvertReport(exported, pipeline.build(build, progress))
 
 

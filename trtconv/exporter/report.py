@@ -90,8 +90,9 @@ def checked_export(report: ExportReport, output: Path, options: ExportOptions, c
     with clock.stage(Stage.CHECK):
         try:
             dims = _bounds(report)
-            code = {"plugins": options.plugins, "references": options.references}
-            found = pipeline.check(CheckRequest(output, dims, target=options.target, fail_on=options.fail_on, **code))
+            request = CheckRequest(output, dims, target=options.target, fail_on=options.fail_on)
+            request = dataclasses.replace(request, plugins=options.plugins, references=options.references)
+            found = pipeline.check(request)
         except EnvironmentMissing as error:
             return dataclasses.replace(report, notes=(*report.notes, f"not checked: {error.message}"))
     if worst(found.findings) is None:

@@ -162,14 +162,18 @@ def _held_to_values(job: Job, draft: Draft) -> bool:
     """Whether a file is right on unusual values too, wherever the module may do something else on them.
 
     torch.export follows what Python reads, but not what it writes as text, nor an error that the user's code catches.
+    Of a trace, what else is read was refused or accepted before; beside what was accepted, a text cannot be told.
     """
-    if draft.exporter == "torch.export":
+    program = draft.exporter == "torch.export"
+    if program:
         job.branches = ()  # those of a trace
+    if not draft.proof.runs or not (program or all(each.check for each in job.branches)):
+        return True
     with job.clock.stage(Stage.VALUES), quiet_torch():
         lost = {
             way.branch.at: way.branch
-            for way in (other_ways(job.subject) if draft.proof.runs else ())
-            if not prove_on(draft.path, job.subject, way.inputs, draft.proof.tolerance)
+            for way in other_ways(job.subject)
+            if (program or not way.seen) and not prove_on(draft.path, job.subject, way.inputs, draft.proof.tolerance)
         }
     return not _not_accepted(job, tuple(lost.values()))
 

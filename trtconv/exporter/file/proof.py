@@ -9,24 +9,19 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import onnx
 import torch
 from numpy.typing import NDArray
 
 from trtconv.core.dims import Shape, times
 from trtconv.core.documents.export import Blame, Proof, ProofRun, SizeRule
-from trtconv.core.frozen import frozen
-from trtconv.exporter.file.finish import custom_domains
-from trtconv.exporter.file.widening import in_float32
+from trtconv.exporter.file.running import NotLoaded, Running, run_file
 from trtconv.exporter.module.random_inputs import inputs_that_run
 from trtconv.exporter.module.source_line import first_line
 from trtconv.exporter.module.torch_module import Subject
 from trtconv.exporter.request import Axes
 from trtconv.exporter.sizing.sizes import size_at, with_tied
 from trtconv.exporter.sizing.trials import Trials
-from trtconv.graph.model import OnnxModel
 from trtconv.runtimes.compare import relative_error, same_network
-from trtconv.runtimes.onnxruntime import session, session_of
 
 FURTHER = 4
 _WAYS = 6
@@ -127,42 +122,6 @@ def _uneven(rule: SizeRule, size: int) -> int:
     return next(odd, size if rule.takes(size) else rule.example)
 
 
-@frozen
-class Running:
-    """A file in ONNX Runtime.
-
-    Args:
-        session: What runs it.
-        inputs: The inputs that it has.
-        widened: Whether it is in float32 where the file is in float64 or bfloat16.
-    """
-
-    session: Any
-    inputs: frozenset[str]
-    widened: bool = False
-
-    @classmethod
-    def of(cls, path: Path) -> Running | str:
-        """Loads a file; why ONNX Runtime does not, as a text.
-
-        References run operators that are not ONNX's, and it is in float32 where there are no kernels for its types.
-        """
-        proto = onnx.load(path, load_external_data=False)
-        inputs = frozenset(value.name for value in proto.graph.input)
-        loaded, widened = session_of(path, path.parent), False
-        if isinstance(loaded, str) and custom_domains(proto):
-            loaded = session(OnnxModel.load(path))
-        elif isinstance(loaded, str) and ("NOT_IMPLEMENTED" in loaded or "INVALID_GRAPH" in loaded):
-            wide = in_float32(path)
-            widened = wide is not None
-            loaded = loaded if wide is None else session_of(wide, path.parent)
-        return loaded if isinstance(loaded, str) else cls(loaded, inputs, widened)
-
-    def limit(self, limit: float) -> float:
-        """Returns a tolerance that float32 can keep."""
-        return max(limit, same_network({"float32"}, False)) if self.widened else limit
-
-
 def prove(path: Path, subject: Subject, axes: Axes, sizes: Sequence[Mapping[str, int]], limit: float) -> Proof:
     """Runs both at every size.
 
@@ -177,9 +136,9 @@ def prove(path: Path, subject: Subject, axes: Axes, sizes: Sequence[Mapping[str,
         What came of each run. A run that ONNX Runtime refuses where PyTorch does not counts as an infinite error, and
         so does a file that it cannot load; one with operators that are not ONNX's is not compared.
     """
-    loaded = Running.of(path)
-    if isinstance(loaded, str):
-        return _not_loaded(path, subject, loaded, limit)
+    loaded = run_file(path)
+    if isinstance(loaded, NotLoaded):
+        return _not_loaded(subject, loaded, limit)
     runs = []
     for number, chosen in enumerate(sizes):
         shapes = axes.shapes(subject.inputs, chosen)
@@ -191,18 +150,18 @@ def prove(path: Path, subject: Subject, axes: Axes, sizes: Sequence[Mapping[str,
 
 def prove_on(path: Path, subject: Subject, tensors: Sequence[torch.Tensor], limit: float) -> bool:
     """Whether a file, which can be loaded, gives what PyTorch does on some inputs."""
-    loaded = Running.of(path)
-    if isinstance(loaded, str):
+    loaded = run_file(path)
+    if isinstance(loaded, NotLoaded):
         return True
     error, _ = _compare(loaded, subject, tensors, subject.run(tensors))
     return error is not None and error <= loaded.limit(limit)
 
 
-def _not_loaded(path: Path, subject: Subject, said: str, limit: float) -> Proof:
-    why = f"ONNX Runtime does not load the file: {said}"
-    if custom_domains(onnx.load(path, load_external_data=False)):
-        return Proof((), limit, why)
-    return Proof((ProofRun(_named(subject, [each.shape for each in subject.inputs]), math.inf, why),), limit)
+def _not_loaded(subject: Subject, loaded: NotLoaded, limit: float) -> Proof:
+    if loaded.foreign:
+        return Proof((), limit, loaded.why)
+    example = _named(subject, [each.shape for each in subject.inputs])
+    return Proof((ProofRun(example, math.inf, loaded.why),), limit)
 
 
 def _named(subject: Subject, shapes: Sequence[Shape]) -> dict[str, Shape]:

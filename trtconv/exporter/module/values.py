@@ -169,7 +169,8 @@ def caught_error(subject: Subject, tensors: Sequence[torch.Tensor]) -> Blame | N
     """Returns the line of an operation that fails where the module goes on; None where there is none."""
     with torch.random.fork_rng(devices=[]), masks_unseen(), _Failures() as failures:
         subject.run(tensors)
-    return failures.at
+    found: Blame | None = failures.at
+    return found
 
 
 class _Failures(TorchFunctionMode):  # type: ignore[misc]

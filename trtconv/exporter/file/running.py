@@ -1,0 +1,117 @@
+"""A file in ONNX Runtime, however that can be: as it is, with references, or in float32 where it lacks kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import TensorProto, numpy_helper
+
+from trtconv.core.frozen import frozen
+from trtconv.exporter.file.finish import custom_domains
+from trtconv.exporter.file.write import ONE_PIECE_LIMIT
+from trtconv.graph.model import OnnxModel
+from trtconv.graph.walk import all_nodes, inner_graphs, tensors
+from trtconv.runtimes.compare import same_network
+from trtconv.runtimes.onnxruntime import session, session_of
+
+
+@frozen
+class NotLoaded:
+    """Why ONNX Runtime does not load a file.
+
+    Args:
+        why: In its words.
+        foreign: Whether the file has operators that are not ONNX's, which may be the reason.
+    """
+
+    why: str
+    foreign: bool
+
+
+@frozen
+class Running:
+    """A file in ONNX Runtime.
+
+    Args:
+        session: What runs it.
+        inputs: The inputs that it has.
+        widened: Whether it is in float32 where the file is in float64 or bfloat16.
+    """
+
+    session: Any
+    inputs: frozenset[str]
+    widened: bool = False
+
+    def limit(self, limit: float) -> float:
+        """Returns a tolerance that float32 can keep."""
+        return max(limit, same_network({"float32"}, False)) if self.widened else limit
+
+
+def run_file(path: Path) -> Running | NotLoaded:
+    """Loads a file; references run operators that are not ONNX's."""
+    proto = onnx.load(path, load_external_data=False)
+    foreign, wide = bool(custom_domains(proto)), None
+    loaded = session_of(path, path.parent)
+    if isinstance(loaded, str) and foreign:
+        loaded = session(OnnxModel.load(path))
+    elif isinstance(loaded, str) and (wide := in_float32(path)) is not None:
+        loaded = session_of(wide, path.parent)
+    if isinstance(loaded, str):
+        return NotLoaded(f"ONNX Runtime does not load the file: {loaded}", foreign)
+    return Running(loaded, frozenset(value.name for value in proto.graph.input), wide is not None)
+
+
+_WIDENED = frozenset({TensorProto.DOUBLE, TensorProto.BFLOAT16})
+
+
+def in_float32(path: Path) -> bytes | None:
+    """Returns a model with float32 in place of float64 and bfloat16, serialized.
+
+    None where it has neither, or is too large for one message.
+
+    Args:
+        path: The model; its external data lies beside it.
+    """
+    proto = onnx.load(path)
+    if proto.ByteSize() > ONE_PIECE_LIMIT or not _WIDENED.intersection(_element_types(proto)):
+        return None
+    nodes = [node for function in proto.functions for node in function.node] + list(proto.graph.node)
+    for graph in (proto.graph, *inner_graphs(nodes)):
+        del graph.value_info[:]
+        for value in (*graph.input, *graph.output):
+            if value.type.tensor_type.elem_type in _WIDENED:
+                value.type.tensor_type.elem_type = TensorProto.FLOAT
+        for tensor in graph.initializer:
+            _widen(tensor)
+    for function in proto.functions:
+        del function.value_info[:]
+    for node in all_nodes(nodes):
+        for tensor in tensors(node.attribute):
+            _widen(tensor)
+        for attribute in _types(node):
+            attribute.i = TensorProto.FLOAT
+    written: bytes = proto.SerializeToString()
+    return written
+
+
+def _element_types(proto: onnx.ModelProto) -> Iterator[int]:
+    """Yields the types of inputs, outputs and weights."""
+    yield from (value.type.tensor_type.elem_type for value in (*proto.graph.input, *proto.graph.output))
+    yield from (tensor.data_type for tensor in proto.graph.initializer)
+
+
+def _widen(tensor: TensorProto) -> None:
+    if tensor.data_type in _WIDENED:
+        values = numpy_helper.to_array(tensor).astype(np.float32)
+        tensor.CopyFrom(numpy_helper.from_array(values, tensor.name))
+
+
+def _types(node: onnx.NodeProto) -> Iterator[onnx.AttributeProto]:
+    """Yields the attributes that say of which type a result is, where it is one that is widened."""
+    for attribute in node.attribute:
+        if attribute.name in ("to", "dtype", "stash_type") and attribute.i in _WIDENED:
+            yield attribute
