@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+import textwrap
 import threading
 import time
 from collections.abc import Generator, Iterator, Sequence
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 _TICK_SECONDS = 0.5
 _MOST_FAILED, _MOST_RUNNING = 5, 10
 """Rows that are shown of each."""
+_MOST_WHY = 200
+"""Characters of why a job failed; the end of the command says all."""
 _MARKS = {0: "ok", 4: "cannot"}
 
 
@@ -36,6 +39,7 @@ class Rows(JobWatch):
         self._requests, self._stream, self._terminal = requests, stream, terminal
         self._start = time.monotonic()
         self._running: dict[int, tuple[str, float]] = {}
+        self._unplaced: set[int] = set()
         self._failed: list[str] = []
         self._done, self._worked, self._shown = 0, 0, 0
         self._lock = threading.Lock()
@@ -46,19 +50,26 @@ class Rows(JobWatch):
             self._running[index] = worker, time.monotonic()
 
     def waits(self, index: int) -> None:
-        """Hears that a job waits again."""
+        """Hears that a job waits, for a worker or to be sent again."""
         with self._lock:
             self._running.pop(index, None)
+            self._unplaced.discard(index)
+
+    def unplaced(self, index: int) -> None:
+        """Hears that nobody there can do a job."""
+        with self._lock:
+            self._unplaced.add(index)
 
     def ended(self, index: int, result: Result) -> None:
         """Hears what became of a job."""
         with self._lock:
             where, _ = self._running.pop(index, ("", 0.0))
+            self._unplaced.discard(index)
             self._done += 1
             self._worked += bool(where)
-            why = f": {result.message}" if isinstance(result, FailedRun) else ""
+            why = f": {textwrap.shorten(result.message, _MOST_WHY)}" if isinstance(result, FailedRun) else ""
             mark = _MARKS.get(result.exit_code, "FAILED")
-            line = clean(f"{mark}  {self._name(index)}{f' on {where}' * bool(where)}{why}".partition("\n")[0])
+            line = clean(f"{mark}  {self._name(index)}{f' on {where}' * bool(where)}{why}")
             if result.exit_code:
                 self._failed.append(line)
             if not self._terminal:
@@ -70,11 +81,12 @@ class Rows(JobWatch):
             now = time.monotonic()
             running = sorted(self._running.items(), key=lambda each: each[1][1])
             rows = [clean(f"{now - began:7.0f} s  {self._name(i)} on {w}") for i, (w, began) in running[:_MOST_RUNNING]]
-            left = len(self._requests) - self._done
+            left = len(self._requests) - self._done - len(self._unplaced)
             counts = (
                 f"[{self._seconds():6.1f} s] {self._done} of {len(self._requests)} done, {len(self._failed)} failed"
             )
-            counts += f", {len(running)} at work, {left - len(running)} waiting{self._time_left(left)}"
+            nobody = f", {len(self._unplaced)} that nobody there can do" if self._unplaced else ""
+            counts += f", {len(running)} at work, {left - len(running)} waiting{nobody}{self._time_left(left)}"
             return [*self._failed[-_MOST_FAILED:], *rows, counts]
 
     def show(self) -> None:

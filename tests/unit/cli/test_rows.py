@@ -39,7 +39,10 @@ def test_failures_come_first_then_what_runs_longest_then_the_counts(clock: list[
     shown.ended(1, failed(1, 4, "nobody has it\nand more"))
     lines = shown.lines()
     assert lines[0] == "FAILED  m19.onnx for rtx: no such node"
-    assert lines[1:3] == ["FAILED  m0.onnx for rtx on w0: no such node", "cannot  m1.onnx for rtx on w1: nobody has it"]
+    assert lines[1:3] == [
+        "FAILED  m0.onnx for rtx on w0: no such node",
+        "cannot  m1.onnx for rtx on w1: nobody has it and more",
+    ]
     assert [line.split()[2] for line in lines[3:-1]] == [f"m{index}.onnx" for index in range(2, 12)]
     assert lines[3].split() == ["17", "s", "m2.onnx", "for", "rtx", "on", "w2"]
     # 20 s for two: 17 are left.
@@ -52,6 +55,22 @@ def test_what_waits_again_is_not_at_work(clock: list[float]) -> None:
     assert ", 1 at work, 19 waiting" in shown.lines()[-1]
     shown.waits(3)
     assert shown.lines() == ["[   0.0 s] 0 of 20 done, 0 failed, 0 at work, 20 waiting"]
+
+
+def test_what_nobody_can_do_takes_no_time_until_somebody_comes(clock: list[float]) -> None:
+    shown = Rows(REQUESTS, io.StringIO(), terminal=True)
+    shown.begun(0, "w")
+    for index in range(10, 20):
+        shown.unplaced(index)
+    clock[0] += 10
+    shown.ended(0, failed(0))
+    said = "[  10.0 s] 1 of 20 done, 1 failed, 0 at work, 9 waiting, 10 that nobody there can do, about 90 s left"
+    assert shown.lines()[-1] == said
+    shown.ended(10, failed(10, 4))
+    assert "2 of 20 done, 2 failed, 0 at work, 9 waiting, 9 that nobody" in shown.lines()[-1]
+    for index in range(11, 20):
+        shown.waits(index)
+    assert "0 at work, 18 waiting, about" in shown.lines()[-1]
 
 
 def test_the_last_failures_are_shown_and_all_are_counted() -> None:
@@ -76,7 +95,7 @@ def test_rows_are_drawn_over_those_before() -> None:
     assert stream.getvalue().endswith("\x1b[2F\x1b[J")
 
 
-def test_elsewhere_each_job_is_a_line_that_no_name_can_break() -> None:
+def test_elsewhere_each_job_is_a_line_that_no_name_can_break(clock: list[float]) -> None:
     stream = io.StringIO()
     shown = Rows(REQUESTS, stream, terminal=False)
     shown.begun(0, "w\x1b[2J")

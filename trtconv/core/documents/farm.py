@@ -186,7 +186,7 @@ class FarmStatus(Document, keys="schema workers queue waiting clients log"):
     Args:
         queue: The first jobs that wait.
         waiting: How many do.
-        clients: How many there are.
+        clients: How many wait for jobs; whoever asks for the status is none.
         log: The last of what the workers wrote into their logs, with the ends of builds that broke down.
     """
 

@@ -27,7 +27,8 @@ def files_read(request: object) -> list[tuple[str, Path]]:
     Raises:
         InputError: What it names has more files than anybody means, or pipes and devices among its samples.
     """
-    listed = [(what, file) for name, what in _reading(type(request)) for file in _files(getattr(request, name, None))]
+    kind: type = type(request)
+    listed = [(what, file) for name, what in _reading(kind) for file in _files(getattr(request, name, None))]
     for _, path in [each for each in listed if is_pipeline(each[1])]:
         # One that cannot be read is an error for whoever reads it.
         with contextlib.suppress(InputError):

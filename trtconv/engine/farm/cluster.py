@@ -148,10 +148,13 @@ class Farm:
                             yield index, result
                     else:
                         unplaced[index] = request
+                        self._watch.unplaced(index)
                 self._hear(bool(unplaced))
                 yield from self._finish()
                 if self._connection.there is not machines:
                     machines = self._connection.there
+                    for index in unplaced:
+                        self._watch.waits(index)
                     waiting.extend(unplaced.items())
                     unplaced.clear()
                 self._end_overdue()

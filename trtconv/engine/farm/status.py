@@ -16,7 +16,8 @@ def status_of(dispatch: Dispatch) -> FarmStatus:
     """Returns what a farm does now."""
     queue = tuple(_queued(job) for job, _ in zip(dispatch.waiting.values(), range(_MOST_QUEUED), strict=False))
     workers = tuple(_worker(worker) for worker in dispatch.workers)
-    return FarmStatus(workers, queue, len(dispatch.waiting), len(dispatch.clients), tuple(dispatch.log))
+    clients = {client for job in dispatch.jobs.values() for client in job.clients}
+    return FarmStatus(workers, queue, len(dispatch.waiting), len(clients), tuple(dispatch.log))
 
 
 def _queued(job: QueuedJob) -> QueuedStatus:

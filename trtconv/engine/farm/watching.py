@@ -10,4 +10,7 @@ class JobWatch:
         """Hears that a worker is at the job of a request."""
 
     def waits(self, index: int) -> None:
-        """Hears that it waits again."""
+        """Hears that it waits, for a worker or to be sent again."""
+
+    def unplaced(self, index: int) -> None:
+        """Hears that nobody there can do it; somebody may come."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextvars
+import dataclasses
 import queue
 import threading
 import time
@@ -26,6 +27,7 @@ from trtconv.engine.farm import cluster
 from trtconv.engine.farm.cluster import _WRITERS, AHEAD, MOST_AHEAD, Farm
 from trtconv.engine.farm.machines import Machine
 from trtconv.engine.farm.results import Waiting
+from trtconv.engine.farm.watching import JobWatch
 from trtconv.engine.farm.wire import Died, Done, Failed, Submit
 from trtconv.runtimes.tensorrt import RuntimeInfo
 
@@ -228,6 +230,32 @@ def test_a_connection_that_is_lost_leaves_a_row_for_each(
     lost = [index for index in range(12) if "lost" in found[index].message]
     assert set(range(4, 12)) <= set(lost)
     assert [found[index].exit_code for index in lost] == [4] * len(lost)
+
+
+def test_what_nobody_can_do_is_told_to_whoever_looks_on_and_tried_once_somebody_comes(
+    client: FakeConnection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heard: list[tuple[str, int]] = []
+
+    class Watch(JobWatch):
+        def unplaced(self, index: int) -> None:
+            heard.append(("unplaced", index))
+            if index == 1:
+                client.there = [dataclasses.replace(MACHINE, labels=("h100",))]
+
+        def waits(self, index: int) -> None:
+            heard.append(("waits", index))
+
+    monkeypatch.setattr(cluster, "_PATIENCE_SECONDS", 0.2)
+    targets = ("rtx", "rtx@h100", "rtx@l4")
+    requests = [
+        dataclasses.replace(request, target=Target.parse(target))
+        for request, target in zip(requests_in(tmp_path, 3), targets, strict=True)
+    ]
+    monkeypatch.setattr(Waiting, "take", lambda self, *_: self.failed("written"))
+    found = dict(Farm(FarmRequest(on="tcp://127.0.0.1:1"), Watch()).run(requests))
+    assert [found[index].exit_code for index in range(3)] == [1, 1, 4]
+    assert heard == [("unplaced", 1), ("unplaced", 2), ("waits", 1), ("waits", 2), ("unplaced", 2)]
 
 
 def test_more_of_what_is_quick_is_on_its_way(client: FakeConnection) -> None:

@@ -48,7 +48,8 @@ def test_a_worker_that_is_unwell_gets_what_nobody_else_can_do() -> None:
             "full": ("aside", "the disk is full"),
             "well": ("idle", ""),
         }
-        assert (status.waiting, [job.job for job in status.queue]) == (1, ["c"])
+        # Whoever asks waits for none.
+        assert (status.waiting, [job.job for job in status.queue], status.clients) == (1, ["c"], 1)
         # Where there is nobody else it is asked again; what it cannot do then is told.
         await well.send(End())
         assert (await hears(full, Submit))[0] in (submit("b"), submit("c"))
