@@ -216,7 +216,8 @@ def to_settings(held: object, kind: type) -> dict[str, Any]:
     table: dict[str, object] = {}
     for name, each in _saved(kind):
         value = getattr(held, name)
-        if value == each.default:
+        # Most are the default itself, which is seen at once.
+        if value is each.default or value == each.default:
             continue
         if each.group is not None:
             saved: tuple[Any, ...] = (to_settings(value, each.group),)

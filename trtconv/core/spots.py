@@ -90,8 +90,8 @@ class Spots:
     """Spots that belong together; a folder and a file are looked at once, so this is for one check and not kept."""
 
     def __init__(self) -> None:
-        self._folders: dict[Path, tuple[Path, os.stat_result | None]] = {}
-        self._spots: dict[Path, Spot] = {}
+        self._folders: dict[str, tuple[Path, os.stat_result | None]] = {}
+        self._spots: dict[str, Spot] = {}
 
     def real(self, folder: Path) -> Path:
         """Returns what the path of a folder leads to; raises as `real_path`."""
@@ -103,9 +103,10 @@ class Spots:
         Raises:
             InputError: No file can have that path.
         """
-        found = self._spots.get(path)
+        # By its text, of which Python remembers the hash.
+        found = self._spots.get(str(path))
         if found is None:
-            found = self._spots[path] = self._look(path)
+            found = self._spots[str(path)] = self._look(path)
         return found
 
     def _look(self, path: Path) -> Spot:
@@ -120,12 +121,13 @@ class Spots:
             return Spot(place, None, error, folder)
 
     def _folder(self, folder: Path) -> tuple[Path, os.stat_result | None]:
-        found = self._folders.get(folder)
+        key = str(folder)
+        found = self._folders.get(key)
         if found is None:
             real, status = real_path(folder), None
             with contextlib.suppress(OSError):
                 status = real.stat()
-            found = self._folders[folder] = real, status
+            found = self._folders[key] = real, status
         return found
 
 

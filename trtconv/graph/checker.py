@@ -116,6 +116,8 @@ def _collect_node_texts(columns: Columns, texts: list[str]) -> None:
 
 def _function_faults(proto: onnx.ModelProto) -> Iterator[str]:
     """Finds functions that call themselves, directly or through others."""
+    if not proto.functions:
+        return
     known = {(f.domain, f.name) for f in proto.functions}
     if len(known) < len(proto.functions):
         yield "it has two functions of the same name"
@@ -205,6 +207,8 @@ def _order_faults(columns: Columns, given: set[str]) -> Iterator[str]:
             made.update(columns.outputs[index])
         else:
             waiting.append(index)
+    if not waiting:
+        return
     makers = {name: index for index in waiting for name in columns.outputs[index] if name}
     needs = {index: [makers[name] for name in columns.inputs[index] if name in makers] for index in waiting}
     try:

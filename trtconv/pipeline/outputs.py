@@ -141,8 +141,8 @@ def cache_findings(request: BuildRequest, info: RuntimeInfo) -> tuple[Finding, .
 def protect_data(model: OnnxModel, *outputs: Path) -> None:
     """Raises InputError where an output would overwrite the model's external data."""
     data = {file_id(path) for path in model.external_files}
-    for path in outputs:
-        if data and file_id(path) in data:
+    for path in outputs if data else ():
+        if file_id(path) in data:
             raise InputError(f"{path} holds weights of the model", "Choose another output path with -o.")
 
 
