@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ipaddress
+import os
 import ssl
 import time
 from collections.abc import Awaitable, Callable
@@ -116,17 +117,7 @@ async def join(address: str, context: ssl.SSLContext | None, said: Join) -> Peer
         EnvironmentMissing: The scheduler is not that of these keys, or does not let this member in.
         OSError: Nobody answers.
     """
-    host, port = host_and_port(address)
-    server = None if context is None else host_of(SCHEDULER)
-    opening = asyncio.open_connection(host, port, ssl=context, server_hostname=server, limit=BUFFER)
-    try:
-        peer = Peer(*await asyncio.wait_for(opening, SECONDS))
-    except ssl.SSLCertVerificationError as error:
-        raise _refused(f"the certificate of the scheduler at {address} is not good: {error.verify_message}") from error
-    except ssl.SSLError as error:
-        raise _refused(f"no TLS with {address}: {error.reason or error}") from error
-    except asyncio.TimeoutError as error:
-        raise OSError(f"no answer within {SECONDS:.0f} s") from error
+    peer = await _line(address, context)
     with contextlib.ExitStack() as undo:
         undo.callback(peer.abort)
         try:
@@ -139,13 +130,34 @@ async def join(address: str, context: ssl.SSLContext | None, said: Join) -> Peer
                 # Only now TLS 1.3 tells that the scheduler does not take the certificate; or its end comes first.
                 why = gone.__cause__.reason if isinstance(gone.__cause__, ssl.SSLError) else gone
                 raise _refused(f"the scheduler at {address} refused the certificate: {why}") from gone
-            raise OSError(f"it does not let us in: {gone}") from gone
+            raise OSError(f"it does not let us in: {gone}; it may be one of tls://, with keys") from gone
         if isinstance(answer, Refused):
             raise _refused(f"the scheduler at {address} refused us: {clean(answer.why)}")
         if not isinstance(answer, Welcome):
             raise OSError("it is no scheduler of a farm")
         undo.pop_all()
     return peer
+
+
+async def _line(address: str, context: ssl.SSLContext | None) -> Peer:
+    """Opens a connection to a scheduler; raises as `join`."""
+    host, port = host_and_port(address)
+    server = None if context is None else host_of(SCHEDULER)
+    opening = asyncio.open_connection(host, port, ssl=context, server_hostname=server, limit=BUFFER)
+    try:
+        return Peer(*await asyncio.wait_for(opening, SECONDS))
+    except ssl.SSLCertVerificationError as error:
+        raise _refused(f"the certificate of the scheduler at {address} is not good: {error.verify_message}") from error
+    except ssl.SSLError as error:
+        raise _refused(f"no TLS with {address}: {error.reason or error}") from error
+    except asyncio.TimeoutError as error:
+        raise OSError(f"no answer within {SECONDS:.0f} s") from error
+    except OSError as error:
+        # asyncio tells of a number and a call; a name that nobody knows has none of the system's numbers.
+        number = error.errno or 0
+        if number <= 0:
+            raise
+        raise OSError(os.strerror(number)) from error
 
 
 async def rejoined(joining: Callable[[], Awaitable[Peer]], seconds: float) -> Peer:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import errno
 import itertools
 import json
+import os
 import pickle
 import socket
 import time
@@ -197,6 +199,13 @@ def test_a_scheduler_that_does_not_answer_is_told_of(monkeypatch: pytest.MonkeyP
         address = f"tcp://127.0.0.1:{silent.getsockname()[1]}"
         with pytest.raises(EnvironmentMissing, match="no answer"):
             Connection(FarmRequest(on=address))
+
+
+def test_where_nobody_listens_the_system_says_why() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        port = closed.getsockname()[1]
+    with pytest.raises(EnvironmentMissing, match=f"{port}: {os.strerror(errno.ECONNREFUSED)}$"):
+        Connection(FarmRequest(on=f"tcp://127.0.0.1:{port}"))
 
 
 def test_a_worker_waits_for_its_scheduler_and_no_longer_for_a_stranger(
