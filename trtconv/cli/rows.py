@@ -11,6 +11,7 @@ import time
 from collections.abc import Generator, Iterator, Sequence
 from typing import TYPE_CHECKING, TextIO
 
+from trtconv.core.documents.build import BuildReport
 from trtconv.core.documents.check import FailedRun
 from trtconv.core.text import clean
 from trtconv.engine.farm.watching import JobWatch
@@ -67,7 +68,7 @@ class Rows(JobWatch):
             self._unplaced.discard(index)
             self._done += 1
             self._worked += bool(where)
-            why = f": {textwrap.shorten(result.message, _MOST_WHY)}" if isinstance(result, FailedRun) else ""
+            why = f": {said}" if (said := _said(result)) else ""
             mark = _MARKS.get(result.exit_code, "FAILED")
             line = clean(f"{mark}  {self._name(index)}{f' on {where}' * bool(where)}{why}")
             if result.exit_code:
@@ -126,6 +127,13 @@ class Rows(JobWatch):
             if self._stream is not None:
                 self._stream.write(text)
                 self._stream.flush()
+
+
+def _said(result: Result) -> str:
+    """Returns what a row says of a job beside how it ended: why it failed, or that there was nothing to do."""
+    if isinstance(result, FailedRun):
+        return textwrap.shorten(result.message, _MOST_WHY)
+    return "up to date" if isinstance(result, BuildReport) and result.up_to_date else ""
 
 
 class WatchedExecutor:

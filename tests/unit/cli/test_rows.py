@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from support.cli import build_report
 from trtconv.cli import rows
 from trtconv.cli.rows import Rows
 from trtconv.core.documents.check import FailedRun
@@ -102,6 +103,13 @@ def test_elsewhere_each_job_is_a_line_that_no_name_can_break(clock: list[float])
     shown.ended(0, failed(0, message="a\x1b[31mb"))
     (line,) = stream.getvalue().splitlines()
     assert line.startswith("[   0.0 s] 1 of 20: FAILED  m0.onnx for rtx on w") and "\x1b" not in line
+
+
+@pytest.mark.parametrize(("kept", "said"), [(True, "ok  m0.onnx for rtx: up to date"), (False, "ok  m0.onnx for rtx")])
+def test_what_was_there_already_is_told_from_what_was_built(clock: list[float], kept: bool, said: str) -> None:
+    stream = io.StringIO()
+    Rows(REQUESTS, stream, terminal=False).ended(0, build_report(up_to_date=kept))
+    assert stream.getvalue() == f"[   0.0 s] 1 of 20: {said}\n"
 
 
 def test_whoever_closes_stderr_does_not_stop_the_work() -> None:
