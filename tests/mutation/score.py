@@ -41,7 +41,7 @@ ROOMS = {
         "shapes/test_lattice.py",
         "precision/test_regions.py",
     ],
-    "passes": ["passes"],
+    "passes": ["passes", "pipeline/test_rule_equality.py"],
     "rules": ["rules"],
     "shapes": ["shapes/test_lattice.py", "shapes/test_[mpt]*.py"],
     "runtimes/proof": ["runtimes/test_proof*.py", "runtimes/test_readback_kinds.py", "runtimes/proof"],

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import numpy_helper
+from onnx.reference import ReferenceEvaluator
 
 from support.onnx_models import RTX, TENSORRT_8, assert_equal, parse, rewritten
 from support.quantized_models import EXACT, Net, Quantiser, make_net, run_bitwise, weight_parts
@@ -348,3 +349,25 @@ def test_the_passes_together_leave_a_clean_model_alone() -> None:
     model, result = rewritten(proto, RTX, EXACT)
     assert not result.edits and not result.skipped
     assert run_bitwise(model.proto, feeds)[0].shape == (2, 3, 6, 6)
+
+
+@pytest.mark.parametrize("point", [0, 3])
+@pytest.mark.parametrize("kind", ["float", "float16", "bfloat16"])
+def test_asymmetric_values_come_out_in_the_type_of_their_scale(kind: str, point: int) -> None:
+    proto = parse(
+        f"""<ir_version: 9, opset_import: ["": 21]>
+        g (float[2,3] x) => ({kind}[2,3] y) <float s = {{0.25}}, uint8 z = {{3}}, uint8 p = {{{point}}}>
+        {{ q = QuantizeLinear (x, s, z)
+          y = DequantizeLinear (q, t, p) }}"""
+    )
+    proto.graph.initializer.append(
+        onnx.helper.make_tensor("t", onnx.TensorProto.DataType.Value(kind.upper()), [], [0.5])
+    )
+    in_float = [each for each in PASSES if each.name in ("normalize-quantizers", "compute-asymmetric-in-float")]
+    done = rewritten(proto, passes=in_float)[0].proto
+    assert not {"QuantizeLinear", "DequantizeLinear"} & {node.op_type for node in done.graph.node}
+    onnx.shape_inference.infer_shapes(done, check_type=True, strict_mode=True)
+    feeds = {"x": np.array([[-1.0, 0.1, 0.2], [3.0, 60.0, 70.0]], np.float32)}
+    before, after = (ReferenceEvaluator(each).run(None, feeds)[0] for each in (proto, done))
+    assert before.dtype == after.dtype
+    np.testing.assert_array_equal(after.astype(np.float32), before.astype(np.float32))

@@ -286,3 +286,85 @@ def test_chains_are_rewritten_to_their_end() -> None:
     text = "g (float[4] x) => (float[4] y) { a = Neg (x) b = Neg (a) c = Neg (b) d = Neg (c) e = Neg (d) y = Abs (e) }"
     model, edits = rewrite(NEGATED, text)
     assert edits == 2 and ops(model).count("Neg") == 1
+
+
+CLIPPED = {
+    "name": "acme-relu-by-clip",
+    "pattern": "f (x) => (y) { z = Constant <value = float {0}> () y = Clip (x, z) }",
+    "replacement": "f (x) => (y) { y = Relu (x) }",
+}
+
+
+@pytest.mark.parametrize(
+    ("inputs", "edits"),
+    [("x, low", 1), ('x, low, ""', 1), ("x, low, high", 0), ('x, "", low', 0), ("x", 0)],
+)
+def test_a_node_has_the_inputs_that_the_pattern_has(inputs: str, edits: int) -> None:
+    text = f"g (float[n] x) => (float[n] y) <float low = {{0}}, float high = {{1}}> {{ y = Clip ({inputs}) }}"
+    assert rewrite(CLIPPED, text)[1] == edits
+
+
+@pytest.mark.parametrize("name", ["a", "A", "Z", "_"])
+@pytest.mark.parametrize(("axis", "edits"), [(0, 1), (1, 1), (2, 0)])
+def test_only_the_values_that_are_listed_are_rewritten(name: str, axis: int, edits: int) -> None:
+    table = {
+        "name": "acme-two-concats",
+        "pattern": f"f <{name}> (x) => (y) {{ y = Concat <axis: int = @{name}> (x) }}",
+        "replacement": f"f <{name}> (x) => (y) {{ y = Identity (x) }}",
+        "ranks": [3],
+        "attributes": {name: {"values": [0, 1]}},
+    }
+    text = f"g (float[2, 3, 4] x) => (float[2, 3, 4] y) {{ y = Concat <axis = {axis}> (x) }}"
+    assert rewrite(table, text)[1] == edits
+
+
+def test_numbers_may_lie_in_a_wide_range_and_integers_may_not() -> None:
+    text = "g (float[n] x) => (float[n] y) { y = LeakyRelu <alpha = 0.5> (x) }"
+    wide = {**LEAKY, "attributes": {"a": {"least": 0.0, "most": 1.0}}}
+    assert rewrite(wide, text)[1] == 1
+    assert read(rules_of([{**LEAKY, "attributes": {"a": {"least": -1e6, "most": 1e6}}}])[0])
+    softmax = {
+        "name": "acme-softmax",
+        "pattern": "f <a> (x) => (y) { y = Softmax <axis: int = @a> (x) }",
+        "replacement": "f <a> (x) => (y) { y = Softmax <axis: int = @a> (x) }",
+    }
+    assert read(rules_of([{**softmax, "attributes": {"a": {"least": -1, "most": 2}}}])[0])
+    with pytest.raises(InputError, match="'a' may have too many values"):
+        read(rules_of([{**softmax, "attributes": {"a": {"least": -1000000, "most": 1000000}}}])[0])
+
+
+SAME = "(x) => (y) { y = Abs (x) }"
+FAULTS: dict[str, tuple[str, str, dict[str, Any], str]] = {
+    "a condition of no input": (SAME, SAME, {"inputs": {"x": {}, "q": {"ranks": [1]}}}, "q"),
+    "a condition of no attribute": (SAME, SAME, {"attributes": {"q": {"values": [1]}}}, "q"),
+    "an attribute of the replacement alone": (
+        "<q> (x) => (y) { y = Abs (x) }",
+        "<q> (x) => (y) { y = Elu <alpha: float = @q> (x) }",
+        {},
+        "q",
+    ),
+    "an attribute of another type": (
+        "<q> (x) => (y) { y = Softmax <axis: int = @q> (x) }",
+        "<q> (x) => (y) { y = Elu <alpha: float = @q> (x) }",
+        {},
+        "q",
+    ),
+    "an input that is not used": ("(x, q) => (y) { y = Abs (x) }", "(x, q) => (y) { y = Abs (x) }", {}, "q"),
+    "an output that is not made": ("(x) => (y, q) { y = Abs (x) }", "(x) => (y, q) { y = Abs (x) }", {}, "q"),
+    "an output that is a constant": (
+        "(x) => (y, q) { q = Constant <value = float {1}> () y = Abs (x) }",
+        "(x) => (y, q) { q = Constant <value = float {1}> () y = Abs (x) }",
+        {},
+        "q",
+    ),
+    "used before it is made": ("(x) => (y) { y = Abs (q) q = Neg (x) }", SAME, {}, "q"),
+    "made twice": ("(x) => (y) { q = Abs (x) q = Neg (x) y = Abs (q) }", SAME, {}, "q"),
+    "used before it is made in the replacement": (SAME, "(x) => (y) { y = Abs (q) q = Neg (x) }", {}, "q"),
+}
+
+
+@pytest.mark.parametrize(("pattern", "replacement", "more", "name"), FAULTS.values(), ids=FAULTS)
+def test_what_is_wrong_with_the_texts_is_named(pattern: str, replacement: str, more: dict[str, Any], name: str) -> None:
+    table = {"name": "acme-rule", "pattern": f"f {pattern}", "replacement": f"f {replacement}", **more}
+    with pytest.raises(InputError, match=f"'{name}'"):
+        read(rules_of([table])[0])

@@ -168,3 +168,65 @@ def test_finite_constants_of_float64_stay() -> None:
     proto.graph.input.pop()
     proto.graph.initializer.append(numpy_helper.from_array(np.array([1e300, -2.0]), "b"))
     assert rewritten(proto).SerializeToString() == proto.SerializeToString()
+
+
+X = "x"
+"""Where the value in question goes in `OPERATORS`: of the type under test, of shape (2, 3)."""
+OPERATORS: dict[str, tuple[list[Any], dict[str, Any], str | None]] = {
+    "Where": ([np.array([[True, False, True]]), X, X], {}, None),
+    "Concat": ([X, X], {"axis": 1}, None),
+    "Clip": ([X, np.array(3), np.array(90)], {}, None),
+    "Pad": ([X, np.array([0, 1, 1, 0]), np.array(7)], {}, None),
+    "ScatterElements": ([X, np.array([[1, 0, 1]]), np.array([[5, 6, 7]])], {}, None),
+    "ScatterND": ([X, np.array([[1]]), np.array([[5, 6, 7]])], {}, None),
+    "Gather": ([X, np.array([1, 0])], {}, None),
+    "GatherElements": ([X, np.array([[1, 0, 1]])], {}, None),
+    "Slice": ([X, np.array([1]), np.array([3]), np.array([1])], {}, None),
+    "Expand": ([X, np.array([2, 2, 3])], {}, None),
+    "Tile": ([X, np.array([2, 1])], {}, None),
+    "Reshape": ([X, np.array([3, 2])], {}, None),
+    "Transpose": ([X], {}, None),
+    "Trilu": ([X], {}, None),
+    "ReduceMax": ([X, np.array([1])], {}, None),
+    "ReduceMin": ([X, np.array([0])], {}, None),
+    "ReduceSum": ([X, np.array([1])], {}, None),
+    "ArgMax": ([X], {"axis": 1}, "int64"),
+    "Sign": ([X], {}, None),
+    "Abs": ([X], {}, None),
+    "CumSum": ([X, np.array(1)], {}, None),
+    "Greater": ([X, np.array(4)], {}, "bool"),
+}
+"""Operators to their inputs, attributes and type of result; numbers that are not indices have the type under test."""
+_INDICES = {"Pad": (1,), "ScatterElements": (1,), "ScatterND": (1,)}
+
+
+def _taken(op: str, dtype: str) -> bool:
+    schema = onnx.defs.get_schema(op, 18)
+    kinds = {each.type_param_str: each.allowed_type_strs for each in schema.type_constraints}
+    slots = [min(at, len(schema.inputs) - 1) for at, each in enumerate(OPERATORS[op][0]) if each is X]
+    return all(f"tensor({dtype})" in kinds[schema.inputs[slot].type_str] for slot in slots)
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int16", "uint16", "uint32"])
+@pytest.mark.parametrize("op", OPERATORS)
+def test_every_input_that_has_the_type_is_computed_in_the_wider_one(op: str, dtype: str) -> None:
+    if not _taken(op, dtype):
+        pytest.skip(f"{op} takes no {dtype}")
+    inputs, attrs, output = OPERATORS[op]
+    draw = np.random.default_rng(0)
+    feeds: dict[str, NDArray[Any]] = {}
+    for number, each in enumerate(inputs):
+        if each is X:
+            feeds[f"x{number}"] = draw.integers(0, 9, (2, 3)).astype(dtype)
+        elif each.dtype == bool or number in _INDICES.get(op, (1, 2, 3) if op not in ("Clip", "Greater") else ()):
+            feeds[f"x{number}"] = each
+        else:
+            feeds[f"x{number}"] = each.astype(dtype)
+    proto = model(op, feeds, output or dtype, **attrs)
+    after = rewritten(proto)
+    assert any(node.op_type == "Cast" for node in after.graph.node)
+    # Types that do not go together are none that TensorRT, or the checker, takes.
+    onnx.shape_inference.infer_shapes(after, check_type=True, strict_mode=True)
+    made = computed(after, feeds)
+    assert made.dtype == np.dtype(output or dtype)
+    np.testing.assert_array_equal(made, computed(proto, feeds))

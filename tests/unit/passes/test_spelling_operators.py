@@ -189,6 +189,25 @@ def test_fourier_transforms(size: int, parts: int, length: int, inverse: bool, o
     assert_same(proto, feeds, "fourier-by-matrix")
 
 
+@pytest.mark.parametrize(("sizes", "axes"), [((4, 4), (1, 2, -2, -3)), ((4, 6), (1, 2)), ((6, 6, 6), (1, 3, -4))])
+@pytest.mark.parametrize("onesided", [0, 1])
+def test_fourier_transforms_along_an_axis_of_run_time(
+    sizes: tuple[int, ...], axes: tuple[int, ...], onesided: int
+) -> None:
+    """Every axis is written that makes the stated shape; half a spectrum shows along which one it is."""
+    for axis in axes:
+        rank = len(sizes) + 2
+        shape = [2, *sizes, 2]
+        shape[axis % rank] = sizes[axis % rank - 1] // 2 + 1 if onesided else sizes[axis % rank - 1]
+        x, a = helper.make_tensor_value_info("x", 1, [2, *sizes, 1]), helper.make_tensor_value_info("a", 7, [])
+        y = helper.make_tensor_value_info("y", 1, shape)
+        node = helper.make_node("DFT", ["x", "", "a"], ["y"], onesided=onesided)
+        graph = helper.make_graph([node], "g", [x, a], [y])
+        proto = helper.make_model(graph, ir_version=10, opset_imports=[helper.make_opsetid("", 20)])
+        feeds = {"x": normal(2, *sizes, 1), "a": np.array(axis, np.int64)}
+        assert_same(proto, feeds, "fourier-by-matrix", runtime=True)
+
+
 @pytest.mark.parametrize("window", [True, False])
 @pytest.mark.parametrize("onesided", [0, 1])
 def test_short_fourier_transforms(window: bool, onesided: int) -> None:
