@@ -43,7 +43,7 @@ ROOMS = {
     ],
     "passes": ["passes", "pipeline/test_rule_equality.py"],
     "rules": ["rules"],
-    "shapes": ["shapes/test_lattice.py", "shapes/test_[mpt]*.py"],
+    "shapes": ["shapes/test_lattice.py", "shapes/test_[cmptw]*.py"],
     "runtimes/proof": ["runtimes/test_proof*.py", "runtimes/test_readback_kinds.py", "runtimes/proof"],
     "runtimes/compare": ["runtimes/test_compare.py"],
     "precision/quantize": [

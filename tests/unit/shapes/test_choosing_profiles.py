@@ -92,3 +92,9 @@ def test_a_size_costs_least_at_its_own_opt() -> None:
     assert shares.diagonal().tolist() == [0, 0, 0]
     assert 0 < shares[0, 1] < shares[0, 2]
     assert shares[0, 1] == shares[1, 0]
+
+
+def test_a_size_takes_more_in_a_profile_for_another_one() -> None:
+    """A fiftieth because it is another one, and a tenth for every doubling of work, up or down."""
+    work = np.array([1.0, 2.0, 8.0])
+    assert surcharge(work, work) == pytest.approx(np.array([[0, 0.12, 0.32], [0.12, 0, 0.22], [0.32, 0.22, 0]]))

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
-from trtconv.shapes.lattice.wording import listed, needs_in_part, periodic, regular
+from trtconv.shapes.lattice.stretch import Pattern
+from trtconv.shapes.lattice.wording import listed, needs_in_part, periodic, regular, relation
 
 SIZES = np.arange(1, 65)
 
@@ -51,3 +55,70 @@ def test_the_ends_of_a_range_are_told() -> None:
 )
 def test_a_long_list_shows_its_ends(count: int, text: str) -> None:
     assert listed(range(8, 8 + count)) == text
+
+
+def holds(said: str, **sizes: int) -> bool:
+    """Whether two sizes fit what is said of them."""
+    text = said.removesuffix(" (or one of them 1)")
+    return bool(eval(text, {"floor": math.floor, "ceil": math.ceil}, sizes)) or (text != said and 1 in sizes.values())
+
+
+RELATIONS: dict[str, Callable[[int, int], bool]] = {
+    "the same": lambda a, b: a == b,
+    "more": lambda a, b: a == b + 3,
+    "less": lambda a, b: a == b - 2,
+    "times": lambda a, b: a == 3 * b,
+    "times and less": lambda a, b: a == 4 * b - 3,
+    "times and more": lambda a, b: 2 * a + 1 == b,
+    "floor": lambda a, b: a == b // 4,
+    "floor the other way": lambda a, b: a // 7 == b,
+    "ceil": lambda a, b: a == -(-b // 5),
+    "ceil the other way": lambda a, b: -(-a // 3) == b,
+    "floors of both": lambda a, b: a // 4 == b // 4,
+    "floors of both, of two divisors": lambda a, b: a // 8 == b // 3,
+    "broadcast": lambda a, b: a == b or 1 in (a, b),
+}
+
+
+@pytest.mark.parametrize("most", [40, 90])
+@pytest.mark.parametrize("name", RELATIONS)
+def test_what_is_said_of_two_dimensions_is_true_of_them_and_of_no_other_pair(name: str, most: int) -> None:
+    related = RELATIONS[name]
+    pairs = [(a, b) for a in range(1, most) for b in range(1, most) if related(a, b)]
+    columns = {"a": np.array([a for a, _ in pairs]), "b": np.array([b for _, b in pairs])}
+    (said,) = relation(columns)
+    assert "tied" not in said
+    wrong = [(a, b) for a in range(1, most) for b in range(1, most) if holds(said, a=a, b=b) != related(a, b)]
+    assert not wrong, said
+
+
+def test_a_few_rows_are_not_taken_for_a_rule() -> None:
+    """What is true of the rows and of every other pair as well says nothing."""
+    columns = {"a": np.array([8, 9, 17, 30]), "b": np.array([30, 9, 8, 17])}
+    (said,) = relation(columns)
+    assert "tied" in said
+    three = relation({**columns, "c": columns["a"]})
+    assert three[1] == "a == c"
+
+
+def test_rows_that_lack_pairs_of_a_rule_are_not_said_to_have_them() -> None:
+    pairs = [(a, b) for a in range(1, 30) for b in range(1, 30) if a // 4 == b // 4 and (a, b) != (9, 10)]
+    (said,) = relation({"a": np.array([a for a, _ in pairs]), "b": np.array([b for _, b in pairs])})
+    assert "floor" not in said
+
+
+@pytest.mark.parametrize("head", [(), (3, 5)])
+@pytest.mark.parametrize("tail", [(), (900,)])
+@pytest.mark.parametrize("residues", [{0}, {5}, {1, 4}])
+@pytest.mark.parametrize(("begin", "end"), [(8, 64), (9, 65), (16, 17)])
+def test_sizes_of_a_pattern_are_those_that_it_accepts(
+    head: tuple[int, ...], tail: tuple[int, ...], residues: set[int], begin: int, end: int
+) -> None:
+    pattern = Pattern(np.array([n in residues for n in range(7)]), begin, end, head, tail)
+    inside = [n for n in range(begin, end + 1) if n % 7 in residues]
+    assert list(pattern.sizes() or ()) == [*head, *inside, *tail]
+    assert pattern.accepts(np.arange(begin, end + 1)).tolist() == [n in inside for n in range(begin, end + 1)]
+
+
+def test_a_pattern_of_too_many_sizes_is_not_listed() -> None:
+    assert Pattern(np.array([True, True]), 0, 10**9, (), ()).sizes() is None
