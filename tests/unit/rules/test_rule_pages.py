@@ -17,6 +17,14 @@ from trtconv.graph.model import OnnxModel
 from trtconv.rules import CHECKS, RULES, Rule
 from trtconv.rules.base import ModelView
 
+PAGE = """a page is the docstring of the rule (docs/extending.md): a sentence, and below these headings
+    What it checks:
+    Why TensorRT cares:
+    Versions:
+    Before:             a model in ONNX's text format in which the rule finds something
+    After:              one in which it finds nothing
+    Fix:
+    Source:"""
 EXAMPLES = [
     (rule, title, text)
     for rule in CHECKS
@@ -33,11 +41,9 @@ def _target(title: str) -> Target:
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.code)
 def test_page_is_complete(rule: Rule) -> None:
     titles = [title.split()[0] for title, _ in sections(rule.page)]
-    assert rule.summary.endswith(".")
-    for title in ("What", "Why", "Versions", "Fix", "Source"):
-        assert title in titles, f"the docstring of {rule.code} lacks the heading {title!r}; see docs/extending.md"
-    for title in ("Before", "After") if rule in CHECKS else ():
-        assert title in titles, f"the docstring of {rule.code} lacks the model under {title!r}; see docs/extending.md"
+    assert rule.summary.endswith("."), f"the first line of {rule.code} is no sentence; {PAGE}"
+    for title in ("What", "Why", "Versions", "Fix", "Source", *(("Before", "After") if rule in CHECKS else ())):
+        assert title in titles, f"{rule.code} has no {title!r}; {PAGE}"
 
 
 def test_codes_and_names_are_given_once() -> None:
