@@ -81,3 +81,19 @@ def test_links_are_followed_and_cut_files_refused(tmp_path: Path) -> None:
         (tmp_path / "cut.onnx").write_bytes(data[:end])
         with pytest.raises(InputError):
             light_model(tmp_path / "cut.onnx")
+
+
+def varint(number: int) -> bytes:
+    return bytes([number & 127 | 128]) + varint(number >> 7) if number > 127 else bytes([number])
+
+
+@pytest.mark.parametrize(
+    "value", [b"\0" + varint(300), b"\1" + b"8 bytes.", b"\2" + varint(200) + b"x" * 200, b"\5" + b"four"], ids="0125"
+)
+def test_fields_of_newer_versions_are_passed_over(value: bytes, tmp_path: Path) -> None:
+    """One of each kind, with a number that ONNX does not have, in front of the graph."""
+    proto = model_of({"w0": np.ones((40_000, 1), np.float32)})
+    kind, rest = value[0], value[1:]
+    path = tmp_path / "m.onnx"
+    path.write_bytes(varint(1000 << 3 | kind) + rest + proto.SerializeToString())
+    assert [node.op_type for node in light_model(path).proto.graph.node] == [n.op_type for n in proto.graph.node]

@@ -10,14 +10,16 @@ import onnx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from onnx import numpy_helper
 
 from trtconv.core.dims import InputSpec
 from trtconv.core.errors import InputError
 from trtconv.core.preprocessing import parse_preprocessing
 from trtconv.graph.model import OnnxModel
 from trtconv.precision.quantize import samples
-from trtconv.precision.quantize.equalize import find_links, sizes_by_channel
+from trtconv.precision.quantize.equalize import equalize, find_links, sizes_by_channel
 from trtconv.precision.quantize.images import read_image, read_pixels
+from trtconv.precision.quantize.operators import bias_of
 from trtconv.precision.quantize.scales_of_cache import read_cache
 
 HEADER = "TRT-8600-EntropyCalibration2\n"
@@ -149,3 +151,32 @@ def test_a_letterbox_has_the_whole_image_between_its_bars(
     expected = np.full((4, 4), 99, np.float32)
     expected[top : top + height, left : left + width] = pixels
     np.testing.assert_allclose(read_image(picture(tmp_path, pixels), how, 0)[0, 0], expected, atol=1e-4)
+
+
+@pytest.mark.parametrize("dead", [0, 1, 2])
+def test_channels_without_values_are_not_scaled(dead: int) -> None:
+    """They have the factor of the others; where there is no other, there is nothing to do."""
+    model = parsed(
+        "g (float[1,2,4,4] x) => (float[1,2,4,4] y) <float[2,2,1,1] a = {1,2,3,4}, float[2,2,1,1] b = {1,2,3,4}>"
+        "{ t = Conv (x, a) y = Conv (t, b) }"
+    )
+    links = find_links(model.main)
+    values = [0.0] * dead + [64.0] * (2 - dead)
+    edits = equalize(model, links, {"t": values})
+    scaled = {tensor.name: numpy_helper.to_array(tensor) for tensor in model.proto.graph.initializer}
+    assert all(np.isfinite(each).all() and each.all() for each in scaled.values())
+    assert bool(edits) == (dead < 2)
+
+
+@pytest.mark.parametrize(
+    ("dims", "fits"), [((3,), True), ((1, 3), True), ((1, 1, 3), True), ((3, 1), False), ((), False)]
+)
+def test_a_bias_has_one_value_for_each_channel_of_the_last_axis(dims: tuple[int, ...], fits: bool) -> None:
+    model = parsed("g (float[2,5,4] x) => (float[a,b,c] y) { m = MatMul (x, w) y = Add (m, b) }")
+    for name, shape in (("w", (4, 3)), ("b", dims)):
+        model.proto.graph.initializer.append(numpy_helper.from_array(np.ones(shape, np.float32), name))
+    model.touch()
+    found = bias_of(model.main, 0)
+    assert (found is not None) == fits
+    if found is not None:
+        assert (found.tensor, found.index, found.slot, found.axis) == ("y", 1, 1, -1)
