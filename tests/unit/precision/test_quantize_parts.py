@@ -18,9 +18,11 @@ from trtconv.core.preprocessing import parse_preprocessing
 from trtconv.graph.model import OnnxModel
 from trtconv.precision.quantize import samples
 from trtconv.precision.quantize.equalize import equalize, find_links, sizes_by_channel
+from trtconv.precision.quantize.histogram import Histogram
 from trtconv.precision.quantize.images import read_image, read_pixels
 from trtconv.precision.quantize.operators import bias_of
 from trtconv.precision.quantize.scales_of_cache import read_cache
+from trtconv.precision.quantize.stored import store_weights
 
 HEADER = "TRT-8600-EntropyCalibration2\n"
 
@@ -180,3 +182,34 @@ def test_a_bias_has_one_value_for_each_channel_of_the_last_axis(dims: tuple[int,
     assert (found is not None) == fits
     if found is not None:
         assert (found.tensor, found.index, found.slot, found.axis) == ("y", 1, 1, -1)
+
+
+def test_a_layer_whose_weights_another_uses_takes_no_scaled_channels() -> None:
+    weights = "float[2,2,1,1] a = {1,2,3,4}, float[2,2,1,1] b = {1,2,3,4}"
+    text = "{ p = Conv (x, b) q = Conv (p, a) y = Conv (q, a) }"
+    assert not find_links(parsed(f"g (float[1,2,4,4] x) => (float[1,2,4,4] y) <{weights}> {text}").main)
+
+
+def test_only_weights_that_are_computed_are_stored() -> None:
+    model = parsed(
+        "g (float[1,2,4,4] x) => (float[1,2,4,4] y) <float[2,2,1,1] a = {1,2,3,4}, float[2,2,1,1] b = {1,2,3,4}>"
+        "{ c = Neg (b) t = Conv (x, a) y = Conv (t, c) }"
+    )
+    store_weights(model)
+    first, second = (node for node in model.proto.graph.node if node.op_type == "Conv")
+    assert first.input[1] == "a"
+    values = {tensor.name: numpy_helper.to_array(tensor).ravel().tolist() for tensor in model.proto.graph.initializer}
+    assert values[second.input[1]] == [-1, -2, -3, -4]
+    assert [node.op_type for node in model.proto.graph.node] == ["Conv", "Conv"]
+
+
+@given(st.lists(st.floats(2.0**-20, 2.0**10, width=32), min_size=1, max_size=50))
+def test_a_bin_is_a_thousandth_of_its_values_wide(values: list[float]) -> None:
+    histogram = Histogram()
+    histogram.add(np.array(values, np.float32))
+    edges = histogram.edges
+    assert histogram.counts.sum() == len(values)
+    assert (np.diff(edges) <= edges[:-1] / 1000).all()
+    for value in values:
+        at = int(np.searchsorted(edges, value, "right")) - 1
+        assert histogram.counts[at] == sum(edges[at] <= other < edges[at + 1] for other in values)
