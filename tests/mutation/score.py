@@ -40,6 +40,8 @@ ROOMS = {
         "shapes/test_traced.py",
         "shapes/test_lattice.py",
         "precision/test_regions.py",
+        "pipeline/test_tuning.py",
+        "pipeline/test_cutting.py",
     ],
     "passes": ["passes", "pipeline/test_rule_equality.py"],
     "rules": ["rules"],

@@ -133,3 +133,10 @@ def test_kernels_grow_by_what_stands_for_zero() -> None:
 
 def _one_axis(dilation: int) -> Geometry:
     return Geometry((1,), (1,), (dilation,), (0,), (0,), (0,))
+
+
+@pytest.mark.parametrize("sizes", [None, (), (4,), (4, 4, 4)])
+def test_an_output_shape_says_nothing_beside_sizes_of_another_rank(sizes: tuple[int, ...] | None) -> None:
+    made = Geometry((3, 3), (2, 2), (1, 1), (0, 0), (0, 0), (0, 0), output_shape=(8, 8))
+    assert crops(made, sizes) is None
+    assert crops(made, (4, 4)) is not None
