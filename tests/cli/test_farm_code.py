@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import json
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -100,8 +101,10 @@ def test_a_job_in_a_file_is_built_with_the_same_files(
     assert len(jobs) == 2
     without = document(call, "run-job", jobs[0], str(tmp_path / "out"))
     assert without["exit_code"] == 4 and "which is not here" in without["error"]["message"]
+    # Relative to where run-job is called, not to the folder of a job.
+    near = {flag: Path(os.path.relpath(path)) for flag, path in elsewhere.items()}
     for job in jobs:
-        assert call("run-job", job, str(tmp_path / "out"), "-q", *flags(elsewhere)).code == 0
+        assert call("run-job", job, str(tmp_path / "out"), "-q", *flags(near)).code == 0
     assert call("collect", str(tmp_path / "out"), "-q", *agreements()).code == 0
     assert len(list(project.glob("*.engine"))) == 2
 

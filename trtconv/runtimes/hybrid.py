@@ -65,6 +65,10 @@ class HybridSession:
         self._sessions: dict[tuple[Any, ...], Any] = {}
         self._bodies: dict[Key, Any] = {}
 
+    def get_inputs(self) -> list[Named]:
+        """Returns the inputs."""
+        return [Named(value.name) for value in self._model.graph.input if value.name not in self._weights]
+
     def get_outputs(self) -> list[Named]:
         """Returns the outputs."""
         return [Named(name) for name in self._outputs]

@@ -222,7 +222,7 @@ class Bench:
         left_behind = bool(step.absent) and (self._folder / step.absent).exists()
         ok = code == step.code and step.says in said and not left_behind
         row = {"what": step.what, "ok": ok, "code": code, "seconds": round(time.monotonic() - started, 1)}
-        return {**row, "said": "" if ok else said[-_TEXT:].replace(str(self._folder), ".")}
+        return {**row, "said": "" if ok else _gist(said).replace(str(self._folder), ".")}
 
     def _compared(self, name: str) -> dict[str, Any]:
         """Compares what an engine computed with the formula."""
@@ -236,6 +236,15 @@ class Bench:
         except (OSError, KeyError) as failure:
             return {**row, "said": str(failure)[:_TEXT].replace(str(self._folder), ".")}
         return {**row, "ok": error <= 1e-5, "error": error}
+
+
+def _gist(said: str) -> str:
+    """Returns the findings of a report, or else the end of what was said."""
+    try:
+        found = json.JSONDecoder().raw_decode(said)[0]["findings"]
+    except (ValueError, KeyError, TypeError):
+        found = []
+    return "; ".join(f"{each['code']}: {each['message']}" for each in found)[:_TEXT] or said[-_TEXT:]
 
 
 def _given(flag: str, files: Sequence[str]) -> tuple[str, ...]:

@@ -18,6 +18,7 @@ import trtconv
 from support.runtime import TENSORRT_8, FakeNetwork, FakeRuntime
 from trtconv.core import config, foreign
 from trtconv.core.agreement import AgreedCode, CodeFile
+from trtconv.core.dims import Range
 from trtconv.core.documents.proof import Lack
 from trtconv.core.documents.tensors import TensorInfo
 from trtconv.core.errors import EnvironmentMissing, InputError
@@ -285,6 +286,54 @@ def test_an_attribute_that_the_installed_plugin_passes_over_is_named(
     assert any("no field 'by'" in each.reason for each in missing) is named
 
 
+TWO = """<ir_version: 8, opset_import: ["": 17, "my": 1]>
+g (float[n,3] x) => (float[n,3] y) {
+  a = Abs (x)  b = my.Shift <by = 2.5> (a)  c = Neg (b)  d = my.Scale <by = 1.5> (c)  y = Add (d, x)
+}"""
+BOTH = f"""{SHIFT}
+@trtconv.reference("my::Scale")
+def scale(x, by):
+    return x * x.dtype.type(by)
+"""
+
+
+def network_of_two() -> FakeNetwork:
+    """What a TensorRT reads of `TWO`."""
+    tensors = tuple(ReadTensor(index, name, "float32", (-1, 3)) for index, name in enumerate("xabcdy"))
+    layers = (
+        ReadLayer(0, "abs", "UNARY", (0,), (1,), {"op": "ABS"}),
+        ReadLayer(1, "shift", "PLUGIN_V2", (1,), (2,), {"plugin": PluginIdentity("Shift", "1")}),
+        ReadLayer(2, "neg", "UNARY", (2,), (3,), {"op": "NEG"}),
+        ReadLayer(3, "scale", "PLUGIN_V2", (3,), (4,), {"plugin": PluginIdentity("Scale", "1")}),
+        ReadLayer(4, "add", "ELEMENTWISE", (4, 0), (5,), {"op": "SUM"}),
+    )
+    x, y = TensorInfo("x", "input", "float32", (-1, 3)), TensorInfo("y", "output", "float32", (-1, 3))
+    kinds = tuple(layer.kind for layer in layers)
+    return FakeNetwork(layer_types=kinds, inputs=(x,), outputs=(y,), read=ReadNetwork(tensors, layers, (0,), (5,)))
+
+
+class OnGpuOfTwo(OnGpu):
+    """A GPU that has both plugins."""
+
+    def run(self) -> dict[str, Any]:
+        ((name, values),) = self._values.items()
+        return {"b": values + np.float32(2.5)} if name == "a" else {"d": values * np.float32(1.5)}
+
+
+def test_nothing_is_missing_of_a_network_with_two_plugins_and_sizes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runtime = FakeRuntime(network_of_two(), family="tensorrt", version="8.6.0", capabilities=TENSORRT_8)
+    monkeypatch.setattr(runtime, "engines", OnGpuOfTwo, raising=False)
+    monkeypatch.setattr(tensorrt, "load", lambda target: runtime)
+    references = CodeFile.named([write(tmp_path, BOTH, "both.py")])
+    asked: dict[str, Any] = {"dims": {"n": Range(1, 4, 8)}, "references": references, "prove": "required"}
+    libraries = CodeFile.named([write(tmp_path, name, f"lib{name}.so") for name in ("shift", "scale")])
+    report = trtconv.build(BuildRequest(save(tmp_path, TWO), plugins=libraries, **asked))
+    assert report.exit_code == 0 and report.proof.agrees and not report.proof.missing
+    assert [each.file for each in report.plan.plugins] == ["libshift.so", "libscale.so"]
+
+
 SCATTER = """<ir_version: 8, opset_import: ["": 17, "TRT": 1]>
 g (float[6,2] d, int32[5,1] i, float[5,2] u) => (float[6,2] y) { NODES }"""
 
@@ -472,6 +521,20 @@ def test_a_library_is_loaded_once_and_only_as_it_was_agreed_to(tmp_path: Path) -
         plugins.prepare("tensorrt", module(registry), FakeLog())  # type: ignore[arg-type]
     assert [each.name for each in plugins.creators(module(registry))] == ["Shift"]
     assert next(plugins.creators(module(registry))).fields == ("by",)
+
+
+def test_fields_are_not_asked_of_plugins_that_have_none() -> None:
+    registry = Registry(takes=True)
+
+    class Internal:
+        name, plugin_version, plugin_namespace = "CaskConvShaderWeightsTransformerPlugin", "1", ""
+
+        @property
+        def field_names(self) -> None:
+            pytest.fail("TensorRT 8.6 writes an error")
+
+    registry.plugin_creator_list.append(Internal())  # type: ignore[arg-type]
+    assert [each.fields for each in plugins.creators(module(registry))] == [(), ("by",)]
 
 
 @pytest.mark.usefixtures("any_library")

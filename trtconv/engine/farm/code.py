@@ -42,7 +42,8 @@ class HeldCode:
             InputError: A file is not there.
         """
         files = located(CodeFile.named(extensions)), CodeFile.named(plugins), CodeFile.named(references)
-        return cls(*(agreed(each, ()) for each in files))
+        # Jobs are done in folders of their own.
+        return cls(*(tuple(_absolute(each) for each in agreed(kind, ())) for kind in files))
 
 
 NO_CODE = HeldCode()
@@ -96,6 +97,10 @@ class JobCode(Document, keys="extensions plugins references"):
                     f"Start the worker, or run-job, with the same file: {FLAGS[kind]} {PurePosixPath(each.file).name}.",
                 )
             yield files[each.sha256]
+
+
+def _absolute(code: AgreedCode) -> AgreedCode:
+    return dataclasses.replace(code, path=code.path.absolute())
 
 
 def without_code(request: BuildRequest) -> BuildRequest:

@@ -18,6 +18,8 @@ from trtconv.runtimes.tensorrt.logger import Log
 from trtconv.runtimes.tensorrt.messages import distinct
 
 _FOR_LIBRARIES = "It must be a library of TensorRT plugins, built for this version of TensorRT and this machine."
+_FIELDLESS = frozenset({"CaskConvShaderWeightsTransformerPlugin", "CaskDeconvShaderWeightsTransformerPlugin"})
+"""Plugins of TensorRT's own, which writes internal errors to stderr where it is asked for their fields (8.6)."""
 _loaded: set[AgreedCode] = set()
 _initialised: set[str] = set()
 
@@ -59,7 +61,8 @@ def creators(trt: Any) -> Iterator[PluginCreator]:
     registry = trt.get_plugin_registry()
     held = registry.all_creators if hasattr(registry, "all_creators") else registry.plugin_creator_list
     for creator in sorted(held, key=lambda each: (each.name, each.plugin_version)):
-        fields = tuple(field.name for field in creator.field_names or ())
+        asked = () if creator.name in _FIELDLESS else creator.field_names
+        fields = tuple(field.name for field in asked or ())
         yield PluginCreator(creator.name, creator.plugin_version, creator.plugin_namespace, fields)
 
 
