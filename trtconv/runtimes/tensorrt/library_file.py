@@ -8,6 +8,8 @@ from __future__ import annotations
 import struct
 from pathlib import Path
 
+from trtconv.core.reading import open_plain
+
 _MAGIC = b"\x7fELF"
 _SIXTY_FOUR, _LITTLE = 2, 1
 _HEADER = struct.Struct("<16x 2H I 3Q I 6H")
@@ -19,7 +21,7 @@ _EXPORTS = (b"getPluginCreators", b"getCreators")
 def broken(path: Path) -> str:
     """Says why a file cannot even be tried: the system's loader ends the process on a library that is cut short."""
     size = path.stat().st_size
-    with path.open("rb") as file:
+    with open_plain(path) as file:
         head = file.read(_HEADER.size)
         if len(head) < _HEADER.size or head[:4] != _MAGIC:
             return "it is no shared library (ELF)"
@@ -37,7 +39,8 @@ def broken(path: Path) -> str:
 
 def why_refused(path: Path) -> str:
     """Says why TensorRT may have refused a library without a word."""
-    data = path.read_bytes()
+    with open_plain(path) as file:
+        data = file.read()
     if not any(name in data for name in _EXPORTS):
         return "it exports neither getPluginCreators nor getCreators, by which TensorRT asks for plugins"
     return "it has a plugin that is there already, or wants a library that is not here (ldd)"
