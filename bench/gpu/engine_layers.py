@@ -25,7 +25,7 @@ def telling(trt: Any) -> Any:
 def layers_of(trt: Any, engine: Any) -> list[Row]:
     """Returns what TensorRT tells of each layer: name, kind, kernel, tactic, formats and shapes."""
     inspector = engine._engine.create_engine_inspector()
-    document = json.loads(inspector.get_engine_information(trt.LayerInformationFormat.JSON))
+    document = json.loads(inspector.get_engine_information(trt.LayerInformationFormat.JSON), strict=False)
     return [_told(layer) for layer in document["Layers"] if isinstance(layer, dict)]
 
 

@@ -131,7 +131,7 @@ class _Calibrating:
         tensors = linked_tensors(links)
         if not tensors:
             return None
-        key, known = self._kept(KeptSizes, tuple(tensors), "channels")
+        key, known = self._kept(KeptSizes, tuple(tensors), "filled channels")
         with self._clock.stage(Stage.EQUALIZE):
             if known is None:
                 known = KeptSizes(sizes_by_channel(self._model, tensors, self._samples, self._tell))

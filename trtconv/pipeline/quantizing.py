@@ -44,6 +44,7 @@ from trtconv.precision.quantize.biases import correct_biases
 from trtconv.precision.quantize.budget import Spending, spend
 from trtconv.precision.quantize.facts import doubts_about
 from trtconv.precision.quantize.kinds import KINDS
+from trtconv.precision.quantize.lanes import fill_channels
 from trtconv.precision.quantize.layers import WeightedLayer, find_layers, slows_down
 from trtconv.precision.quantize.measure import Reference, worst
 from trtconv.precision.quantize.metrics import Goal, Metric
@@ -284,6 +285,9 @@ def _prepared(
     # What has no int8 kernel as a deconvolution stays in float as what it is; the build makes a Conv of it then.
     passes = [each for each in passes_for("int8") if not isinstance(each, OverlapAdd)]
     done = Preparation(model, source.target).rewrite((FoldBatchNorm(), *passes), WEIGHTED)
+    # TensorRT-RTX may lay out tensors otherwise, and nothing was measured there.
+    if source.target.family == "tensorrt" and KINDS[request.kind].name == "int8":
+        done = dataclasses.replace(done, edits=done.edits + fill_channels(model))
     store_weights(model)
     source.file.move(model)
     return done, find_layers(model.main, _known(model, request.in_float), KINDS[request.kind])
