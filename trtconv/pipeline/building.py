@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping
 from trtconv.core import foreign
 from trtconv.core.documents.best_of import BestOf
 from trtconv.core.documents.build import BuildPlan, BuildReport
-from trtconv.core.documents.memory import MemoryRecord
 from trtconv.core.documents.tuned import Tuned
 from trtconv.core.errors import BuildFailed, EnvironmentMissing, InputError
 from trtconv.core.files import source_checksum
@@ -39,6 +38,7 @@ from trtconv.pipeline.outputs import (
     protect_data,
     standing,
     timing_cache,
+    with_network,
     write_engine,
 )
 from trtconv.pipeline.parse import build_in_thread, fails, findings_of, parse_model, refused_with_tactics
@@ -254,7 +254,7 @@ class _Work:
         report = _with_findings(report, prepared.origin.place(faults, model))
         if network is None or self._fails(report):
             return report, None
-        report = _with_network(report, network, prepared)
+        report = with_network(report, network, prepared.subject.parsed, prepared.sized.memory)
         with NetworkProof(
             network,
             prepared.subject,
@@ -393,17 +393,3 @@ class _Work:
 
 def _with_findings(report: BuildReport, findings: Iterable[Finding]) -> BuildReport:
     return dataclasses.replace(report, findings=(*report.findings, *findings))
-
-
-def _with_network(report: BuildReport, network: ParsedNetwork, prepared: _Prepared) -> BuildReport:
-    """Keeps what the network takes of memory, and what a refit will hold the network of another model to."""
-    sized, model = prepared.sized, prepared.subject.parsed
-    memory = MemoryRecord(model.nbytes, tuple(sized.memory)) if sized.memory else None
-    report = dataclasses.replace(report, memory=memory)
-    if not report.plan.options.refits:
-        return report
-    # Loaded only here: most engines are never refitted.
-    from trtconv.runtimes.network_record import record
-    from trtconv.runtimes.plugin_layers import with_meanings
-
-    return dataclasses.replace(report, network=record(with_meanings(network.read_back(), model)))

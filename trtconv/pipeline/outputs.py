@@ -14,6 +14,7 @@ from trtconv.core.bounds import bounds_by_name, make_profile
 from trtconv.core.dims import Range, ShapeProfile
 from trtconv.core.documents.build import BuildReport
 from trtconv.core.documents.images import HALVES, HEIGHT, WIDTH, ImageInput
+from trtconv.core.documents.memory import Activations, MemoryRecord
 from trtconv.core.documents.parts import CodeIdentity, EngineIdentity, FileIdentity, RuntimeIdentity
 from trtconv.core.documents.previous import PreviousBuild
 from trtconv.core.documents.saved import SavedReport, load_report
@@ -37,7 +38,7 @@ from trtconv.graph.external_data import refuse_other_kinds
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.stored_bounds import stored_bounds
 from trtconv.pipeline.parse import fails
-from trtconv.runtimes.tensorrt import EngineBlob, RuntimeInfo
+from trtconv.runtimes.tensorrt import EngineBlob, ParsedNetwork, RuntimeInfo
 from trtconv.shapes.proposal import propose
 
 
@@ -58,6 +59,28 @@ def _previous(report: Path) -> PreviousBuild | None:
         return load_report(report).report.summary
     except (OSError, InputError):
         return None
+
+
+def with_network(
+    report: BuildReport, network: ParsedNetwork, model: OnnxModel, memory: Sequence[Activations]
+) -> BuildReport:
+    """Keeps what the network takes of memory, and what a refit will hold the network of another model to.
+
+    Args:
+        report: The report so far.
+        network: The parsed network.
+        model: What the parser was given.
+        memory: What activations take at max of each profile.
+    """
+    if memory:
+        report = dataclasses.replace(report, memory=MemoryRecord(model.nbytes, tuple(memory)))
+    if not report.plan.options.refits:
+        return report
+    # Loaded only here: most engines are never refitted.
+    from trtconv.runtimes.network_record import record
+    from trtconv.runtimes.plugin_layers import with_meanings
+
+    return dataclasses.replace(report, network=record(with_meanings(network.read_back(), model)))
 
 
 def write_report(
