@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 from pathlib import Path
 
@@ -38,3 +39,15 @@ def test_init_replaces_nothing_unasked(call, tmp_path: Path) -> None:
     assert "trtconv.toml exists" in ended.err
     assert call("init", str(tmp_path), "--force").code == 0
     assert call("init", str(tmp_path / "none")).code == 2
+
+
+def test_what_init_proposes_runs_where_the_user_stands(call, tmp_path: Path, monkeypatch) -> None:
+    folder = tmp_path / "my models"
+    folder.mkdir()
+    (folder / "unet.onnx").write_bytes((ROOT / "models" / "unet.onnx").read_bytes())
+    for place, words in ((tmp_path, ["--config", "my models/trtconv.toml"]), (folder, [])):
+        monkeypatch.chdir(place)
+        said = call("init", str(folder.relative_to(place)), "--force").out
+        proposed = shlex.split(said.rpartition("then run ")[2])
+        assert proposed == ["trtconv", "build", *words]
+        assert "no trtconv.toml" not in call("check", *words, "--target", "tensorrt-8.6").err

@@ -240,15 +240,18 @@ def validate(held: object) -> None:
         InputError: One is none of the words, or out of the range.
     """
     for name, each in options(type(held)):
-        value, flag = getattr(held, name), each.flags[0]
-        if value in (each.default, None):
+        value = getattr(held, name)
+        # What is read of several flags, or made into something else, its own class checks.
+        if len(each.flags) != 1 or each.read is not None or value is None or value == each.default:
             continue
-        if isinstance(flag.takes, tuple) and value not in flag.takes:
+        flag = each.flags[0]
+        if isinstance(flag.takes, tuple) and isinstance(value, str) and value not in flag.takes:
             hint = f"Use one of {', '.join(flag.takes)}."
             raise InputError(
                 f"{flag.option} {value!r} is unknown", did_you_mean(str(value), flag.takes, hint, synonyms=TYPES)
             )
-        if flag.takes is int and not flag.least <= value <= flag.most:
+        bounded = flag.takes is int and isinstance(value, int) and flag.least is not None and flag.most is not None
+        if bounded and not flag.least <= value <= flag.most:
             raise InputError(f"{flag.option} {value} is not {flag.least} to {flag.most}", "Leave it out, or change it.")
 
 

@@ -59,3 +59,13 @@ def test_a_traceback_ends_with_the_hint_in_python() -> None:
 def test_fixes_of_findings_too() -> None:
     finding = Finding("TC201", "uneven", "no", Severity.ERROR, fix="or add --round")
     assert finding.python_fix == "or add rounded=True"
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [({"precision": "half"}, "fp16"), ({"prove": "ful"}, "full")],
+)
+def test_words_that_no_flag_takes_are_refused_in_python_too(words: dict[str, str], meant: str) -> None:
+    with pytest.raises(InputError, match="unknown") as caught:
+        trtconv.BuildRequest("a.onnx", "b.engine", **words)  # type: ignore[arg-type]
+    assert f"Did you mean {meant}?" in caught.value.hint

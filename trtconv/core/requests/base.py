@@ -12,6 +12,7 @@ from typing import Any
 from trtconv.core.dims import Range
 from trtconv.core.errors import InputError
 from trtconv.core.files import openable
+from trtconv.core.options import validate
 
 Bounds = Mapping[str, Range]
 """Dimension name or INPUT:AXIS to its range."""
@@ -24,7 +25,8 @@ OUTPUT = "output"
 class Request:
     """A dataclass that takes what callers of the Python API like to write: paths as text, bounds as `Range.of` does.
 
-    A path that is written is one by which the file can then be opened (`openable`).
+    A path that is written is one by which the file can then be opened (`openable`). A word that an option does not
+    take, or a number out of its range, is refused as on the command line.
     """
 
     def __post_init__(self) -> None:
@@ -38,6 +40,7 @@ class Request:
                 object.__setattr__(self, field.name, _ranges(value))
             elif value and kind == tuple[Bounds, ...]:
                 object.__setattr__(self, field.name, tuple(map(_ranges, value)))
+        validate(self)
 
 
 def _ranges(bounds: Mapping[str, Any]) -> Bounds:
