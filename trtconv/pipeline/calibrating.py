@@ -181,27 +181,27 @@ class _Calibrating:
         first, others = self._samples, self._samples[:0]
         if len(self._samples) >= ENOUGH:
             first, others = self._samples.parted(JUDGING)
-        errors: dict[str, float] = {}
+        ranks: dict[str, tuple[float, float]] = {}
         with self._clock.stage(Stage.CALIBRATE):
             self._add(placement, first, statistics)
         if placement.tensors:
             with self._clock.stage(Stage.COMPARE_METHODS):
-                errors = self._errors(placement, statistics, methods, others or first)
+                ranks = self._ranks(placement, statistics, methods, others or first)
         with self._clock.stage(Stage.CALIBRATE):
             self._add(placement, others, statistics)
-        best = min(errors, key=lambda method: errors[method]) if errors else methods[0]
-        return KeptRanges(best, errors, statistics.ranges(best))
+        best = min(ranks, key=lambda method: ranks[method]) if ranks else methods[0]
+        return KeptRanges(best, {method: error for method, (error, _) in ranks.items()}, statistics.ranges(best))
 
     def _add(self, placement: Placement, samples: InputSamples, statistics: Statistics) -> None:
         if placement.tensors and len(samples):
             tensors = measured(self._model.main, placement)
             calibrate(self._model, tensors, samples, statistics, self._tell)
 
-    def _errors(
+    def _ranks(
         self, placement: Placement, statistics: Statistics, methods: Sequence[str], samples: InputSamples
-    ) -> dict[str, float]:
-        reference = Reference(self._model, samples[:MOST_JUDGED], self._source.goal)
+    ) -> dict[str, tuple[float, float]]:
+        reference, weights = Reference(self._model, samples[:MOST_JUDGED], self._source.goal), self._source.weights
         return {
-            method: reference.error(quantized(self._model, placement, statistics.ranges(method), self._source.weights))
+            method: reference.rank(quantized(self._model, placement, statistics.ranges(method), weights))
             for method in methods
         }

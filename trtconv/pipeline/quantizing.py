@@ -330,7 +330,7 @@ def _with_biases(
     tell = functools.partial(clock.progress.phase, "correcting biases")
     mended = correct_biases(chosen.model, result, biases, samples[:MOST_JUDGED], tell)
     reference = Reference(chosen.model, judging[:MOST_JUDGED], source.goal)
-    nearer = reference.error(mended) < reference.error(result)
+    nearer = reference.rank(mended) < reference.rank(result)
     return (mended if nearer else result), nearer
 
 

@@ -164,3 +164,16 @@ def test_the_standard_error_of_an_error_is_that_of_leaving_samples_out(scales: l
     ]
     jackknife = math.sqrt(59 / 60 * float(np.square(np.array(rests) - np.mean(rests)).sum()))
     assert told == pytest.approx(jackknife, rel=0.2)
+
+
+def test_of_networks_that_a_metric_holds_for_equal_the_nearer_one_ranks_first() -> None:
+    text = (
+        '<ir_version: 8, opset_import: ["": 17]> g (float[4] x) => (float[4] y) <float s = {FACTOR}> { y = Mul (x, s) }'
+    )
+    model, near, far = (wrap(parse(text.replace("FACTOR", each))) for each in ("1", "1.1", "3"))
+    samples = [{"x": np.array([1, 2, -3, 4], np.float32)}] * 2
+    by_metric = Reference(model, samples, Goal(Metric("top1"), 0.5))
+    assert [by_metric.error(near), by_metric.error(far)] == [0, 0]
+    assert by_metric.rank(near) < by_metric.rank(far)
+    by_error = Reference(model, samples)
+    assert by_error.rank(near)[0] == by_error.error(near) < by_error.error(far)

@@ -104,6 +104,13 @@ class Reference:
         judged = self.judged_of(results) if self._goal is not None else None
         return worst(self.distances_of(results)) if judged is None else judged.loss
 
+    def rank(self, other: OnnxModel) -> tuple[float, float]:
+        """Returns the `error` of another network, then its rms, which parts those that a metric holds for equal."""
+        if self._goal is None:
+            return (self.error(other),) * 2
+        results = list(self._results(other))
+        return self.error_of(results), worst(self.distances_of(results))
+
     def judged(self, other: OnnxModel) -> MetricResult | None:
         """Returns what the metric says of another network; None without a goal, or samples."""
         return self.judged_of(self._results(other))
