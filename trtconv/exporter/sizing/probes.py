@@ -86,7 +86,7 @@ def _parting(one: Operations, other: Operations) -> Blame | None:
 
 
 def _operations(subject: Subject, tensors: tuple[torch.Tensor, ...]) -> Operations | None:
-    path = Operations(lines=True, numbers=True)
+    path = Operations(lines=True)
     try:
         with torch.random.fork_rng(devices=[]), masks_unseen(), path:
             torch.manual_seed(0)

@@ -17,7 +17,6 @@ from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
-from torch.utils._pytree import tree_leaves
 
 from trtconv.core.dims import Shape
 from trtconv.core.documents.export import Blame
@@ -265,21 +264,18 @@ class Operations(TorchFunctionMode):  # type: ignore[misc]
 
     Args:
         lines: Note the user's lines too.
-        numbers: Take operations with other numbers for others; where sizes differ, so do many numbers.
     """
 
-    def __init__(self, lines: bool = False, numbers: bool = False) -> None:
+    def __init__(self, lines: bool = False) -> None:
         super().__init__()
         self.names: list[str] = []
         self.lines: list[Blame | None] = []
         self._with_lines = lines
-        self._with_numbers = numbers
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
         if isinstance(result, torch.Tensor | tuple | list) and not isinstance(result, torch.Size):
-            name = getattr(func, "__name__", "") or str(func)
-            self.names.append(f"{name} {_numbers((args, kwargs))}" if self._with_numbers else name)
+            self.names.append(getattr(func, "__name__", "") or str(func))
             if self._with_lines:
                 self.lines.append(blame_frame(sys._getframe(1)))
         return result
@@ -287,13 +283,6 @@ class Operations(TorchFunctionMode):  # type: ignore[misc]
     def hash(self) -> int:
         """Returns one number for all of it."""
         return hash(tuple(self.names))
-
-
-def _numbers(arguments: Any) -> list[Any]:
-    """Returns the numbers among an operation's arguments, those of slices too."""
-    leaves = tree_leaves(arguments)
-    parts = (part for leaf in leaves for part in ((leaf.start, leaf.stop) if isinstance(leaf, slice) else (leaf,)))
-    return [part for part in parts if isinstance(part, bool | int | float)]
 
 
 def _meta_twin(subject: Subject) -> torch.nn.Module:
