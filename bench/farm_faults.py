@@ -271,6 +271,17 @@ def scheduler_gone(stand: Stand, project: Path) -> Ended:
     return ended
 
 
+def scheduler_ended(stand: Stand, project: Path) -> Ended:
+    client = stand.client(project, "--reconnect", "1")
+    stand.at_work("one")
+    stand.farm.processes["scheduler"].send_signal(signal.SIGTERM)
+    ended = Ended.of(client)
+    for name in ("one", "two"):
+        code = stand.farm.processes[name].wait(SECONDS)
+        assert code == 0, f"the worker ended with {code}"
+    return ended
+
+
 def client_cut(stand: Stand, project: Path) -> Ended:
     client = stand.client(project, cuttable=True)
     stand.at_work("one")
@@ -441,6 +452,7 @@ TABLE = (
     Fault("kill -9 a worker, --retries 1", (0,), {}, worker_killed_and_tried_again, two),
     Fault("kill -9 the scheduler; back after a second", (0,), {}, scheduler_back, two),
     Fault("kill -9 the scheduler, --reconnect 1", (4,), None, scheduler_gone, two_that_give_up),
+    Fault("SIGTERM to the scheduler, --reconnect 1", (4,), None, scheduler_ended, two_that_give_up),
     Fault("kill -9 the client, and start it again", (0,), {}, client_killed, two),
     Fault("Ctrl-C of the client", (130,), None, interrupted(signal.SIGINT), two),
     Fault("SIGTERM to the client", (143,), None, interrupted(signal.SIGTERM), two),

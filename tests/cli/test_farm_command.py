@@ -190,6 +190,15 @@ def test_whoever_is_killed_costs_no_more_than_what_it_was_at(farm: LocalFarm, tm
     assert not (project / "a.rtx@card.engine").exists()
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_worker_ends_well_where_its_scheduler_says_that_it_ends(farm: LocalFarm, number: signal.Signals) -> None:
+    farm.worker("one", "--reconnect", "0")
+    farm.processes["scheduler"].send_signal(number)
+    assert farm.processes["scheduler"].wait(SECONDS) == {signal.SIGINT: 130, signal.SIGTERM: 143}[number]
+    assert farm.processes["one"].wait(SECONDS) == 0, (farm.folder / "one.log").read_text()
+    assert "the scheduler has ended" in (farm.folder / "one.log").read_text()
+
+
 NEWER = """
 import dataclasses
 from trtconv.engine.farm import worker

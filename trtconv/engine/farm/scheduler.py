@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -60,10 +60,11 @@ class Scheduler:
                 await peer.send(wire.Refused(why))
                 return
             known()
-            if isinstance(join, Join) and join.role == wire.WORKER:
-                await self._with_worker(RemoteWorker(peer, join.name, join.offer, join.has))
-            elif isinstance(join, Join):
-                await self._with_client(Member(peer, join.name))
+            async with _told_of_the_end(peer):
+                if isinstance(join, Join) and join.role == wire.WORKER:
+                    await self._with_worker(RemoteWorker(peer, join.name, join.offer, join.has))
+                elif isinstance(join, Join):
+                    await self._with_client(Member(peer, join.name))
         except (Gone, asyncio.TimeoutError):
             pass
         finally:
@@ -124,6 +125,17 @@ class Scheduler:
         finally:
             pulse.cancel()
             dispatch.leave(worker)
+
+
+@contextlib.asynccontextmanager
+async def _told_of_the_end(peer: Peer) -> AsyncIterator[None]:
+    """Tells a member that the scheduler ends where a signal ends it: the event loop then cancels all tasks at once."""
+    try:
+        yield
+    except asyncio.CancelledError:
+        with contextlib.suppress(Gone, asyncio.TimeoutError):
+            await asyncio.wait_for(peer.send(End()), _END_SECONDS)
+        raise
 
 
 def _objection(join: Any, peer: Peer) -> str:
