@@ -70,11 +70,11 @@ FLAGS = {
     "plan-profiles": "-o --output --dim --profiles --gpu-memory --keep --measured --format -q --quiet --budget "
     "--follow-links",
     "plan": "--on --keys --insecure --store --reconnect --then --retries --job-timeout --sbatch --write --config "
-    "--format -q --quiet",
-    "worker": "--keys --insecure --store --reconnect --gpu --extend --name -q --quiet",
+    "--agree --format -q --quiet",
+    "worker": "--keys --insecure --store --reconnect --gpu --extend --plugin --reference --name -q --quiet",
     "farm": "--keys --insecure --store --reconnect --prune --unused-days --most-gb --page --format -q --quiet",
-    "run-job": "--gpu --extend --format -q --quiet",
-    "collect": "--format --config --jobs -q --quiet -v --verbose",
+    "run-job": "--gpu --extend --plugin --reference --format -q --quiet",
+    "collect": "--agree --format --config --jobs -q --quiet -v --verbose",
     "triton": "--version --plugin --weights --force --format -q --quiet",
     "warm": "-o --output --dim --report --trust --key --time-limit --format -q --quiet "
     "--plugin --staticPlugins --dynamicPlugins",

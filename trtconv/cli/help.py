@@ -23,6 +23,7 @@ EVERYDAY = {
     "inspect": "--report --no-times --weights --trust --format",
     "quantize": "--output --data --preprocess --error-budget --tolerance --dim --samples --target --format",
     "reduce": "--output --dim --input --no-rewrite --target --trials --timeout",
+    "plan": "--on --keys --write --then --config --agree --format",
     "share": "--output --dim --input --no-rewrite --target --trials --timeout",
 }
 """The options of most calls, ten at most, of each command that has many."""
