@@ -13,8 +13,9 @@ seed. A row says:
     meant       the same against its own file on ONNX Runtime: whether TensorRT computes what the file says
     us          latency, all engines of a network in turns, CUDA graphs
 
-"skips" is a U-Net whose skips have the scale of the Concat that takes them, handed to TensorRT as it is; with the
-skips' scale a little larger (1e-6, 1e-3, 1/127 of it); with skips that Concat reads in float; and as trtconv mends it.
+"skips" is a U-Net whose skips have the scale of the Concat that takes them, rewritten for TensorRT but for that; with
+the skips' scale a little larger (1e-6, 1e-3, 1/127 of it); with skips that Concat reads in float; and as trtconv
+mends it.
 
 Writes FOLDER/gpu-int8-networks-8.6.json after every engine; what begins after --seconds is left out. With --family rtx,
 which needs no GPU, engines are built and not run. Exit status: 0 where every engine that trtconv did not hand over
@@ -153,7 +154,7 @@ NETWORKS: Mapping[str, Callable[[], onnx.ModelProto]] = {
 """Those that say most first; the last one is large."""
 FILES = ("float", "trtconv", "modelopt", "onnxruntime")
 SKIPS = ("float", "trtconv", "shared", "apart 1e-6", "apart 1e-3", "apart 1-127", "skip in float", "mended")
-"""Files of a network; of "skips", "mended" is built as trtconv builds "shared", the others between as they are."""
+"""Files of a network; of "skips", "mended" is what trtconv makes of "shared"."""
 _AS_IS = SKIPS[2:-1]
 
 
@@ -168,11 +169,13 @@ def samples(model: onnx.ModelProto, seed: int, count: int) -> list[Feeds]:
 
 
 def without_sympy() -> None:
-    """Lets ONNX Runtime's quantiser be imported without sympy, which only shape inference of its own wants."""
-    if importlib.util.find_spec("sympy") is None:
+    """Lets ONNX Runtime's quantiser be imported without sympy and tools that only shape inference of its own wants."""
+    if importlib.util.find_spec("sympy") is None or importlib.util.find_spec("onnxruntime.tools") is None:
+        tools, name = types.ModuleType("tools"), "onnxruntime.tools"
         stand_in = types.ModuleType("symbolic_shape_infer")
         vars(stand_in).update(SymbolicShapeInference=object, get_shape_from_type_proto=None, sympy=None)
-        sys.modules |= {stand_in.__name__: stand_in, f"onnxruntime.tools.{stand_in.__name__}": stand_in}
+        vars(tools).update(symbolic_shape_infer=stand_in, __path__=[])
+        sys.modules |= {name: tools, stand_in.__name__: stand_in, f"{name}.{stand_in.__name__}": stand_in}
 
 
 def prepare(name: str, folder: Path, family: str) -> None:
@@ -252,6 +255,19 @@ def share_skips(model: onnx.ModelProto, folder: Path) -> None:
     factors = (1.0, 1 + 1e-6, 1.001, 128 / 127, None, 1.0)
     for file, factor in zip(SKIPS[2:], factors, strict=True):
         written(file, factor)
+        rewrite(folder / f"{file}.onnx", parted=file == "mended")
+
+
+def rewrite(path: Path, *, parted: bool) -> None:
+    """Rewrites a file as trtconv does for TensorRT 8.6, so that it says what its engine means; parts skips or not."""
+    from trtconv.core.target import Target
+    from trtconv.graph.model import OnnxModel
+    from trtconv.passes import passes_for, run_passes
+
+    model = OnnxModel.load(path)
+    wanted = (each for each in passes_for("int8") if parted or each.name != "part-skip-scales")
+    run_passes(model, tuple(wanted), Target("tensorrt", (8, 6)))
+    model.save(path)
 
 
 def make_modelopt(folder: Path) -> int:
@@ -295,8 +311,9 @@ def build(path: Path, level: int, family: str) -> None:
         precision="fp16" if path.stem == "float" else "int8",
         options=BuilderOptions(optimization_level=level),
         prove="none",
-        rewrite=path.stem not in _AS_IS,
-        fail_on=None if path.stem in _AS_IS else Severity.ERROR,
+        # What lacks for TensorRT is there already.
+        rewrite=path.stem not in SKIPS[2:],
+        fail_on=None if path.stem in SKIPS[2:] else Severity.ERROR,
         force=True,
     )
     started = time.perf_counter()
