@@ -56,7 +56,7 @@ MISTAKES: list[tuple[str, int, tuple[str, ...]]] = [
     ("build myunet.onnx --dim batch=1 --dim hieght=64:256:512 --dim width=64", 2, ("no dimension 'hieght'", DIMS)),
     ("build myunet.onnx --dim Batch=1 --dim H=64 --dim W=64", 2, ("no dimension 'Batch'", DIMS)),
     ("build myunet.onnx --dims batch=1", 2, ("There is no option --dims", "--dim NAME=MIN:OPT:MAX")),
-    (f"build myunet.onnx {D} --presicion fp16", 2, ("'--precision'?)",)),
+    (f"build myunet.onnx {D} --presicion fp16", 2, ("--precision",)),
     (f"build myunet.onnx {D} --precision fp8", 2, ("'as-is', 'fp16', 'bf16', 'int8'",)),
     (f"build myunet.onnx {D} --fp16", 2, ("There is no option --fp16", "--precision fp16")),
     (f"build myunet.onnx {D} --target trt10", 2, ("'trt10' is unknown", "tensorrt-8.6")),

@@ -35,7 +35,7 @@ def test_flags_of_other_tools_name_ours(call, flag: str) -> None:
         (("check", "m.onnx", "--target", "tensort"), "hint: Did you mean tensorrt?"),
         (("build", "m.onnx", "--precision", "half"), "hint: Did you mean fp16?"),
         (("build", "a.onnx", "b.onnx"), "hint: For several models: list them in trtconv.toml"),
-        (("build", "m.onnx", "--presicion", "fp16"), "'--precision'?)"),
+        (("build", "m.onnx", "--presicion", "fp16"), "--precision"),
     ],
 )
 def test_other_habits(call, arguments: tuple[str, ...], said: str) -> None:
