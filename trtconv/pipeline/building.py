@@ -371,7 +371,8 @@ class _Work:
     def _build(
         self, model: OnnxModel, network: ParsedNetwork, prepared: _Prepared, plan: BuildPlan
     ) -> tuple[EngineBlob | RefusedNetwork, BestOf | None]:
-        shown = tensors_meant(model, plan.options.debug_tensors, "--debug-tensor")
+        patterns = plan.options.debug_tensors
+        shown = tensors_meant(model, patterns, "--debug-tensor") if patterns else ()
         plan, count = self._builder_plan(plan, prepared.types, shown), self.request.best_of
         # In both, the report names the code, and to read all of it takes a while.
         try:

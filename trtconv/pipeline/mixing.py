@@ -71,7 +71,7 @@ def goal_of(request: BuildRequest) -> Goal | None:
     """
     if request.metric is None:
         return None
-    if request.tolerance == BuildRequest.__dataclass_fields__["tolerance"].default:
+    if request.tolerance == BuildRequest.tolerance:
         raise InputError(
             f"--metric {request.metric} says what counts, and not what is good enough",
             "Add --tolerance E, the worst value that is allowed: --metric psnr --tolerance 35, or iou and 0.95.",

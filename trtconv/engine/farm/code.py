@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
-from typing import Any
 
 from trtconv.core.agreement import AgreedCode, CodeFile, agreed
 from trtconv.core.documents.parts import CodeIdentity
@@ -51,6 +50,28 @@ NO_CODE = HeldCode()
 
 
 @frozen
+class CodeHere:
+    """Files of code on this machine, by the fields of a request that name them.
+
+    Args:
+        extend: Extensions.
+        plugins: Libraries beside the engine.
+        serialized_plugins: Libraries that go into it.
+        references: Files of references.
+    """
+
+    extend: tuple[CodeFile, ...]
+    plugins: tuple[CodeFile, ...]
+    serialized_plugins: tuple[CodeFile, ...]
+    references: tuple[CodeFile, ...]
+
+    def on(self, request: BuildRequest) -> BuildRequest:
+        """Returns a request that names them."""
+        fields = ("extend", "plugins", "serialized_plugins", "references")
+        return dataclasses.replace(request, **{name: getattr(self, name) for name in fields})
+
+
+@frozen
 class JobCode(Document, keys="extensions plugins references"):
     """Code that a job is built with.
 
@@ -74,8 +95,8 @@ class JobCode(Document, keys="extensions plugins references"):
         code = code_of(request)
         return cls(admit(request.extend, request.agree), code.plugin_identities, code.reference_identities)
 
-    def here(self, held: HeldCode) -> dict[str, Any]:
-        """Returns the fields of a request that name the same files on this machine.
+    def here(self, held: HeldCode) -> CodeHere:
+        """Returns the same files on this machine.
 
         Args:
             held: What this machine may load.
@@ -86,7 +107,7 @@ class JobCode(Document, keys="extensions plugins references"):
         extend, plugins, references = (tuple(self._found(kind, held)) for kind in FLAGS)
         inside = tuple(file for file, each in zip(plugins, self.plugins, strict=True) if each.serialized)
         outside = tuple(file for file in plugins if file not in inside)
-        return {"extend": extend, "plugins": outside, "serialized_plugins": inside, "references": references}
+        return CodeHere(extend, outside, inside, references)
 
     def _found(self, kind: str, held: HeldCode) -> Iterator[CodeFile]:
         files = {each.sha256: CodeFile(each.path) for each in getattr(held, kind)}

@@ -8,9 +8,8 @@ import os
 import platform
 import signal
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from trtconv.core.decode import decoded
 from trtconv.core.documents.build import BuildReport
@@ -27,7 +26,7 @@ from trtconv.core.requests.engine import VerifyRequest
 from trtconv.core.scratch import Scratch
 from trtconv.core.stopwatch import ToldProgress
 from trtconv.core.version import __version__
-from trtconv.engine.farm.code import NO_CODE, HeldCode
+from trtconv.engine.farm.code import NO_CODE, CodeHere, HeldCode
 from trtconv.engine.farm.job import BuildJob
 from trtconv.pipeline.batch import LOST, run_request
 
@@ -127,7 +126,7 @@ def build(task: BuildTask, tell: Tell) -> dict[str, object]:
     os.chdir(task.folder)
     job = BuildJob.read(task.job)
     code = job.code.here(task.code)
-    request = job.request(_ENGINE, timing_folder=task.timing, **code)
+    request = code.on(job.request(_ENGINE, timing_folder=task.timing))
     result = run_request(request, ToldProgress(tell))
     if isinstance(result, FailedRun):
         error = ErrorRecord(result.kind, result.message, result.hint, result.exit_code)
@@ -138,18 +137,18 @@ def build(task: BuildTask, tell: Tell) -> dict[str, object]:
     return JobResult(job.name, result.to_json(), then=then).to_json()
 
 
-def _after(kind: str, model: Path, code: Mapping[str, Any]) -> dict[str, object]:
+def _after(kind: str, model: Path, code: CodeHere) -> dict[str, object]:
     """Verifies or times the engine that was built."""
     from trtconv import engine
 
     # An engine with a library inside is loaded with trust alone: it was built here, of one that is here.
-    needs = {"plugins": code["plugins"], "trust": bool(code["serialized_plugins"])}
+    trust = bool(code.serialized_plugins)
     try:
         if kind == "verify":
-            own = {"extend": code["extend"], "references": code["references"]}
-            found = engine.verify(VerifyRequest(model, _ENGINE, **needs, **own)).to_json()
+            own = {"extend": code.extend, "references": code.references}
+            found = engine.verify(VerifyRequest(model, _ENGINE, plugins=code.plugins, trust=trust, **own)).to_json()
         else:
-            found = engine.bench(BenchRequest(_ENGINE, **needs)).to_json()
+            found = engine.bench(BenchRequest(_ENGINE, plugins=code.plugins, trust=trust)).to_json()
         return dict(strict(found))
     except TrtconvError as error:
         return {"error": _error(error).to_json(), "exit_code": error.exit_code}

@@ -22,7 +22,7 @@ from trtconv.core.documents.farm import ErrorRecord, JobResult
 from trtconv.core.errors import EnvironmentMissing, InputError
 from trtconv.core.requests.build import BuildRequest
 from trtconv.core.target import Target
-from trtconv.engine.farm.code import FLAGS, HeldCode
+from trtconv.engine.farm.code import FLAGS, CodeHere, HeldCode
 from trtconv.engine.farm.job import BuildJob, contents
 from trtconv.engine.farm.planning import plan
 from trtconv.engine.farm.pruning import prune
@@ -173,16 +173,15 @@ def test_code_is_named_by_its_hash_and_is_taken_of_the_machine_that_builds(
     own = [
         AgreedCode(Path(f"/x/{n}"), hashlib.sha256(n.encode()).hexdigest()) for n in ("libb.so", "liba.so", "mine.py")
     ]
-    fields = job.code.here(HeldCode(plugins=tuple(own[:2]), references=tuple(own[2:])))
+    code = job.code.here(HeldCode(plugins=tuple(own[:2]), references=tuple(own[2:])))
     a, b, mine = (CodeFile(Path("/x") / name) for name in ("liba.so", "libb.so", "mine.py"))
-    assert fields == {
-        "extend": (),
-        "plugins": (a,) if serialized else (a, b),
-        "serialized_plugins": (b,) if serialized else (),
-        "references": (mine,),
-    }
-    request = job.request(Path("engine"), **fields)
-    assert (request.plugins, request.references) == (fields["plugins"], (mine,))
+    assert code == CodeHere((), (a,) if serialized else (a, b), (b,) if serialized else (), (mine,))
+    request = code.on(job.request(Path("engine")))
+    assert (request.plugins, request.serialized_plugins, request.references) == (
+        code.plugins,
+        code.serialized_plugins,
+        (mine,),
+    )
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -194,7 +193,8 @@ def test_code_that_is_not_here_is_said_to_be_missing(model: Path, tmp_path: Path
         # What is to be run as something else is not that.
         job.code.here(held(tmp_path, **others, **{kind: b"another"}))
     assert FLAGS[kind] in missing.value.hint and hashlib.sha256(b"wanted").hexdigest() in missing.value.message
-    assert job.code.here(held(tmp_path, **{kind: b"wanted"}))[KINDS[kind]] == (CodeFile(tmp_path / f"own-{kind}"),)
+    here = job.code.here(held(tmp_path, **{kind: b"wanted"}))
+    assert getattr(here, KINDS[kind]) == (CodeFile(tmp_path / f"own-{kind}"),)
 
 
 def test_code_that_a_configuration_names_is_in_no_job_without_agreement(model: Path, tmp_path: Path) -> None:
