@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import importlib
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,13 +12,11 @@ import torch
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "tests"))
 
+from export_networks import PLANE, installed, of_images_and_sound
+
 from support.torchvision_operators import make_importable
 
 Axes = tuple[str | None, ...]
-PLANE: Axes = ("batch", None, "height", "width")
-SPACE: Axes = ("batch", None, "depth", "height", "width")
-LINE: Axes = ("batch", None, "length")
-FRAMES: Axes = ("batch", "length", None)
 WORDS: Axes = ("batch", "length")
 FIXED_PLANE: Axes = ("batch", None, None, None)
 
@@ -50,197 +47,9 @@ class Architecture(NamedTuple):
 
 def architectures() -> Iterator[Architecture]:
     """Yields all networks whose packages are installed."""
-    yield from of_images_and_sound()
+    yield from (Architecture(*row) for row in of_images_and_sound())
     for library in (_torchvision, _timm_classifiers, _encoders, _of_words):
-        yield from _installed(library)
-
-
-def of_images_and_sound() -> Iterator[Architecture]:
-    """Yields those that bench/export_architectures.py is about."""
-    for library in (_monai, _smp, _spandrel, _timm, _diffusers, _transformers):
-        yield from _installed(library)
-
-
-def _installed(library: Callable[[], Iterator[Architecture]]) -> Iterator[Architecture]:
-    try:
-        for each in library():
-            yield each if isinstance(each, Architecture) else Architecture(*each)
-    except Exception as error:
-        print(f"left out {library.__name__[1:]}: {type(error).__name__}: {error}", file=sys.stderr)
-
-
-def _monai() -> Iterator[tuple[Any, ...]]:
-    from monai.networks import nets
-
-    io = {"in_channels": 1, "out_channels": 2}
-    unet = {**io, "channels": (4, 8, 16), "strides": (2, 2)}
-    kernels = {"kernel_size": [3, 3, 3], "strides": [1, 2, 2], "upsample_kernel_size": [2, 2], "filters": [4, 8, 16]}
-    span = (16, 96)
-    yield "monai UNet", lambda: nets.UNet(spatial_dims=2, **unet), (1, 1, 32, 32), PLANE, span
-    yield "monai UNet residual", lambda: nets.UNet(2, **unet, num_res_units=2), (1, 1, 32, 32), PLANE, span
-    yield "monai UNet stride 3", lambda: nets.UNet(2, **{**unet, "strides": (3, 2)}), (1, 1, 36, 36), PLANE, span
-    yield "monai UNet 3-D", lambda: nets.UNet(3, **unet), (1, 1, 16, 16, 16), SPACE, (8, 32)
-    yield "monai AttentionUnet", lambda: nets.AttentionUnet(2, **unet), (1, 1, 32, 32), PLANE, span
-    features = {"features": (4, 4, 8, 8, 16, 4)}
-    yield "monai BasicUNet", lambda: nets.BasicUNet(2, **io, **features), (1, 1, 64, 64), PLANE, (32, 128)
-    yield "monai DynUNet", lambda: nets.DynUNet(2, **io, **kernels), (1, 1, 32, 32), PLANE, span
-    yield "monai SegResNet", lambda: nets.SegResNet(2, init_filters=8, **io), (1, 1, 32, 32), PLANE, span
-    yield (
-        "monai AutoEncoder",
-        lambda: nets.AutoEncoder(2, **{**unet, "strides": (2, 2, 1)}),
-        (1, 1, 32, 32),
-        PLANE,
-        span,
-    )
-    yield "monai VNet", lambda: nets.VNet(2, 1, 2), (1, 1, 32, 32), PLANE, span
-
-
-def _smp() -> Iterator[tuple[Any, ...]]:
-    make_importable()
-    import segmentation_models_pytorch as smp
-
-    for name in ("Unet", "Linknet", "FPN", "PSPNet", "DeepLabV3Plus", "MAnet", "PAN", "Segformer"):
-        encoder = "mit_b0" if name == "Segformer" else "resnet18"
-        size = 128 if name == "PAN" else 64  # PAN pools away what is smaller
-        yield (
-            f"smp {name}",
-            lambda name=name, encoder=encoder: getattr(smp, name)(encoder, encoder_weights=None, classes=2),
-            (1, 3, size, size),
-            PLANE,
-            (size // 2, size * 5 // 2),
-        )
-
-
-def _spandrel() -> Iterator[tuple[Any, ...]]:
-    make_importable()
-
-    def take(module: str, name: str, **arguments: Any) -> Callable[[], Any]:
-        owner = importlib.import_module(f"spandrel.architectures.{module}")
-        return lambda: getattr(owner, name)(**arguments)
-
-    span = (16, 96)
-    yield (
-        "spandrel ESRGAN x2",
-        take("ESRGAN", "ESRGAN", scale=2, num_blocks=2, num_filters=8),
-        (1, 3, 32, 32),
-        PLANE,
-        span,
-    )
-    yield "spandrel Compact", take("Compact", "Compact", num_feat=8, num_conv=2), (1, 3, 32, 32), PLANE, span
-    yield (
-        "spandrel SPAN",
-        take("SPAN", "SPAN", num_in_ch=3, num_out_ch=3, feature_channels=16),
-        (1, 3, 32, 32),
-        PLANE,
-        span,
-    )
-    yield "spandrel RealCUGAN x2", take("RealCUGAN", "UpCunet2x"), (1, 3, 33, 35), PLANE, (24, 96)
-    yield (
-        "spandrel DRUNet",
-        take("DRUNet", "DRUNet", in_nc=3, out_nc=3, nc=(8, 8, 8, 8), nb=1),
-        (1, 3, 32, 32),
-        PLANE,
-        span,
-    )
-    nafnet = {"width": 8, "middle_blk_num": 1, "enc_blk_nums": [1, 1], "dec_blk_nums": [1, 1]}
-    yield "spandrel NAFNet", take("NAFNet", "NAFNet", **nafnet), (1, 3, 32, 32), PLANE, span
-    swinir = {"img_size": 32, "embed_dim": 12, "depths": [1], "num_heads": [2], "window_size": 8, "upscale": 2}
-    static = (None, None, "height", "width")
-    yield "spandrel SwinIR", take("SwinIR", "SwinIR", **swinir, upsampler="pixelshuffle"), (1, 3, 32, 32), static, span
-    yield "spandrel SAFMN", take("SAFMN", "SAFMN", dim=8, n_blocks=1), (1, 3, 32, 32), PLANE, span
-
-
-def _timm() -> Iterator[tuple[Any, ...]]:
-    make_importable()
-    import timm
-
-    for name in ("resnet18", "mobilenetv3_small_050", "convnext_atto", "regnetx_002"):
-        yield f"timm {name}", lambda name=name: timm.create_model(name), (1, 3, 64, 64), PLANE, (32, 160)
-    yield (
-        "timm ViT dynamic_img_size",
-        lambda: timm.create_model("vit_tiny_patch16_224", img_size=64, depth=1, dynamic_img_size=True),
-        (1, 3, 64, 64),
-        PLANE,
-        (32, 160),
-    )
-    features = {"features_only": True, "out_indices": (1, 2)}
-    yield "timm features", lambda: timm.create_model("efficientnet_lite0", **features), (1, 3, 64, 64), PLANE, (32, 160)
-
-
-def _diffusers() -> Iterator[tuple[Any, ...]]:
-    import diffusers
-
-    blocks = {"down_block_types": ("DownEncoderBlock2D",) * 2, "up_block_types": ("UpDecoderBlock2D",) * 2}
-    small = {"block_out_channels": (16, 32), "norm_num_groups": 8, **blocks}
-    yield (
-        "diffusers AutoencoderKL decoder",
-        lambda: diffusers.AutoencoderKL(**small).decoder,
-        (1, 4, 16, 16),
-        PLANE,
-        (8, 48),
-    )
-    yield "diffusers VQModel decoder", lambda: diffusers.VQModel(**small).decoder, (1, 3, 16, 16), PLANE, (8, 48)
-    tiny = {"encoder_block_out_channels": (8, 8), "decoder_block_out_channels": (8, 8)}
-    counts = {"num_encoder_blocks": (1, 1), "num_decoder_blocks": (1, 1)}
-    yield (
-        "diffusers AutoencoderTiny",
-        lambda: diffusers.AutoencoderTiny(**tiny, **counts),
-        (1, 3, 32, 32),
-        PLANE,
-        (16, 96),
-    )
-    oobleck = {"encoder_hidden_size": 8, "downsampling_ratios": [2, 4], "channel_multiples": [1, 2]}
-    decoder = {"decoder_channels": 8, "decoder_input_channels": 4}
-    yield (
-        "diffusers Oobleck decoder",
-        lambda: diffusers.AutoencoderOobleck(**oobleck, **decoder).decoder,
-        (1, 4, 16),
-        LINE,
-        (8, 64),
-    )
-
-
-def _transformers() -> Iterator[tuple[Any, ...]]:
-    import transformers as hf
-
-    hifigan = {"model_in_dim": 20, "upsample_initial_channel": 32}
-    yield (
-        "transformers SpeechT5HifiGan",
-        lambda: hf.SpeechT5HifiGan(hf.SpeechT5HifiGanConfig(**hifigan)),
-        (1, 20, 20),
-        FRAMES,
-        (8, 64),
-    )
-    vits = {"hidden_size": 32, "num_hidden_layers": 1, "upsample_initial_channel": 64}
-    yield "transformers VITS decoder", lambda: hf.VitsModel(hf.VitsConfig(**vits)).decoder, (1, 192, 20), LINE, (8, 64)
-    dac = {
-        "encoder_hidden_size": 8,
-        "decoder_hidden_size": 32,
-        "downsampling_ratios": [2, 2],
-        "upsampling_ratios": [2, 2],
-    }
-    yield "transformers DAC decoder", lambda: hf.DacModel(hf.DacConfig(**dac)).decoder, (1, 32, 16), LINE, (8, 64)
-    encodec = {"num_filters": 4, "hidden_size": 8, "upsampling_ratios": [2, 2], "num_lstm_layers": 1}
-    yield (
-        "transformers EnCodec decoder",
-        lambda: hf.EncodecModel(hf.EncodecConfig(**encodec)).decoder,
-        (1, 8, 16),
-        LINE,
-        (8, 64),
-    )
-    segformer = {
-        "hidden_sizes": [8, 16, 24, 32],
-        "depths": [1, 1, 1, 1],
-        "num_attention_heads": [1, 1, 2, 2],
-        "decoder_hidden_size": 16,
-    }
-    yield (
-        "transformers SegFormer",
-        lambda: hf.SegformerForSemanticSegmentation(hf.SegformerConfig(**segformer)),
-        (1, 3, 64, 64),
-        PLANE,
-        (32, 160),
-    )
+        yield from (Architecture(*row) for row in installed(library))
 
 
 def _torchvision() -> Iterator[tuple[Any, ...]]:

@@ -41,12 +41,14 @@ Row = dict[str, Any]
 def export(folder: Path, only: str) -> None:
     """Writes each network by both exporters, as far as they can; what is there already is kept."""
     import torch
-    from export_architectures import CRASHES, _cases
+    from export_architectures import CRASHES
+    from export_networks import cases
 
     folder.mkdir(parents=True, exist_ok=True)
     warnings.simplefilter("ignore")
-    for name, make, shape, _, _ in _cases():
-        if only not in name or name in CRASHES:
+    for case in cases():
+        name, shape = case.name, case.shape
+        if only not in name or name in CRASHES or case.lengths:
             continue
         for exporter in ("dynamo", "torchscript"):
             path = folder / f"{re.sub(r'[^a-zA-Z0-9]+', '-', name).lower()}.{exporter}.onnx"
@@ -54,7 +56,7 @@ def export(folder: Path, only: str) -> None:
                 continue
             torch.manual_seed(0)
             try:
-                module = make().eval()
+                module = case.make().eval()
                 with contextlib.redirect_stdout(sys.stderr), torch.no_grad():
                     dynamo = exporter == "dynamo"
                     torch.onnx.export(module, (torch.rand(shape),), str(path), dynamo=dynamo, external_data=False)

@@ -1,9 +1,8 @@
-"""The networks of `bench/export_architectures.py`: small ones of public packages, and one of our own."""
+"""The networks of `bench/export_architectures.py`, small ones of public packages and one of our own; hints.py has more."""
 
 from __future__ import annotations
 
 import importlib
-import itertools
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -44,12 +43,23 @@ class Case(NamedTuple):
 
 def cases() -> Iterator[Case]:
     """Yields the networks of all packages that are installed, and says on stderr which are not."""
-    libraries = (_monai, _smp, _spandrel, _timm, _diffusers, _transformers)
-    for library in (*libraries, _restoring, _operators, _torchvision, _nnunet, _detecting, _hearing, _own):
-        try:
-            yield from itertools.starmap(Case, library())
-        except Exception as error:
-            print(f"left out {library.__name__[1:]}: {type(error).__name__}: {error}", file=sys.stderr)
+    own = (_restoring, _operators, _torchvision, _nnunet, _detecting, _hearing, _own)
+    yield from (Case(*row) for library in own for row in installed(library))
+    yield from (Case(*row) for row in of_images_and_sound())
+
+
+def of_images_and_sound() -> Iterator[tuple[Any, ...]]:
+    """Yields name, maker, shape of an example, axes and span of networks of public packages."""
+    for library in (_monai, _smp, _spandrel, _timm, _diffusers, _transformers):
+        yield from installed(library)
+
+
+def installed(library: Callable[[], Iterator[tuple[Any, ...]]]) -> Iterator[tuple[Any, ...]]:
+    """Yields the networks of a package; says on stderr where it is not installed."""
+    try:
+        yield from library()
+    except Exception as error:
+        print(f"left out {library.__name__[1:]}: {type(error).__name__}: {error}", file=sys.stderr)
 
 
 def _monai() -> Iterator[tuple[Any, ...]]:
