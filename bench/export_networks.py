@@ -1,4 +1,4 @@
-"""The networks of `bench/export_architectures.py`, small ones of public packages and one of our own; hints.py has more."""
+"""The networks of `bench/export_architectures.py`: small ones of public packages, and one of our own."""
 
 from __future__ import annotations
 
