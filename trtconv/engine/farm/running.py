@@ -145,8 +145,10 @@ def _after(kind: str, model: Path, code: CodeHere) -> dict[str, object]:
     trust = bool(code.serialized_plugins)
     try:
         if kind == "verify":
-            own = {"extend": code.extend, "references": code.references}
-            found = engine.verify(VerifyRequest(model, _ENGINE, plugins=code.plugins, trust=trust, **own)).to_json()
+            request = VerifyRequest(
+                model, _ENGINE, plugins=code.plugins, trust=trust, extend=code.extend, references=code.references
+            )
+            found = engine.verify(request).to_json()
         else:
             found = engine.bench(BenchRequest(_ENGINE, plugins=code.plugins, trust=trust)).to_json()
         return dict(strict(found))
