@@ -435,7 +435,8 @@ def one_of_two_interrupted(stand: Stand, project: Path) -> Ended:
     stand.at_work("one")
     clients[1].send_signal(signal.SIGINT)
     clients[1].communicate()
-    assert clients[1].returncode == 130, f"who was interrupted ended with {clients[1].returncode}"
+    # 130 to a shell both: it may have been interrupted before the interpreter stood.
+    assert clients[1].returncode in (130, -signal.SIGINT), f"who was interrupted ended with {clients[1].returncode}"
     return Ended.of(clients[0])
 
 
