@@ -177,3 +177,33 @@ def test_of_networks_that_a_metric_holds_for_equal_the_nearer_one_ranks_first() 
     assert by_metric.rank(near) < by_metric.rank(far)
     by_error = Reference(model, samples)
     assert by_error.rank(near)[0] == by_error.error(near) < by_error.error(far)
+
+
+@pytest.mark.parametrize(("name", "limit"), [("top1", 95), ("iou", 1.5), ("psnr", 101), ("cosine", 1.01)])
+def test_a_limit_that_the_float_network_does_not_reach_is_refused(name: str, limit: float) -> None:
+    """As a percentage of top1 would be, which no network could then miss."""
+    with pytest.raises(InputError, match=f"the float network itself has .*, and {limit:g} is better"):
+        Goal(Metric(name), limit).own([{"y": IMAGE}])
+
+
+def test_a_limit_that_only_the_float_network_reaches_can_be_given() -> None:
+    for seed in range(50):
+        wanted = {"y": np.random.default_rng(seed).standard_normal(37).astype(np.float32)}
+        goal = Goal(Metric("cosine"), 1.0)
+        own = goal.own([wanted])
+        assert goal.judged([(wanted, wanted)], own).met
+        assert not goal.judged([({"y": -wanted["y"]}, wanted)], own).met
+
+
+def test_a_float_network_with_infinite_outputs_has_no_value() -> None:
+    with pytest.raises(InputError, match="own outputs are not finite"):
+        Goal(Metric("cosine"), 0.9).own([{"y": np.array([1, -np.inf], np.float32)}])
+
+
+@pytest.mark.parametrize("name", BUILT_IN)
+def test_a_sample_without_values_does_not_hide_another(name: str) -> None:
+    nothing, wanted = {"y": np.zeros((0, 4), np.float32)}, {"y": IMAGE}
+    goal = Goal(Metric(name), 0.9)
+    own = goal.own([nothing, wanted])
+    assert own == BUILT_IN[name](IMAGE, IMAGE)
+    assert not goal.judged([(nothing, nothing), ({"y": IMAGE * np.inf}, wanted)], own).met

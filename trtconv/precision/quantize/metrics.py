@@ -28,6 +28,7 @@ Pair = tuple[Outputs, Outputs]
 
 _MOST_DECIBELS = 100.0
 """Of equal pictures, whose ratio is infinite: one such sample must not hide the others in the mean."""
+_SAME = np.ones(1)
 _CALLED = "It is called as FUNC(outputs, reference), both {output: array} of one sample, and returns a number."
 
 
@@ -52,10 +53,13 @@ def top1(got: NDArray[Any], wanted: NDArray[Any]) -> float:
 
 
 def cosine(got: NDArray[Any], wanted: NDArray[Any]) -> float:
-    """Returns the cosine similarity; 1 if both are 0 throughout."""
+    """Returns the cosine similarity; 1 if both are the same, also if that is 0 throughout."""
     a, b = wanted.astype(np.float64).ravel(), got.astype(np.float64).ravel()
+    # A quotient of rounded numbers may be off by a bit, and no value be as good as the float network's own.
+    if np.array_equal(a, b):
+        return 1.0
     lengths = float(np.linalg.norm(a) * np.linalg.norm(b))
-    return float(a @ b) / lengths if lengths else float(not a.any() and not b.any())
+    return min(1.0, float(a @ b) / lengths) if lengths else 0.0
 
 
 def _labels(values: NDArray[Any], reference: NDArray[Any]) -> NDArray[Any]:
@@ -112,6 +116,11 @@ class Metric:
         self.sha256 = sha256_of(named[0]) if named[0].is_file() else ""
         self._function = load_function(text, "--metric", "(outputs, reference)")
 
+    @property
+    def is_built_in(self) -> bool:
+        """Whether it is no function of the user's; of those that are built in a larger value is better."""
+        return self._built_in is not None
+
     def of(self, outputs: Outputs, reference: Outputs) -> float:
         """Returns the value for one sample.
 
@@ -139,12 +148,13 @@ class Metric:
         self, measure: Callable[[NDArray[Any], NDArray[Any]], float], outputs: Outputs, reference: Outputs
     ) -> float:
         """Returns the smallest value of all outputs; minus infinity where one cannot be compared or is not finite."""
-        values = [math.inf]
+        # Nothing is as good as nothing, and no better than equal outputs: it must not hide other samples in the mean.
+        values = [measure(_SAME, _SAME)]
         for name, wanted in reference.items():
             got = outputs[name]
             fits = got.shape == wanted.shape and (got.dtype.kind != "f" or bool(np.isfinite(got).all()))
-            # Nothing is as good as nothing.
-            values.append((measure(got, wanted) if wanted.size else math.inf) if fits else -math.inf)
+            if not fits or wanted.size:
+                values.append(measure(got, wanted) if fits else -math.inf)
         return min(values)
 
 
@@ -166,8 +176,25 @@ class Goal:
         return f"{self.metric.name} {self.metric.sha256} {self.limit!r}"
 
     def own(self, references: Sequence[Outputs]) -> float:
-        """Returns the mean value of the float network, held against itself."""
-        return float(np.mean([self.metric.of(each, each) for each in references])) if references else 0.0
+        """Returns the mean value of the float network, held against itself.
+
+        Raises:
+            InputError: It has none, or the limit of a built-in metric is better than it.
+        """
+        if not references:
+            return 0.0
+        own = float(np.mean([self.metric.of(each, each) for each in references]))
+        if not math.isfinite(own):
+            raise InputError(
+                f"--metric {self.metric.name} cannot be measured: the float network's own outputs are not finite",
+                "Leave out samples that it computes infinities or NaN of, or give FUNC(outputs, reference).",
+            )
+        if self.metric.is_built_in and self.limit > own:
+            raise InputError(
+                f"of --metric {self.metric.name} the float network itself has {own:g}, and {self.limit:g} is better",
+                "Give a smaller --tolerance: psnr is in dB, and iou, top1 and cosine are at most 1.",
+            )
+        return own
 
     def judged(self, pairs: Iterable[Pair], own: float) -> MetricResult:
         """Returns the mean value over samples, with its standard error.
