@@ -115,3 +115,12 @@ def net_with_identity(proto: onnx.ModelProto) -> onnx.ModelProto:
     copy.CopyFrom(proto)
     copy.graph.output.append(onnx.helper.make_tensor_value_info("c", 1, [2, 6, 8]))
     return copy
+
+
+def test_a_vector_that_spreads_one_channel_to_several_is_not_scaled_with_it() -> None:
+    """The product has a channel, the sum has sixteen: no factors of these fit the weight."""
+    proto = net(f"""{HEAD} (float[2,6,8] y) {{
+        [one] a = MatMul (x, w_8_1)
+        ab = Add (a, b_16)
+        [two] y = MatMul (ab, w_16_8) }}""")
+    assert find_links(wrap(proto).main) == []

@@ -78,7 +78,7 @@ def _link(scope: Scope, index: int) -> Link | None:
         return None
     vectors, tensor = tuple(node.input[slot] for slot in slots), node.output[0]
     if node.op_type in ("MatMul", "Mul"):
-        added = _added_vector(scope, tensor)
+        added = _added_vector(scope, tensor, _is_column(scope, node))
         vectors, tensor = (vectors, tensor) if added is None else ((*vectors, added[0]), added[1])
     takers = _takers(scope, tensor, 0, axis) if all(_is_own(scope, name) for name in vectors) else None
     return Link(index, _rectified(scope, tensor), tuple(takers), axis, vectors, weighted) if takers else None
@@ -99,13 +99,19 @@ def _by_channel(scope: Scope, node: onnx.NodeProto) -> tuple[int, ...] | None:
     return tuple(slot for slot in range(first, len(node.input)) if node.input[slot])
 
 
-def _added_vector(scope: Scope, tensor: str) -> tuple[str, str] | None:
+def _is_column(scope: Scope, node: onnx.NodeProto) -> bool:
+    """Whether a product has one channel, which what is added may spread to several."""
+    return node.op_type in PRODUCTS and (scope.shape(node.input[1]) or ())[-1] == 1
+
+
+def _added_vector(scope: Scope, tensor: str, is_column: bool) -> tuple[str, str] | None:
     """Returns the constant that an Add behind a tensor puts on its last axis, and the sum."""
     users = scope.consumers.get(tensor, ())
     if len(users) != 1 or users[0].op_type != "Add" or scope.uses_of(tensor) != 1:
         return None
     name = next((each for each in users[0].input if each != tensor), "")
-    if len(scope.shape(name) or ()) != 1 or not _is_own(scope, name):
+    shape = scope.shape(name) or ()
+    if len(shape) != 1 or (is_column and shape != (1,)) or not _is_own(scope, name):
         return None
     return name, users[0].output[0]
 
