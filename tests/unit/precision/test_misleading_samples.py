@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 
+import ml_dtypes
 import numpy as np
 import pytest
 from hypothesis import given
@@ -91,3 +92,9 @@ def test_facts_of_a_part_are_those_of_the_whole_and_made_once() -> None:
     assert first.sizes() == whole.sizes() == [{"x": (2,)}]
     assert sorted(calls) == list(range(6))
     assert {first.digest(), second.digest(), digest}.__len__() == 3
+
+
+def test_samples_of_bfloat16_are_told_apart() -> None:
+    values = np.array([1.0, 2.0], ml_dtypes.bfloat16)
+    assert facts_of({"x": values}, "a").sha256 == facts_of({"x": values.copy()}, "b").sha256
+    assert facts_of({"x": values}, "a").sha256 != facts_of({"x": -values}, "c").sha256

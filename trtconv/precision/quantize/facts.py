@@ -66,7 +66,8 @@ def facts_of(feeds: Feeds, name: str) -> Facts:
     constant = []
     for key, array in sorted(feeds.items()):
         sha.update(f"{key} {array.dtype} {array.shape}".encode())
-        sha.update(np.ascontiguousarray(array).data)
+        # Not its buffer: that of bfloat16 cannot be had.
+        sha.update(array.tobytes())
         if array.dtype.kind != "f" or not array.size:
             continue
         at = np.unravel_index(int(np.abs(array).argmax()), array.shape)
