@@ -163,6 +163,18 @@ def test_infinite_constants_of_float64_are_cast_from_float32(op: str) -> None:
     assert [each.data_type for each in done.graph.initializer] == [onnx.TensorProto.FLOAT]
 
 
+def test_a_finite_constant_beside_an_infinite_one_stays_finite() -> None:
+    """Beyond float32 it is the largest number there, as parsers take it."""
+    feeds = {"a": np.array([0.5, -3.0, 7.0]), "b": np.array([-np.inf, 1e300, -1e300])}
+    proto = model("Max", feeds, np.float64)
+    held = numpy_helper.from_array(feeds["b"], "b")
+    proto.graph.initializer.append(held)
+    del proto.graph.input[1]
+    most = float(np.finfo(np.float32).max)
+    stored = [numpy_helper.to_array(each) for each in rewritten(proto).graph.initializer]
+    assert [each.tolist() for each in stored if each.dtype == np.float32] == [[-np.inf, most, -most]]
+
+
 def test_finite_constants_of_float64_stay() -> None:
     proto = model("Add", {"a": np.zeros(2), "b": np.array([1e300, -2.0])}, "float64")
     proto.graph.input.pop()

@@ -30,6 +30,10 @@ class CastConstants(Spelling):
     def misreads(self, values: Any, target: Target) -> bool:
         """Whether a target misreads a constant of that type with these values."""
 
+    def stored(self, values: Any) -> Any:
+        """Returns values in the type that they are stored in."""
+        return values.astype(self.through)
+
     def lacks(self, scope: Scope, index: int, target: Target) -> bool:
         return any(self._is_misread(scope, name, target) for name in scope.columns.inputs[index] if name)
 
@@ -46,4 +50,4 @@ class CastConstants(Spelling):
 
     def _cast(self, writer: Writer, name: str, target: Target) -> str:
         values = writer.scope.values(name) if name and self._is_misread(writer.scope, name, target) else None
-        return name if values is None else writer.cast(writer.constant(values.astype(self.through)), values.dtype)
+        return name if values is None else writer.cast(writer.constant(self.stored(values)), values.dtype)

@@ -29,5 +29,10 @@ class CastInfiniteConstants(CastConstants):
     held = onnx.TensorProto.DOUBLE
     through = np.dtype(np.float32)
 
+    def stored(self, values: Any) -> Any:
+        # What is finite stays so, as in the parser: beyond float32 it is the largest number there.
+        most = np.finfo(self.through).max
+        return np.where(np.isinf(values), values, np.clip(values, -most, most)).astype(self.through)
+
     def misreads(self, values: Any, target: Target) -> bool:
         return bool(np.isinf(values).any())
