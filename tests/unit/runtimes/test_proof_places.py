@@ -118,3 +118,16 @@ def test_verify_compares_at_indices_that_settle_the_result() -> None:
     shapes = {"d": (9, 2), "i": (5, 1), "u": (5, 2)}
     feeds = make_feeds(model, Case(0, "opt", shapes, seed=3), None)
     assert len({*feeds["i"].ravel().tolist()}) == 5
+
+
+def test_indices_of_several_scatters_are_places_of_each() -> None:
+    model = model_of(
+        "(float[9,2] d, float[3,8] e, int64[4,2] i, float[4] u) => (float[9,2] y, float[3,8] z) "
+        "{ z = ScatterND (e, i, u)  y = ScatterND (d, i, u) }"
+    )
+    feeds = {"d": np.zeros((9, 2)), "e": np.zeros((3, 8)), "u": np.ones(4)}
+    given_ = {**{name: values.astype(np.float32) for name, values in feeds.items()}, "i": np.zeros((4, 2), np.int64)}
+    for seed in range(20):
+        made = apart(model, given_, seed)
+        y, z = session(model).run(None, made)
+        assert (y.sum(), z.sum()) == (4, 4)

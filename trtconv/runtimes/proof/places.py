@@ -32,12 +32,9 @@ def apart(model: OnnxModel, feeds: Mapping[str, Array], seed: int = 0) -> dict[s
         seed: The same seed makes the same indices.
     """
     found = dict(feeds)
-    for node in model.main.columns.nodes:
-        if not _overwrites(node):
-            continue
-        name = _source(model, node, feeds)
-        data = np.shape(feeds[node.input[0]]) if node.input[0] in feeds else model.main.shape(node.input[0])
-        if name is None or data is None or feeds[name].dtype.kind not in "iu":
+    for name, nodes in _by_source(model, feeds).items():
+        node, data = nodes[0], _least([_shape(model, each.input[0], feeds) for each in nodes])
+        if data is None or feeds[name].dtype.kind not in "iu":
             continue
         random = np.random.default_rng([seed, zlib.crc32(name.encode())])
         given = feeds[name]
@@ -46,6 +43,30 @@ def apart(model: OnnxModel, feeds: Mapping[str, Array], seed: int = 0) -> dict[s
         if made is not None:
             found[name] = made.astype(given.dtype).reshape(given.shape)
     return found
+
+
+def _by_source(model: OnnxModel, feeds: Mapping[str, Array]) -> dict[str, list[onnx.NodeProto]]:
+    """Returns inputs of a model to the scatters whose indices they are."""
+    found: dict[str, list[onnx.NodeProto]] = {}
+    for node in filter(_overwrites, model.main.columns.nodes):
+        name = _source(model, node, feeds)
+        if name is not None:
+            found.setdefault(name, []).append(node)
+    return found
+
+
+def _shape(model: OnnxModel, name: str, feeds: Mapping[str, Array]) -> Sequence[int | None] | None:
+    return np.shape(feeds[name]) if name in feeds else model.main.shape(name)
+
+
+def _least(shapes: Sequence[Sequence[int | None] | None]) -> Sequence[int | None] | None:
+    """Returns the sizes that indices of all these shapes may count to; None where one is not known."""
+    known = [shape for shape in shapes if shape is not None]
+    if len(known) < len(shapes):
+        return None
+    return [
+        None if None in axis else min(size for size in axis if size is not None) for axis in zip(*known, strict=False)
+    ]
 
 
 def names_twice(node: onnx.NodeProto, data: Sequence[int], indices: Array) -> bool:
