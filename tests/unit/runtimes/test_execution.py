@@ -99,6 +99,22 @@ def test_tensors_inside_are_shown_run_by_run(engines: Engines, driver: FakeDrive
     assert driver.used == 0
 
 
+def test_tensors_that_a_run_does_not_show_are_not_those_of_the_run_before(engines: Engines) -> None:
+    """As in a branch that is not taken."""
+    text = '<ir_version: 8, opset_import: ["": 17]> g (float[n, 4] x) => (float[n, 4] y) { a = Relu (x) y = Neg (a) }'
+    engine = engines.load(engine_bytes(onnx.parser.parse_model(text), PROFILES, debug=("a",)))
+    if not hasattr(engine.handle.trt, "IDebugListener"):
+        pytest.skip("this TensorRT shows none")
+    execution = engine.open(0)
+    shown = execution.watch(lambda name: True)
+    execution.feed({"x": np.ones((2, 4), np.float32)})
+    execution.run()
+    assert list(shown) == ["a"]
+    execution._context.set_all_tensors_debug_state(False)
+    execution.run()
+    assert not shown
+
+
 def test_what_goes_wrong_while_tensors_are_shown_is_told(engines: Engines) -> None:
     def wanted(name: str) -> bool:
         raise EnvironmentMissing(f"no room for {name}")

@@ -204,6 +204,9 @@ class ExecutionContext:
         Raises:
             EngineFailed: The engine does not run.
         """
+        if self._listener is not None:
+            # A branch that is not taken shows nothing, and not what it did in the run before.
+            self._listener.arrays.clear()
         with self._checked("run the engine"):
             self.launch()
             self.stream.wait()
