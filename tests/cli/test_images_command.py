@@ -91,6 +91,7 @@ def test_a_configuration_says_it_too(call: Call, net: Path, tmp_path: Path, monk
         (("--images", SCALED, "--preprocess", SCALED), "says the same as --images"),
         (("--images", SCALED, "--io", "x=fp16"), "cannot be fp16: it is uint8"),
         (("--images", SCALED, "--partition"), "--images is about one engine"),
+        (("--debug-tensor", "conv", "--partition"), "--debug-tensor is about one engine"),
         (("--postprocess", "z=argmax"), "no output 'z'"),
         (("--postprocess", "argmax:7"), "no axis 7"),
         (("--postprocess", "median"), "'median' is unknown"),

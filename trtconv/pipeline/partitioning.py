@@ -132,6 +132,7 @@ def _refuse_others(request: BuildRequest) -> None:
         ("--images", request.images is not None),
         ("--postprocess", bool(request.results)),
         ("--sign", request.sign is not None),
+        ("--debug-tensor", bool(request.options.debug_tensors)),
         ("--report", request.report is not None),
     ):
         if is_set:
