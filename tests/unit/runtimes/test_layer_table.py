@@ -125,3 +125,20 @@ def test_a_table_whose_layers_name_no_tensor_is_refused() -> None:
         LayerTable((tensor,), (layer,))
     with pytest.raises(InputError, match="same profiles"):
         LayerTable((tensor, tensor), (layer, TableLayer("b", "UNARY", "b", (0,), (1,), (), ())))
+
+
+def test_a_table_whose_layers_are_of_no_profile_is_refused() -> None:
+    tensor = TableTensor("x", "float32", (1,))
+    for products, moved in (((), ()), ((), (0.0,)), ((0.0,), (0.0, 0.0))):
+        with pytest.raises(InputError, match="same profiles"):
+            LayerTable((tensor,), (TableLayer("a", "ACTIVATION", "a", (0,), (0,), products, moved),))
+
+
+@pytest.mark.parametrize("amount", [-1.0, 1e308, float("inf"), float("nan")])
+def test_a_table_whose_layers_have_amounts_of_no_network_is_refused(amount: float) -> None:
+    for products, moved in (((amount,), (0.0,)), ((0.0,), (amount,))):
+        with pytest.raises(InputError, match="amounts"):
+            LayerTable(
+                (TableTensor("x", "float32", (1,)),),
+                (TableLayer("a", "ACTIVATION", "a", (0,), (0,), products, moved),),
+            )

@@ -6,6 +6,9 @@ from trtconv.core.encode import Document
 from trtconv.core.errors import InputError
 from trtconv.core.frozen import frozen
 
+_MOST = 1e30
+"""Above all multiplications and bytes of a network, and far below where sums of them become infinite."""
+
 
 @frozen
 class TableTensor(Document):
@@ -71,5 +74,9 @@ class LayerTable(Document):
         ends = {n for layer in self.layers for n in (*layer.inputs, *layer.outputs, layer.joined) if n is not None}
         if not all(0 <= end < len(self.tensors) for end in ends):
             raise InputError("its layers have tensors that it does not list", "Build the engine again.")
-        if len({(len(layer.products), len(layer.moved)) for layer in self.layers}) > 1:
+        counts = {len(each) for layer in self.layers for each in (layer.products, layer.moved)}
+        if len(counts) > 1 or 0 in counts:
             raise InputError("its layers are not of the same profiles", "Build the engine again.")
+        amounts = [each or 0 for layer in self.layers for each in (*layer.products, *layer.moved)]
+        if not all(0 <= each <= _MOST for each in amounts):
+            raise InputError("its layers have amounts that no network has", "Build the engine again.")
