@@ -147,6 +147,25 @@ def test_budget_and_tolerance_are_on_one_side() -> None:
         reference.allowed(1.5)
 
 
+@pytest.mark.parametrize(("name", "limit"), [("top1", 95), ("psnr", 300), ("cosine", 1.01), ("iou", 2)])
+def test_a_built_in_metric_cannot_be_asked_for_more_than_the_float_network_has(name: str, limit: float) -> None:
+    held = [{"y": IMAGE}]
+    with pytest.raises(InputError, match=f"{limit:g} is asked for"):
+        Goal(Metric(name), limit).own(held)
+    best = Goal(Metric(name), {"psnr": 100}.get(name, 1))
+    own = best.own(held)
+    with pytest.raises(InputError, match=f"{limit:g} is asked for"):
+        best.allowed(limit, own)
+
+
+@pytest.mark.parametrize("name", BUILT_IN)
+def test_a_float_network_that_makes_nan_is_no_measure(name: str) -> None:
+    wanted = IMAGE.copy()
+    wanted[0, 0, 0, 0] = math.nan
+    with pytest.raises(InputError, match="not finite"):
+        Goal(Metric(name), 0.5).own([{"y": IMAGE}, {"y": wanted}])
+
+
 @given(st.lists(st.tuples(st.floats(0.5, 2), st.floats(0.01, 0.5)), min_size=3, max_size=6))
 def test_the_standard_error_of_an_error_is_that_of_leaving_samples_out(scales: list[tuple[float, float]]) -> None:
     """Beside the jackknife, which knows no formula."""

@@ -26,6 +26,8 @@ Outputs = Mapping[str, NDArray[Any]]
 Pair = tuple[Outputs, Outputs]
 """A sample's outputs, and those of the float network."""
 
+_ROUNDING = 1e-6
+"""By how much a limit may be above the float network's value, which the cosine of equal vectors may be short of 1."""
 _MOST_DECIBELS = 100.0
 """Of equal pictures, whose ratio is infinite: one such sample must not hide the others in the mean."""
 _SAME = np.ones(1)
@@ -118,7 +120,7 @@ class Metric:
 
     @property
     def is_built_in(self) -> bool:
-        """Whether it is no function of the user's; of those that are built in a larger value is better."""
+        """Whether it is one of `BUILT_IN`, of which larger values are better."""
         return self._built_in is not None
 
     def of(self, outputs: Outputs, reference: Outputs) -> float:
@@ -176,25 +178,29 @@ class Goal:
         return f"{self.metric.name} {self.metric.sha256} {self.limit!r}"
 
     def own(self, references: Sequence[Outputs]) -> float:
-        """Returns the mean value of the float network, held against itself.
+        """Returns the mean value of the float network, held against itself; 0 without samples.
 
         Raises:
-            InputError: It has none, or the limit of a built-in metric is better than it.
+            InputError: Its outputs are not finite, or the limit is better than it.
         """
         if not references:
             return 0.0
         own = float(np.mean([self.metric.of(each, each) for each in references]))
         if not math.isfinite(own):
             raise InputError(
-                f"--metric {self.metric.name} cannot be measured: the float network's own outputs are not finite",
-                "Leave out samples that it computes infinities or NaN of, or give FUNC(outputs, reference).",
+                f"--metric {self.metric.name}: outputs of the float network on the samples are not finite, or empty",
+                "Leave out the samples that it makes NaN or infinity of, or mend the model.",
             )
-        if self.metric.is_built_in and self.limit > own:
-            raise InputError(
-                f"of --metric {self.metric.name} the float network itself has {own:g}, and {self.limit:g} is better",
-                "Give a smaller --tolerance: psnr is in dB, and iou, top1 and cosine are at most 1.",
-            )
+        self._require_reachable(self.limit, own)
         return own
+
+    def _require_reachable(self, limit: float, own: float) -> None:
+        """Raises InputError for a limit above what the float network has; only of a function may less be better."""
+        if self.metric.is_built_in and limit > own + _ROUNDING:
+            raise InputError(
+                f"of --metric {self.metric.name} {limit:g} is asked for, and the float network itself has {own:g}",
+                "Give a smaller value: psnr is in dB, and iou, top1 and cosine are at most 1 (0.95 for 95 %).",
+            )
 
     def judged(self, pairs: Iterable[Pair], own: float) -> MetricResult:
         """Returns the mean value over samples, with its standard error.
@@ -220,6 +226,7 @@ class Goal:
         Raises:
             InputError: That limit is on the other side of the float network's value.
         """
+        self._require_reachable(limit, own)
         if (limit - own) * (self.limit - own) < 0:
             raise InputError(
                 f"of --metric {self.metric.name} {limit:g} is better than the float network's {own:g}, or "
