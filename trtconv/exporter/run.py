@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import inspect
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ from trtconv.exporter.file.validate import program_axes
 from trtconv.exporter.inputs import AxisNames, InputDecl, all_axes, with_places
 from trtconv.exporter.job import Job
 from trtconv.exporter.module.nested import Nested, slots_of_names
+from trtconv.exporter.module.source_line import blame_exception
 from trtconv.exporter.module.spec import load_spec, module_path
 from trtconv.exporter.module.torch_module import Subject, prepare
 from trtconv.exporter.module.weights import load_weights
@@ -53,7 +54,7 @@ def run(request: ExportRequest, progress: Progress | None = None) -> ExportRepor
         EnvironmentMissing: A package is missing.
     """
     clock = Stopwatch(progress)
-    with module_path(request.spec):
+    with _endings_told(), module_path(request.spec):
         with clock.stage(Stage.LOAD):
             check_all([Output(request.output, "the model")], files_read(request))
             _check_names(request)
@@ -78,6 +79,17 @@ def run(request: ExportRequest, progress: Progress | None = None) -> ExportRepor
         return export_subject(
             subject, request.spec, request.output, request.dynamic, request.dims, request.options, clock
         )
+
+
+@contextlib.contextmanager
+def _endings_told() -> Iterator[None]:
+    """Raises InputError where the user's code, a module's or a translation's, calls for the end of the program."""
+    try:
+        yield
+    except SystemExit as error:
+        where = blame_exception(error)
+        at = f" at {where}" if where is not None else ""
+        raise InputError(f"the code calls for the end of the program ({error.code}){at}", "Leave that out.") from error
 
 
 def _check_names(request: ExportRequest) -> None:
@@ -109,7 +121,7 @@ def export_subject(
     clock: Stopwatch,
 ) -> ExportReport:
     """Exports a module that is ready."""
-    with foreign.using(ForeignCode.of(options)):
+    with _endings_told(), foreign.using(ForeignCode.of(options)):
         return _exported(subject, spec, output, dynamic, dims, options, clock)
 
 

@@ -92,3 +92,12 @@ def test_without_a_reference_the_report_says_that_nothing_was_compared(tmp_path:
 def test_a_file_that_says_nothing_is_refused(text: str, said: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=said):
         _export(tmp_path, translations=text)
+
+
+@pytest.mark.parametrize(
+    "text", ["raise SystemExit(0)", TRANSLATION.replace("return", "raise SystemExit(0)\n    return")]
+)
+def test_a_translation_that_ends_the_program_is_told(text: str, tmp_path: Path) -> None:
+    _operator()
+    with pytest.raises(InputError, match="end of the program"):
+        _export(tmp_path, translations=text)
