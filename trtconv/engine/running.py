@@ -152,7 +152,9 @@ def _write(path: Path, outputs: Feeds) -> None:
 
 def _check_output(request: RunRequest) -> None:
     """Raises InputError where the outputs cannot be written, or would overwrite what is read."""
-    traced = [] if request.trace is None else [Output(request.trace, "the trace")]
+    traced = (
+        [] if request.trace is None else [Output(request.trace, "the trace", hint="Choose another path with --trace.")]
+    )
     check_all([Output(request.output, "what it computes"), *traced], files_read(request))
 
 

@@ -169,6 +169,9 @@ def test_nothing_that_is_read_is_overwritten(gpu: FakeDriver, tmp_path: Path) ->
     for path in (asked.engine, asked.inputs):
         with pytest.raises(InputError, match="would replace it"):
             run(RunRequest(asked.engine, inputs=asked.inputs, output=path))
+        with pytest.raises(InputError, match="the trace would replace it") as told:
+            run(RunRequest(asked.engine, inputs=asked.inputs, output=tmp_path / "y.npz", trace=path))
+        assert "--trace" in told.value.hint
 
 
 def test_the_example_of_the_page_runs(gpu: FakeDriver, tmp_path: Path, monkeypatch, capsys) -> None:

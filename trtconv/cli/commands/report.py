@@ -62,7 +62,7 @@ def command(subject: str, output: str, given: tuple[str, ...], gpu: str | None, 
     """
     from trtconv.cli.formats.page import engine_page, folder_page
     from trtconv.cli.formats.page.gather import files_shown, gather, gather_all
-    from trtconv.cli.formats.wording import byte_size
+    from trtconv.cli.formats.wording import byte_size, count
     from trtconv.core.documents.pipeline import is_pipeline
     from trtconv.core.errors import InputError
     from trtconv.core.files import atomic_write, openable
@@ -91,7 +91,7 @@ def command(subject: str, output: str, given: tuple[str, ...], gpu: str | None, 
 
         written = PageReport(PageFile(str(page), len(content)), len(subjects), left_out)
         return Outcome(render(written.to_json()))
-    said = f"{len(subjects)} engines" if path.is_dir() else subjects[0].path.name
+    said = count(len(subjects), "engine") if path.is_dir() else subjects[0].path.name
     lines = [f"wrote {page} ({byte_size(len(content))}) about {said}"]
     lines += [f"left out {each}: {why}" for each, why in left_out.items()]
     return Outcome("\n".join(map(clean, lines)))
