@@ -242,6 +242,8 @@ def test_one_spoiled_report_is_left_out_and_named(call, tmp_path: Path) -> None:
     page = (tmp_path / "page.html").read_text()
     assert "bad.engine.json" in page
     assert "<script>" not in page
+    (tmp_path / "good1.engine.json").unlink()
+    assert "about 1 engine\n" in call("report", str(tmp_path), "-o", str(tmp_path / "page.html")).out
 
 
 @pytest.mark.parametrize("subject", ["net.engine", "net.engine.json", "."])

@@ -1,7 +1,8 @@
 """What counts of a network's outputs: measures that are built in, and a function of the user's.
 
-A metric makes one number of a sample's outputs and of those of the float network. Which way is better is not asked: the
-float network held against itself has the best value, and the limit that the user gives lies on the worse side of it.
+A metric makes one number of a sample's outputs and of those of the float network. Of built-in ones larger is better;
+of a function it is not asked: the float network held against itself has the best value, and the limit that the user
+gives lies on the worse side of it.
 """
 
 from __future__ import annotations
