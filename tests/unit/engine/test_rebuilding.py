@@ -15,6 +15,7 @@ from support.runtime import TENSORRT_8 as FLAGS
 from trtconv import BuildRequest, build, load_report
 from trtconv.core.dim_flags import parse_dims
 from trtconv.core.documents.tuned import Tuned
+from trtconv.core.errors import EnvironmentMissing
 from trtconv.engine.rebuilding import Recipe, as_built, rewritten_as_built
 from trtconv.graph.model import OnnxModel
 from trtconv.pipeline import parse as parsing
@@ -93,12 +94,17 @@ def test_what_is_made_again_is_what_was_built(
     assert handed_over(as_built(model, recipe)[0]) == given
 
 
+def elsewhere() -> None:
+    raise EnvironmentMissing("the layers were measured on another machine", "")
+
+
 def test_the_forms_that_were_chosen_are_made_again(
     runtime: FakeRuntime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     forms = {"up": "behind"}
     tuned = tuple(Tuned(node, "layer", form, "input", {}, False) for node, form in forms.items())
     monkeypatch.setattr(tuning, "tune", lambda *_: tuned)
+    monkeypatch.setattr(runtime, "engines", elsewhere)
     model, recipe = built(NET, tmp_path, "h=8 w=8", tune=True, precision="fp16")
     given, _ = runtime.parsed[-1]
     assert recipe.forms == forms

@@ -109,7 +109,7 @@ def test_sizes_of_channels_are_roots_of_mean_squares_over_all_samples(
     draw = np.random.default_rng(channels)
     arrays = [draw.normal(size=(count, channels, height)).astype(np.float32) for count, height in sizes]
     told: list[tuple[int, int]] = []
-    found = sizes_by_channel(model, ["y"], [{"x": array} for array in arrays], lambda *each: told.append(each))
+    found = sizes_by_channel(model, {"y": 1}, [{"x": array} for array in arrays], lambda *each: told.append(each))
     columns = np.concatenate(
         [array.transpose(1, 0, 2).reshape(channels, array.shape[0] * array.shape[2]) for array in arrays], 1
     )

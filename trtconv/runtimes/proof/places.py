@@ -19,6 +19,7 @@ from trtconv.graph.model import OnnxModel
 Array = NDArray[Any]
 _SCATTERS = frozenset({"Scatter", "ScatterElements", "ScatterND"})
 """Whatever the domain: they are also plugins of TensorRT."""
+_GATHERS = frozenset({"Gather", "GatherElements", "GatherND"})
 _SAME_VALUES = frozenset({"Cast", "Identity"})
 _SAME_ORDER = _SAME_VALUES | {"Reshape", "Unsqueeze", "Squeeze", "Flatten"}
 
@@ -34,6 +35,7 @@ def apart(model: OnnxModel, feeds: Mapping[str, Array], seed: int = 0) -> dict[s
     found = dict(feeds)
     for name, nodes in _by_source(model, feeds).items():
         node, data = nodes[0], _least([_shape(model, each.input[0], feeds) for each in nodes])
+        data = _within(data, model, name, feeds)
         if data is None or feeds[name].dtype.kind not in "iu":
             continue
         random = np.random.default_rng([seed, zlib.crc32(name.encode())])
@@ -67,6 +69,28 @@ def _least(shapes: Sequence[Sequence[int | None] | None]) -> Sequence[int | None
     return [
         None if None in axis else min(size for size in axis if size is not None) for axis in zip(*known, strict=False)
     ]
+
+
+def _within(
+    data: Sequence[int | None] | None, model: OnnxModel, name: str, feeds: Mapping[str, Array]
+) -> Sequence[int | None] | None:
+    """Returns sizes that indices may count to where they gather from other tensors too; None where one is unknown."""
+    for node in model.main.columns.nodes:
+        if data is None or node.op_type not in _GATHERS or _source(model, node, feeds) != name:
+            continue
+        sizes = _counted(model, node, feeds)
+        known = [size for size in sizes if size is not None]
+        most = min(known, default=0)
+        data = [size and min(size, most) for size in data] if sizes and len(known) == len(sizes) else None
+    return data
+
+
+def _counted(model: OnnxModel, node: onnx.NodeProto, feeds: Mapping[str, Array]) -> Sequence[int | None]:
+    """Returns the sizes that the indices of a gathering node count in; none where they are not known."""
+    data, indices = (_shape(model, name, feeds) for name in node.input[:2])
+    if not data or not indices:
+        return ()
+    return data[: indices[-1]] if node.op_type == "GatherND" else [data[_axis(node, len(data))]]
 
 
 def names_twice(node: onnx.NodeProto, data: Sequence[int], indices: Array) -> bool:
