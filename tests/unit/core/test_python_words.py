@@ -51,8 +51,9 @@ def test_the_hint_about_bounds_can_be_pasted(tmp_path) -> None:
 def test_a_traceback_ends_with_the_hint_in_python() -> None:
     error = InputError("2 dimensions without bounds", "Add --dim batch=1.")
     assert error.__notes__ == ['hint: Add dims={"batch": "1"}.']
-    lines = "".join(traceback.format_exception(error))
-    assert ('hint: Add dims={"batch": "1"}.' in lines) == hasattr(error, "add_note")
+    # Python 3.10 writes no notes by itself, and does where a library adds that.
+    if hasattr(error, "add_note"):
+        assert "".join(traceback.format_exception(error)).endswith('\nhint: Add dims={"batch": "1"}.\n')
     assert error.hint == "Add --dim batch=1."
 
 
