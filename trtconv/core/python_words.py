@@ -92,7 +92,7 @@ def _of(kind: type, outer: str = "") -> Iterator[tuple[str, _Argument]]:
 
 
 def in_python(said: str) -> str:
-    """Returns a said with arguments in the place of flags: `dims={"batch": "1:1:8"}` for `--dim batch=1:1:8`.
+    """Returns a hint with arguments in the place of flags: `dims={"batch": "1:1:8"}` for `--dim batch=1:1:8`.
 
     Flags behind a command to be typed in a shell stay, as do those that no request has.
     """

@@ -14,6 +14,8 @@ from trtconv.core.findings import Finding, Severity
 from trtconv.core.python_words import in_python
 
 UNET = ROOT / "models" / "unet.onnx"
+LOADED = (trtconv.BuildRequest, trtconv.CheckRequest)
+"""Hints speak of the requests that are loaded, and whoever meets one has made one."""
 
 
 @pytest.mark.parametrize(
