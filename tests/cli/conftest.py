@@ -41,12 +41,17 @@ def call(capfd: pytest.CaptureFixture[str]) -> Iterator[Callable[..., Ended]]:
 
 
 @pytest.fixture
-def spawn() -> Callable[..., subprocess.Popen[str]]:
-    """Starts Python code in a process of its own, with the project importable."""
+def spawn() -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """Starts Python code in a process of its own, with the project importable; ends what still runs after the test."""
+    processes: list[subprocess.Popen[str]] = []
 
     def start(code: str, *args: str, env: dict[str, str] | None = None, **options: Any) -> subprocess.Popen[str]:
         environment = {**os.environ, "PYTHONPATH": str(ROOT), **(env or {})}
         options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True} | options
-        return subprocess.Popen([sys.executable, "-c", code, *args], env=environment, **options)
+        processes.append(subprocess.Popen([sys.executable, "-c", code, *args], env=environment, **options))
+        return processes[-1]
 
-    return start
+    yield start
+    for process in processes:
+        with process:  # Closes its pipes, waits for it.
+            process.kill()

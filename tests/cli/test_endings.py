@@ -92,11 +92,11 @@ def test_insisting_ends_an_import_too(spawn, tmp_path) -> None:
     path = os.pathsep.join(map(str, (ROOT, tmp_path)))
     process = spawn(code, "build", "m.onnx", env={"PYTHONPATH": path})
     assert "importing" in process.stderr.readline()
-    for _ in range(3):
+    end = time.monotonic() + 30  # The import takes a minute. More than three: on a busy machine two can arrive as one.
+    while process.poll() is None and time.monotonic() < end:
         process.send_signal(signal.SIGINT)
         time.sleep(0.2)
-    process.communicate(timeout=30)
-    assert process.returncode == 130
+    assert process.poll() == 130
 
 
 CONSOLE = """
