@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import typing
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -30,16 +30,10 @@ class Request:
     """
 
     def __post_init__(self) -> None:
-        kinds = _kinds_of(type(self))  # type: ignore[arg-type]
-        for field in dataclasses.fields(self):  # type: ignore[arg-type]
-            value, kind = getattr(self, field.name), kinds[field.name]
-            if isinstance(value, (str, Path)) and Path in _members(kind):
-                writes = field.name == OUTPUT or ("option" in field.metadata and field.metadata["option"].writes)
-                object.__setattr__(self, field.name, openable(Path(value)) if writes else Path(value))
-            elif value and kind == Bounds:
-                object.__setattr__(self, field.name, _ranges(value))
-            elif value and kind == tuple[Bounds, ...]:
-                object.__setattr__(self, field.name, tuple(map(_ranges, value)))
+        for name, take in _conversions(type(self)):  # type: ignore[arg-type]
+            value = getattr(self, name)
+            if value is not None:
+                object.__setattr__(self, name, take(value))
         validate(self)
 
 
@@ -55,8 +49,28 @@ def _ranges(bounds: Mapping[str, Any]) -> Bounds:
 
 
 @functools.cache
-def _kinds_of(request: type) -> dict[str, object]:
-    return typing.get_type_hints(request)
+def _conversions(request: type) -> tuple[tuple[str, Callable[[Any], Any]], ...]:
+    """Returns what becomes of the values of those fields that take more than they hold."""
+    kinds = typing.get_type_hints(request)
+    found: list[tuple[str, Callable[[Any], Any]]] = []
+    for field in dataclasses.fields(request):
+        kind = kinds[field.name]
+        if Path in _members(kind):
+            writes = field.name == OUTPUT or ("option" in field.metadata and field.metadata["option"].writes)
+            found.append((field.name, _written if writes else _read))
+        elif kind == Bounds:
+            found.append((field.name, _ranges))
+        elif kind == tuple[Bounds, ...]:
+            found.append((field.name, lambda several: tuple(map(_ranges, several))))
+    return tuple(found)
+
+
+def _read(value: Any) -> Any:
+    return Path(value) if isinstance(value, (str, Path)) else value
+
+
+def _written(value: Any) -> Any:
+    return openable(Path(value)) if isinstance(value, (str, Path)) else value
 
 
 def _members(kind: Any) -> tuple[Any, ...]:

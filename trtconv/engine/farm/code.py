@@ -126,6 +126,8 @@ def _absolute(code: AgreedCode) -> AgreedCode:
 
 def without_code(request: BuildRequest) -> BuildRequest:
     """Returns a request that names no files of code."""
+    if not (request.extend or request.plugins or request.serialized_plugins or request.references):
+        return request
     return dataclasses.replace(request, extend=(), plugins=(), serialized_plugins=(), references=())
 
 
