@@ -13,6 +13,7 @@ from onnx import numpy_helper
 
 from trtconv.core import budget
 from trtconv.core.findings import Location
+from trtconv.graph.reference_evaluator import reference_evaluator
 from trtconv.graph.scope import Scope
 from trtconv.graph.types import undefined_opset
 
@@ -152,8 +153,6 @@ def _known_shape(value: onnx.ValueInfoProto) -> tuple[int, ...] | None:
 
 
 def _run(node: onnx.NodeProto, known: Mapping[str, NDArray[Any]], opsets: Sequence[Any]) -> list[NDArray[Any]] | None:
-    from onnx.reference import ReferenceEvaluator
-
     feeds = {name: known[name] for name in node.input if name in known}
     inputs = [onnx.ValueInfoProto(name=name) for name in feeds]
     outputs = [onnx.ValueInfoProto(name=name) for name in node.output if name]
@@ -162,6 +161,6 @@ def _run(node: onnx.NodeProto, known: Mapping[str, NDArray[Any]], opsets: Sequen
     # Whatever an evaluation of a stranger's operators raises means one thing here: not foldable.
     try:
         with np.errstate(all="ignore"):
-            return [np.asarray(made) for made in ReferenceEvaluator(proto).run(None, feeds)]
+            return [np.asarray(made) for made in reference_evaluator(proto).run(None, feeds)]
     except Exception:
         return None

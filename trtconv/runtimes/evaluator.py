@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trtconv.graph.model import OnnxModel
+from trtconv.graph.reference_evaluator import reference_evaluator
 from trtconv.graph.types import undefined_opset
 from trtconv.runtimes.onnxruntime import first_line, session
 
@@ -38,13 +39,11 @@ def evaluator(model: OnnxModel, *, by_reference: bool = False) -> Evaluator | st
 
 
 def _reference(model: OnnxModel) -> Evaluator | str:
-    from onnx.reference import ReferenceEvaluator
-
     why_not = undefined_opset(model.proto.opset_import)
     if why_not:
         return why_not
     try:
-        loaded = ReferenceEvaluator(model.proto)
+        loaded = reference_evaluator(model.proto)
     # It raises whatever an operator's own code does.
     except Exception as error:
         return first_line(error)

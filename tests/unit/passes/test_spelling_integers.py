@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from onnx import helper, numpy_helper
-from onnx.reference import ReferenceEvaluator
 
 from support.onnx_models import wrap
 from trtconv.core.target import Target
+from trtconv.graph.reference_evaluator import reference_evaluator
 from trtconv.passes import PASSES, run_passes
 from trtconv.passes.spelling.writer import is_held
 
@@ -40,7 +40,7 @@ def rewritten(proto: onnx.ModelProto, target: Target = RTX) -> onnx.ModelProto:
 
 def computed(proto: onnx.ModelProto, feeds: dict[str, NDArray[Any]]) -> NDArray[Any]:
     with np.errstate(all="ignore"):
-        return np.asarray(ReferenceEvaluator(proto).run(None, feeds)[0])
+        return np.asarray(reference_evaluator(proto).run(None, feeds)[0])
 
 
 @st.composite

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from trtconv.core.dims import InputSpec
 from trtconv.graph.model import OnnxModel
 from trtconv.runtimes.proof.feeds import CALM, InputKind, Role, Source, make, sizes
-from trtconv.runtimes.proof.reference import Wanted, _one_hot, feeds_of
+from trtconv.runtimes.proof.reference import Wanted, feeds_of
 from trtconv.runtimes.proof.roles import sizing_inputs
 from trtconv.runtimes.proof.tolerance import magnitude
 
@@ -200,27 +200,6 @@ def test_what_decides_sizes_is_followed_through_what_hands_it_on(body: str, sizi
     text = f'<ir_version: 8, opset_import: ["": 18]> g (float[2,3] x, int64[2] n) => (float[a,b] y) {{ {body} }}'
     model = OnnxModel(onnx.parser.parse_model(text), Path("m.onnx"))
     assert sizing_inputs(model.main.columns.nodes, model.inputs) == ({"n"} if sizing else set())
-
-
-@pytest.mark.parametrize("axis", [None, 0, 1, 2, -1, -2])
-@pytest.mark.parametrize("depth", [np.array(3), np.array([3])])
-def test_one_hot_is_that_of_the_definition(axis: int | None, depth: NDArray[np.int64]) -> None:
-    classes = np.array([[0.0, 2.0], [-1.0, 5.0]])
-    node = onnx.helper.make_node("OneHot", ["c", "d", "v"], ["y"], **({} if axis is None else {"axis": axis}))
-    graph = onnx.helper.make_graph(
-        [node],
-        "g",
-        [onnx.helper.make_tensor_value_info(name, kind, None) for name, kind in (("c", 11), ("d", 7), ("v", 1))],
-        [onnx.helper.make_tensor_value_info("y", 1, None)],
-    )
-    proto = onnx.helper.make_model(graph, ir_version=8, opset_imports=[onnx.helper.make_opsetid("", 17)])
-    from onnx.reference import ReferenceEvaluator
-
-    feeds = {"c": classes, "d": depth, "v": np.array([5.0, 9.0], np.float32)}
-    (found,) = ReferenceEvaluator(proto, new_ops=[_one_hot()]).run(None, feeds)
-    expected = np.full((2, 2, 3), 5.0, np.float32)
-    expected[0, 0, 0] = expected[0, 1, 2] = expected[1, 0, 2] = 9.0
-    np.testing.assert_array_equal(found, np.moveaxis(expected, 2, -1 if axis is None else axis))
 
 
 def test_the_magnitude_of_inputs_is_of_finite_floats() -> None:

@@ -23,6 +23,7 @@ from trtconv.core.errors import TrtconvError
 from trtconv.core.frozen import frozen
 from trtconv.graph.light_file import light_model
 from trtconv.graph.model import OnnxModel
+from trtconv.graph.reference_evaluator import reference_evaluator
 from trtconv.graph.types import undefined_opset
 from trtconv.graph.walk import all_nodes
 from trtconv.runtimes.light_session import give_values
@@ -300,8 +301,6 @@ _MOST_NODES = 200
 
 
 def _by_definition(model: OnnxModel, names: list[str], weights: Mapping[str, NDArray[Any]]) -> Any:
-    from onnx.reference import ReferenceEvaluator
-
     if len(model.proto.graph.node) > _MOST_NODES:
         return None
     why_not = undefined_opset(model.proto.opset_import)
@@ -313,26 +312,10 @@ def _by_definition(model: OnnxModel, names: list[str], weights: Mapping[str, NDA
         onnx.load_external_data_for_model(model.proto, str(Path(model.path).parent))
         # It runs nodes, too, that mean nothing: with lists of the wrong length, or attributes of other operators.
         onnx.checker.check_model(model.proto, full_check=True)
-        evaluator = ReferenceEvaluator(model.proto, new_ops=[_one_hot()])
+        evaluator = reference_evaluator(model.proto)
     except Exception:  # It raises whatever its operators do.
         return None
     return lambda feeds: zip(names, evaluator.run(names, feeds), strict=True)
-
-
-def _one_hot() -> Any:
-    """Returns OneHot as ONNX defines it: the reference implementation compares classes that are no integers as is,
-    and takes no depth of rank 1."""
-    from onnx.reference.op_run import OpRun
-
-    class OneHot(OpRun):  # type: ignore[misc]
-        def _run(self, classes: Any, depth: Any, values: Any, axis: int = -1) -> Any:
-            count = int(depth.reshape(()))
-            at = classes.astype(np.int64)
-            axis %= at.ndim + 1
-            grid = np.arange(count).reshape([count if each == axis else 1 for each in range(at.ndim + 1)])
-            return (np.where(np.expand_dims(np.where(at < 0, at + count, at), axis) == grid, values[1], values[0]),)
-
-    return OneHot
 
 
 class _Files:

@@ -9,6 +9,7 @@ import numpy as np
 import onnx
 from onnx import helper
 
+from trtconv.graph.reference_evaluator import reference_evaluator
 from trtconv.runtimes.onnxruntime import first_line, raise_if_starved, session_options
 from trtconv.runtimes.tensorrt.readback.call import Array
 from trtconv.runtimes.tensorrt.readback.records import Malformed, NotProven
@@ -49,13 +50,11 @@ def _departure(rank: int, attributes: _Attributes) -> str:
     The model is run on ONNX Runtime too, so that what this gets wrong would be wrong on both sides. What the reference
     implementation cannot run is trusted.
     """
-    from onnx.reference import ReferenceEvaluator
-
     random = np.random.default_rng(0)
     shapes = (1, 2, *range(4, 2 + rank)), (1, *(3,) * (rank - 2), rank - 2)
     few = [random.uniform(-1.3, 1.3, shape).astype(np.float32) for shape in shapes]
     try:
-        expected = _run(ReferenceEvaluator(_model(rank, attributes)), *few)
+        expected = _run(reference_evaluator(_model(rank, attributes)), *few)
     except Exception:  # It raises whatever its operators do.
         return ""
     try:

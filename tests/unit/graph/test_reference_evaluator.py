@@ -1,0 +1,64 @@
+"""ONNX's reference implementation computes what ONNX defines, whichever onnx is installed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from trtconv.graph.reference_evaluator import reference_evaluator
+
+
+def computed(op: str, *arrays: NDArray[Any], **attributes: Any) -> NDArray[Any]:
+    names = [f"x{at}" for at in range(len(arrays))]
+    values = [
+        onnx.helper.make_tensor_value_info(name, onnx.helper.np_dtype_to_tensor_dtype(array.dtype), None)
+        for name, array in zip(names, arrays, strict=True)
+    ]
+    result = onnx.helper.make_tensor_value_info("y", values[-1].type.tensor_type.elem_type, None)
+    graph = onnx.helper.make_graph([onnx.helper.make_node(op, names, ["y"], **attributes)], "g", values, [result])
+    proto = onnx.helper.make_model(graph, ir_version=8, opset_imports=[onnx.helper.make_opsetid("", 17)])
+    (y,) = reference_evaluator(proto).run(None, dict(zip(names, arrays, strict=True)))
+    return np.asarray(y)
+
+
+_WIDE = st.integers(-(2**63), 2**63 - 1)
+
+
+@given(st.lists(_WIDE, min_size=1, max_size=4), _WIDE.filter(bool))
+def test_integers_are_divided_towards_zero_to_the_last_bit(values: list[int], divisor: int) -> None:
+    def quotient(value: int) -> int:
+        size = abs(value) // abs(divisor)
+        return size if (value < 0) == (divisor < 0) else -size
+
+    values = [value for value in values if quotient(value) < 2**63]
+    y = computed("Div", np.array(values, np.int64), np.array(divisor, np.int64))
+    assert y.dtype == np.int64
+    assert y.tolist() == [quotient(value) for value in values]
+
+
+def test_integers_without_a_sign_are_divided_too() -> None:
+    y = computed("Div", np.array([2**64 - 1, 7], np.uint64), np.array([1, 2], np.uint64))
+    assert (y.dtype, y.tolist()) == (np.uint64, [2**64 - 1, 3])
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_floats_keep_their_type_and_fractions(dtype: type) -> None:
+    y = computed("Div", np.array([1, -7], dtype), np.array([2, 2], dtype))
+    assert (y.dtype, y.tolist()) == (dtype, [0.5, -3.5])
+
+
+@pytest.mark.parametrize("axis", [None, 0, 1, 2, -1, -2])
+@pytest.mark.parametrize("depth", [np.array(3), np.array([3])])
+def test_one_hot_is_that_of_the_definition(axis: int | None, depth: NDArray[np.int64]) -> None:
+    classes = np.array([[0.0, 2.0], [-1.0, 5.0]])
+    attributes = {} if axis is None else {"axis": axis}
+    y = computed("OneHot", classes, depth, np.array([5.0, 9.0], np.float32), **attributes)
+    expected = np.full((2, 2, 3), 5.0, np.float32)
+    expected[0, 0, 0] = expected[0, 1, 2] = expected[1, 0, 2] = 9.0
+    np.testing.assert_array_equal(y, np.moveaxis(expected, 2, -1 if axis is None else axis))
