@@ -63,6 +63,7 @@ SLOW = {
     "unit/engine/farm": "schedulers, workers and stores, in processes",
     "unit/engine/test_rebuilding.py": "each way to build, twice",
     "unit/exporter": "networks, exported by torch (make test-export)",
+    "unit/passes/test_passes_node_suite.py": "every node test of ONNX, through the passes",
     "unit/passes/test_passes_odd_constants.py": "every operator with every odd constant",
     "unit/passes/test_passes_quant_exact.py": "every quantised value, not a sample",
     "unit/shapes/test_lattice_backend.py": "the lattice, held to ONNX's own node tests",

@@ -23,7 +23,7 @@ from cosmic_ray.testing import run_tests
 from cosmic_ray.work_item import TestOutcome
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(Path(__file__).parent))
+sys.path[:0] = [str(Path(__file__).parent), str(ROOT / "tests")]
 from sample import Mutant, mutants  # noqa: E402
 
 try:
@@ -31,31 +31,57 @@ try:
 except ModuleNotFoundError:
     import tomli as tomllib
 
-_UNIT = "tests/unit/"
 ROOMS = {
     "graph": [
-        "graph",
-        "rules",
-        "passes",
-        "shapes/test_traced.py",
-        "shapes/test_lattice.py",
-        "precision/test_regions.py",
-        "pipeline/test_tuning.py",
-        "pipeline/test_cutting.py",
+        "unit/graph",
+        "unit/shapes",
+        "unit/rules",
+        "unit/passes",
+        "unit/precision",
+        "unit/explainer",
+        "unit/engine/test_pipelines.py",
+        "unit/engine/test_refit.py",
+        "unit/pipeline/test_[cpt]*.py",
+        "unit/runtimes/test_[dl]*.py",
+        "cli/test_boundary.py",
     ],
-    "passes": ["passes", "pipeline/test_rule_equality.py"],
-    "rules": ["rules"],
-    "shapes": ["shapes/test_lattice.py", "shapes/test_[cmptw]*.py"],
-    "runtimes/proof": ["runtimes/test_proof*.py", "runtimes/test_readback_kinds.py", "runtimes/proof"],
-    "runtimes/compare": ["runtimes/test_compare.py"],
-    "precision/quantize": [
-        "precision/test_quantize*.py",
-        "precision/test_hostile_samples.py",
-        "graph/test_images.py",
-        "pipeline/test_quantizing.py",
+    "passes": [
+        "unit/passes",
+        "unit/rules",
+        "unit/graph/test_[cn]*.py",
+        "unit/pipeline/test_rule_equality.py",
+        "unit/pipeline/test_extensions.py",
+        "unit/pipeline/test_tuning.py",
+        "unit/passes/test_passes_node_suite.py",
+        "runtime/test_spelling_proof.py",
     ],
+    "rules": ["unit/rules", "unit/passes/test_pass*.py"],
+    "shapes": [
+        "unit/shapes",
+        "unit/shapes/test_lattice_backend.py",
+        "unit/shapes/test_lattice_torch.py",
+        "unit/rules/test_rules_sizes.py",
+        "unit/graph/test_constants.py",
+        "unit/core/test_named_sizes.py",
+        "unit/pipeline/test_extensions.py",
+        "cli/test_plan_profiles_command.py",
+        "cli/test_sizes_command.py",
+    ],
+    "runtimes/proof": [
+        "unit/runtimes",
+        "unit/plugins/test_plugins_in_builds.py",
+        "runtime/test_io_build.py",
+        "runtime/test_misreadings.py",
+        "runtime/test_mutants.py",
+        "runtime/test_proof_pieces.py",
+        "runtime/test_quantized_build.py",
+        "runtime/test_spelling_proof.py",
+        "runtime/test_verify_proof.py",
+    ],
+    "runtimes/compare": ["unit/runtimes/test_compare.py"],
+    "precision/quantize": ["unit/precision", "unit/graph/test_images.py", "unit/pipeline/test_quantizing.py"],
 }
-"""Rooms of trtconv/ to the tests that concern each, in tests/unit/."""
+"""Rooms of trtconv/ to what concerns each in tests/: of folders what is not slow, and the files that are named."""
 _SECONDS = 40.0
 """How long the tests of one mutant compute together, as they were measured: at most."""
 _PATIENCE = 8.0
@@ -89,14 +115,12 @@ class Reaching:
     """
 
     def __init__(self, folder: Path, room: str) -> None:
-        tests = [str(path) for each in ROOMS[room] for path in sorted(Path().glob(_UNIT + each))]
+        tests = sorted({str(path) for place in ROOMS[room] for path in _tests(place)})
         data, times = folder / "coverage", folder / "times.json"
         how = [
             "-m",
             "pytest",
             "-q",
-            "-m",
-            "not slow",
             "-p",
             "contexts",
             "-p",
@@ -183,6 +207,17 @@ def _print_score(room: str, results: list[dict[str, object]]) -> None:
     killed = outcomes.count("killed")
     score = f"{100 * killed / telling:.0f} %" if telling else "-"
     print(f"{room}: {killed} of {telling} killed ({score}), {outcomes.count('equivalent')} equivalent")
+
+
+def _tests(place: str) -> list[Path]:
+    """Returns the files of tests at a place; of a folder not the slow ones, which tests/conftest.py lists."""
+    from conftest import SLOW
+
+    tests = Path("tests")
+    if not (tests / place).is_dir():
+        return sorted(tests.glob(place))
+    slow = tuple(str(tests / each) for each in SLOW)
+    return [path for path in sorted((tests / place).rglob("test_*.py")) if not str(path).startswith(slow)]
 
 
 def _files(room: str) -> list[Path]:

@@ -21,7 +21,7 @@ class ComparePositions(Spelling):
     After:
         <ir_version: 8, opset_import: ["": 13]>
         g (float[2,3] x) => (float[2,3] y) <int64[1,3] at = {0, 1, 2}, float one = {1}, float zero = {0}>
-        { i = ArgMax <axis = -1> (x)  e = Equal (i, at)  y = Where (e, one, zero) }
+        { i = ArgMax <axis = 1> (x)  e = Equal (i, at)  y = Where (e, one, zero) }
     """
 
     name = "compare-positions"

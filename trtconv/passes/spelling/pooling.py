@@ -108,8 +108,8 @@ class PoolByTaps(Spelling):
         g (float[1,1,4] x) => (float[1,1,2] y) { y = MaxPool <kernel_shape = [2], dilations = [2]> (x) }
     After:
         <ir_version: 8, opset_import: ["": 13]>
-        g (float[1,1,4] x) => (float[1,1,2] y) <int64[1] a = {0}, int64[1] b = {2}, int64[1] c = {4}>
-        { p = Slice (x, a, b, b)  q = Slice (x, b, c, b)  y = Max (p, q) }
+        g (float[1,1,4] x) => (float[1,1,2] y) <int64[1] a = {0}, int64[1] b = {2}, int64[1] c = {4}, int64[1] s = {1}>
+        { p = Slice (x, a, b, b, s)  q = Slice (x, b, c, b, s)  y = Max (p, q) }
     """
 
     name = "pool-by-taps"
