@@ -25,8 +25,9 @@ from typing import Any, Literal
 from trtconv.core import budget, errors, foreign
 from trtconv.core.decode import decoded
 from trtconv.core.errors import TrtconvError
+from trtconv.core.forking import Fork, can_fork
 from trtconv.core.scratch import temporary_folder
-from trtconv.core.serving import LENGTH_BYTES, CallResult, Ending, end_group
+from trtconv.core.serving import LENGTH_BYTES, CallResult, Ending, end_group, load, serve
 from trtconv.core.serving import Tell as Tell
 
 Watch = Callable[[int], None]
@@ -233,32 +234,40 @@ _SPARES: dict[str, _Running] = {}
 """Processes that were started before anybody asked for them, by their tasks."""
 
 
-def start_early(task: str) -> None:
+def start_early(task: str, *, fork: bool = False) -> None:
     """Starts a process for the first `Process` of a task: it imports what the task needs while this one does the same.
 
     One that nobody takes ends with this process.
 
     Args:
         task: As for `Process`; its module may have a function `prepare`, which loads what calls will need.
+        fork: Whether it may be a fork of this process, which has imported that module too then; one with threads is not
+            forked.
     """
     if task not in _SPARES:
-        _SPARES[task] = _Running(quiet=True)
+        if fork:
+            load(task)
+        _SPARES[task] = _Running(quiet=True, fork=fork and can_fork())
         _SPARES[task].send(pickle.dumps(task))
 
 
 class _Running:
     """One process that runs `serve`, and the pipes to it."""
 
-    def __init__(self, quiet: bool, interpreter: Path | None = None) -> None:
+    def __init__(self, quiet: bool, interpreter: Path | None = None, *, fork: bool = False) -> None:
         with contextlib.ExitStack() as undo:
             self._said = undo.enter_context(tempfile.TemporaryFile(dir=temporary_folder())) if quiet else None
             # A session of its own, so that what it starts ends with it, and that Ctrl-C is the caller's alone.
-            self._process = subprocess.Popen(
-                python("trtconv.core.serving:serve", interpreter),
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=self._said,
-                start_new_session=True,
+            self._process: Fork | subprocess.Popen[bytes] = (
+                Fork(serve, trusted_path(), self._said)
+                if fork
+                else subprocess.Popen(
+                    python("trtconv.core.serving:serve", interpreter),
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=self._said,
+                    start_new_session=True,
+                )
             )
             undo.pop_all()
         assert self._process.stdin is not None

@@ -128,11 +128,17 @@ def _limit_memory(megabytes: float | None) -> None:
         resource.setrlimit(resource.RLIMIT_DATA, (most, most))
 
 
-def _prepare(task: str) -> None:
-    # What fails here fails again, and is told, where the task is called.
+def load(task: str) -> Any:
+    """Imports the module of a task; returns None where it cannot: that fails again, and is told, where it is called."""
     with contextlib.suppress(Exception):
-        module = importlib.import_module(task.partition(":")[0])
-        getattr(module, "prepare", lambda: None)()
+        return importlib.import_module(task.partition(":")[0])
+    return None
+
+
+def _prepare(task: str) -> None:
+    # As above.
+    with contextlib.suppress(Exception):
+        getattr(load(task), "prepare", lambda: None)()
 
 
 def function_of(task: str) -> Callable[[object, Tell], Any]:

@@ -292,9 +292,10 @@ def test_a_process_that_is_started_early_is_ready_for_the_first_that_asks() -> N
         assert first.call(None, 60) == [ready, pid]
 
 
-def test_limits_hold_in_a_process_that_is_started_early() -> None:
+@pytest.mark.parametrize("fork", [False, True])
+def test_limits_hold_in_a_process_that_is_started_early(fork: bool) -> None:
     task = f"{HERE}:greedy"
-    start_early(task)
+    start_early(task, fork=fork)
     with Process(task, megabytes=100) as process:
         assert process.call(1 << 20, 60) == 1 << 20
         with pytest.raises(Lost) as raised:

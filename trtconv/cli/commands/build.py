@@ -11,7 +11,7 @@ import click
 from trtconv.cli import options
 from trtconv.cli.commands.farming import build_on, farm_of
 from trtconv.cli.commands.many import ManyFlags, configured, each_of, for_target, whole
-from trtconv.cli.process.isolated import IsolatedCommand, at_work
+from trtconv.cli.process.isolated import IsolatedCommand, at_work, start_early
 from trtconv.cli.process.outcome import Outcome
 from trtconv.cli.timing_folder import cache_folder, timing_folder
 from trtconv.core.agreement import AGREE
@@ -169,8 +169,6 @@ def _build_here(flags: ManyFlags, request: BuildRequest, page: str | None) -> Ou
     from trtconv.pipeline import build
 
     if request.prove != "none" and (request.force or not request.engine_path.exists()):
-        from trtconv.core.process import start_early
-
         start_early(SERVE)
     pages = [] if page is None else [openable(Path(page))]
     check_all([*request.outputs, *map(_output, pages)], files_read(request))

@@ -10,7 +10,7 @@ import click
 
 from trtconv.cli import options
 from trtconv.cli.commands.many import CI_FORMATS, ManyFlags, check_all, ci_format, configured, each_of, for_target
-from trtconv.cli.process.isolated import IsolatedCommand, at_work
+from trtconv.cli.process.isolated import IsolatedCommand, at_work, start_early
 from trtconv.cli.process.outcome import FailedWithResult, Outcome
 from trtconv.core.errors import TrtconvError
 from trtconv.core.options import without_unmet
@@ -120,8 +120,6 @@ def command(asked: options.Asked[CheckRequest], models: tuple[str, ...], **many:
     from trtconv.runtimes.tensorrt import is_installed
 
     if request.prove != "none" and is_installed(request.target):
-        from trtconv.core.process import start_early
-
         start_early(SERVE)
     try:
         with at_work(flags.quiet) as progress:

@@ -78,6 +78,13 @@ def at_work(quiet: bool, *outputs: Path, before: Path | None = None) -> Iterator
         yield progress
 
 
+def start_early(task: str) -> None:
+    """Starts the process of a task as `core.process.start_early`: as a fork of this one, where that works alone."""
+    from trtconv.core import process
+
+    process.start_early(task, fork=status.is_watched())
+
+
 def _seconds_before(report: Path | None) -> Mapping[str, float]:
     """Returns what the stages of the last build took; nothing where that is not known."""
     if report is None or not report.is_file():

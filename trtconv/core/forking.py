@@ -1,0 +1,125 @@
+"""A process forked from this one, which need not import again what this one has imported.
+
+It is to be as one that was started anew: a session of its own, no descriptors but the standard ones, no handlers of
+signals, no traces of the work that this process does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+import faulthandler
+import gc
+import os
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import IO
+
+_OWN_DESCRIPTORS = Path("/proc/self/fd")
+_OWN_THREADS = Path("/proc/self/task")
+_COLLECT_EVERY = (700, 10, 10)
+"""Python's own thresholds (`gc.get_threshold`)."""
+
+
+def can_fork() -> bool:
+    """Whether a fork of this process is safe: no other thread, native ones counted, holds a lock that the child would
+    wait for."""
+    if sys.platform != "linux":
+        return False
+    with contextlib.suppress(OSError):
+        return len(list(_OWN_THREADS.iterdir())) == 1
+    return False
+
+
+class Fork:
+    """A forked process, to be used as a `subprocess.Popen`.
+
+    Args:
+        work: What it does; it ends when that returns.
+        path: Its `sys.path`.
+        stderr: What it writes to stderr goes there; None: to where this process does.
+
+    Attributes:
+        stdin: What it reads.
+        stdout: What it writes.
+        pid: Its number.
+    """
+
+    def __init__(self, work: Callable[[], None], path: Sequence[str], stderr: IO[bytes] | None) -> None:
+        self._code: int | None = None
+        self._lock = threading.Lock()
+        # Neither process then copies pages for the sake of collecting garbage among what both have.
+        gc.freeze()
+        reads, requests = os.pipe()
+        answers, writes = os.pipe()
+        self.pid = os.fork()
+        if not self.pid:
+            _work(work, path, (reads, writes, 2 if stderr is None else stderr.fileno()))
+        os.close(reads)
+        os.close(writes)
+        self.stdin: IO[bytes] = os.fdopen(requests, "wb")
+        self.stdout: IO[bytes] = os.fdopen(answers, "rb")
+
+    def wait(self) -> int:
+        """Waits for its end; returns its exit status, the negative number of the signal where one ended it."""
+        with self._lock:
+            if self._code is None:
+                self._code = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+            return self._code
+
+    def kill(self) -> None:
+        """Ends it."""
+        # Once it was waited for, its number may be another's.
+        if self._code is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGKILL)
+
+
+def _work(work: Callable[[], None], path: Sequence[str], streams: tuple[int, int, int]) -> None:
+    """Works as the child, and ends it; never returns to what the parent was about."""
+    status = 1
+    try:
+        os.setsid()
+        faulthandler.disable()
+        _take_streams(streams)
+        _forget_signals()
+        gc.set_threshold(*_COLLECT_EVERY)
+        sys.path[:] = path
+        contextvars.Context().run(work)
+        status = 0
+    except BaseException:  # Whatever it is, the parent's handlers are not to see it.
+        traceback.print_exc()
+    finally:
+        os._exit(status)
+
+
+def _take_streams(streams: tuple[int, int, int]) -> None:
+    """Makes these the standard streams, and leads all other descriptors nowhere.
+
+    None is closed: objects of the parent may still close theirs, which is then nobody else's.
+    """
+    for number, stream in enumerate([os.dup(each) for each in streams]):
+        os.dup2(stream, number)
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for number in [int(each.name) for each in _OWN_DESCRIPTORS.iterdir()]:
+        # The folder itself was open while it was listed.
+        with contextlib.suppress(OSError):
+            if number not in (0, 1, 2, nowhere):
+                os.fstat(number)
+                os.dup2(nowhere, number, inheritable=False)
+    # `sys.__stdin__` and its like keep the parent's.
+    sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115
+    sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
+    sys.stderr = open(2, "w", encoding="utf-8", errors="backslashreplace", buffering=1, closefd=False)  # noqa: SIM115
+
+
+def _forget_signals() -> None:
+    """Has signals do what they do in a process that was started anew."""
+    signal.set_wakeup_fd(-1)
+    for number in signal.valid_signals():
+        if callable(signal.getsignal(number)):
+            signal.signal(number, signal.SIG_DFL)
