@@ -15,7 +15,8 @@ from support.onnx_models import RTX
 from trtconv.core.process import Process
 from trtconv.graph.model import OnnxModel
 from trtconv.passes import passes_for, run_passes
-from trtconv.runtimes.proof.rewritten import SERVE, Claim, kept
+from trtconv.runtimes.proof import SERVE
+from trtconv.runtimes.proof.rewritten import Claim, kept
 
 EXACT = Claim(True, 5e-2)
 NET = """<ir_version: 8, opset_import: ["": 17]> g (float[n,4,h,w] x) => (float[n,2,p,q] y) {

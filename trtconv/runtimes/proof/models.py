@@ -21,6 +21,7 @@ from trtconv.graph.walk import all_nodes, constant_of, reads
 from trtconv.runtimes.foreign_nodes import foreign_nodes
 from trtconv.runtimes.light_session import give_values, large_weights
 from trtconv.runtimes.onnxruntime import first_line, import_runtime
+from trtconv.runtimes.proof import rewritten
 from trtconv.runtimes.proof.feeds import CALM, InputKind, Role, Shape, Source, make
 from trtconv.runtimes.proof.reference import READING, Wanted, has_shape, runs, serve, typed
 from trtconv.runtimes.proof.shaken import shaken, steps, widen_interpolations
@@ -94,28 +95,38 @@ def prepare() -> None:
 
 
 class Models:
-    """The process: runs the whole model, and pieces of it; keeps the model from one call to the next."""
+    """The process: runs the whole model, pieces of it, and those that passes changed; keeps the model from one call to
+    the next."""
 
     def __init__(self) -> None:
         self._model: OnnxModel | None = None
 
     def __call__(
-        self, argument: tuple[str, bytes | None, Sequence[Task], str] | tuple[Wanted, str, float], tell: process.Tell
+        self,
+        argument: tuple[str, bytes | None, Sequence[Task], str] | tuple[Wanted, str, float] | rewritten.Pairs,
+        tell: process.Tell,
     ) -> None:
         """Runs the whole model, as `reference.serve`, or pieces, and tells of each as soon as it is done.
 
         Args:
             argument: What the whole is wanted for; or where the model lies, the model where it is not the file, the
-                pieces, a folder for arrays.
+                pieces, a folder for arrays; or what passes changed, for `rewritten.serve`.
             tell: Hears {"event": "begin", "number"} and {"event": "piece", "number", "file", "types", "calm", "why"};
                 the file has the arrays one behind the other, in the order of the types.
         """
-        if len(argument) == 3:
+        if isinstance(argument, rewritten.Pairs):
+            rewritten.serve(argument, tell)
+        elif len(argument) == 3:
             serve(argument, tell)
-            # Graphs and what is known of them refer to each other.
-            gc.collect()
+        else:
+            self._run_pieces(*argument, tell)
             return
-        path, data, tasks, folder = argument
+        # Graphs and what is known of them refer to each other.
+        gc.collect()
+
+    def _run_pieces(
+        self, path: str, data: bytes | None, tasks: Sequence[Task], folder: str, tell: process.Tell
+    ) -> None:
         if self._model is None:
             proto = None if data is None else onnx.load_model_from_string(data)
             self._model = light_model(Path(path)) if proto is None else OnnxModel(proto, Path(path))

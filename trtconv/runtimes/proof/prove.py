@@ -139,6 +139,7 @@ class Prover:
         limit: How many seconds the model may take for all of them.
         thorough: Run the whole however much it is.
         seed: Of the inputs.
+        first: Is called with the process of the pieces before they are run there: it has work for one too.
     """
 
     def __init__(
@@ -150,7 +151,9 @@ class Prover:
         *,
         thorough: bool = False,
         seed: int = 0,
+        first: Callable[[Process], None] = lambda _: None,
     ) -> None:
+        self._first = first
         self._network = network
         self._meaning = meaning
         self._sizes = sizes
@@ -160,6 +163,7 @@ class Prover:
         self._large = len(sizes) > 0 and sizes[0] not in small
         self._whole = self._start(sizes=small) if small else None
         self._pieces: Pieces | None = None
+        self._runner: Process | None = None
         self._closed = False
         self._shown: PiecesResult | None = None
         # The limits on what a model may ask for are this thread's.
@@ -174,6 +178,12 @@ class Prover:
             size = self._sizes[0]
             if size.group and self._whole is not None and not meaning.typical:
                 size = next(iter(self._whole.taken(besides=False)), size)
+            free = None if self._whole is None else self._whole.free_runner()
+            self._runner = free or Process(SERVE, meaning.megabytes)
+            # Closed meanwhile: `close` had nothing to end.
+            if self._closed:
+                self._runner.close()
+            self._first(self._runner)
             self._pieces = Pieces(
                 self._network,
                 meaning.parsed,
@@ -182,7 +192,7 @@ class Prover:
                 meaning.batch,
                 deadline,
                 meaning.megabytes,
-                None if self._whole is None else self._whole.free_runner(),
+                self._runner,
                 self._other_shapes,
             )
             # Closed while they were prepared: `close` had nothing to stop.
@@ -197,6 +207,8 @@ class Prover:
         self._closed = True
         if self._pieces is not None:
             self._pieces.stop()
+        if self._runner is not None:
+            self._runner.close()
         if self._whole is not None:
             self._whole.close()
         self._thread.join()
@@ -291,7 +303,7 @@ MOST_PRODUCTS = 2e10
 _BESIDES = 0.1
 """Share of that at sizes besides those that count."""
 _POLL_SECONDS = 0.1
-_FREE_SECONDS = 0.5
+_FREE_SECONDS = 5.0
 _GRACE_SECONDS = 5.0
 _START_SECONDS = 30.0
 _ASSERTING_SECONDS = 2.0

@@ -91,15 +91,16 @@ class NetworkProof(contextlib.AbstractContextManager["NetworkProof"]):
         plain = precision_of(subject.parsed, subject.precision) == "float32"
         sizes = proof_sizes(model, profiles, level, subject.sample or {}, _OTHER if plain else _OTHER_NARROW)
         read = with_meanings(network.read_back(), subject.parsed)
-        self._prover = Prover(read, meaning, sizes, MOST_SECONDS, thorough=level != "quick")
-        self.layers = None if known is None else layer_table(read, known)
         self._weighing = Weighing(read, subject.parsed, subject.claimed)
+        prover = Prover(read, meaning, sizes, MOST_SECONDS, thorough=level != "quick", first=self._weighing.compare)
+        self._prover = prover
+        self.layers = None if known is None else layer_table(read, known)
 
     def __exit__(self, *_: object) -> None:
-        if self._weighing is not None:
-            self._weighing.close()
         if self._prover is not None:
             self._prover.close()
+        if self._weighing is not None:
+            self._weighing.close()
 
     def finish(self, clock: Stopwatch, engine: Runtime | None = None) -> tuple[BuildProof | None, tuple[Finding, ...]]:
         """Waits for the proof: no longer than the build took, or `LEAST_SECONDS`, unless all is asked for.

@@ -23,6 +23,7 @@ from onnx import helper
 
 from trtconv.core import process
 from trtconv.core.dims import InputRange, ShapeProfile
+from trtconv.core.errors import TrtconvError
 from trtconv.core.frozen import frozen
 from trtconv.graph.extract import shapes_at
 from trtconv.graph.model import OnnxModel
@@ -35,8 +36,6 @@ from trtconv.runtimes.proof.feeds import sizes as feed_sizes
 from trtconv.runtimes.proof.reference import declared_shape, has_shape, stated_sizes
 from trtconv.runtimes.proof.roles import integers_of, sizing_inputs
 
-SERVE = "trtconv.runtimes.proof.rewritten:serve"
-"""What the process of `kept` calls."""
 _MOST_SIZES = 3
 """That are tried until those of all tensors are known."""
 _MOST_ROUNDS = 8
@@ -93,6 +92,19 @@ class Kept:
     shown: int = 0
     changed: Changed | None = None
     missing: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+
+@frozen
+class Pairs:
+    """What the process is to compare.
+
+    Args:
+        pieces: The name of the tensor that a piece computes, and the piece of either model, serialized.
+        path: Where the model lies; external data is looked up beside it.
+    """
+
+    pieces: Sequence[tuple[str, bytes, bytes]]
+    path: str
 
 
 class Side:
@@ -171,7 +183,7 @@ def kept(file: OnnxModel, given: OnnxModel, claim: Claim, runner: process.Proces
         file: The model as it was read.
         given: What the passes made of it.
         claim: What they claim.
-        runner: The process, of `SERVE`.
+        runner: The process, of `proof.SERVE`.
         seconds: How long it may take.
     """
     before, after = Side(file), Side(given)
@@ -185,8 +197,9 @@ def kept(file: OnnxModel, given: OnnxModel, claim: Claim, runner: process.Proces
     places, deadline = _Places(file, given), time.monotonic() + seconds
     seams, shown, missing = set(both), 0, {}
     for _ in range(_MOST_ROUNDS):
-        pieces = [(name, *(side.cut(name, seams, places) for side in (before, after))) for name in sorted(targets)]
-        answers = _ran(runner, [each for each in pieces if None not in each], file.path, deadline)
+        cut = {name: [side.cut(name, seams, places) for side in (before, after)] for name in sorted(targets)}
+        pieces = [(name, one, other) for name, (one, other) in cut.items() if one is not None and other is not None]
+        answers = _ran(runner, Pairs(pieces, str(file.path)), deadline)
         off = set()
         for name in sorted(targets, key=before.producers.__getitem__):
             answer = answers.get(name, "the sizes of what it reads are not known")
@@ -216,27 +229,29 @@ def _limit(sides: Sequence[Side], target: str, seams: set[str], claim: Claim) ->
     return max(rounding, claim.tolerance) if any(node.op_type in _QUANTIZERS for node in nodes) else rounding
 
 
-def _ran(runner: process.Process, pieces: Sequence[Any], path: Path, deadline: float) -> dict[str, float | str]:
+def _ran(runner: process.Process, pairs: Pairs, deadline: float) -> dict[str, float | str]:
     """Returns for each piece how far it is off, or why it was not run."""
     answers: dict[str, float | str] = {}
 
     def hear(event: Mapping[str, Any]) -> None:
         answers[event["target"]] = event["why"] or float(event["error"])
 
-    left = max(deadline - time.monotonic(), 0.0)
+    left, why = max(deadline - time.monotonic(), 0.0), ""
     try:
-        runner.call((list(pieces), str(path)), left, hear)
-    except (process.Lost, process.WorkerBug) as lost:
-        why = lost.why if isinstance(lost, process.Lost) else lost.summary
-        answers.update({name: why for name, *_ in pieces if name not in answers})
-    return answers
+        runner.call(pairs, left, hear)
+    except process.Lost as lost:
+        why = lost.why
+    except process.WorkerBug as bug:
+        why = bug.summary
+    except TrtconvError as error:
+        why = error.message
+    return {**{name: why for name, *_ in pairs.pieces if why}, **answers}
 
 
-def serve(task: tuple[list[tuple[str, bytes, bytes]], str], tell: process.Tell) -> None:
+def serve(pairs: Pairs, tell: process.Tell) -> None:
     """Is the other process of `kept`: runs both sides of each piece on ONNX Runtime."""
-    pieces, path = task
-    for number, (target, *sides) in enumerate(pieces):
-        models = [OnnxModel(onnx.load_model_from_string(data), Path(path)) for data in sides]
+    for number, (target, *sides) in enumerate(pairs.pieces):
+        models = [OnnxModel(onnx.load_model_from_string(data), Path(pairs.path)) for data in sides]
         try:
             error, why = str(_error(models, target, number)), ""
         except Exception as failure:  # ONNX Runtime raises its own types, one for each status.

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from trtconv.core import budget, codes
+from trtconv.core import codes
 from trtconv.core.documents.proof import Lack, Unshown, WeightCounts
 from trtconv.core.errors import TrtconvError
 from trtconv.core.findings import Finding, Location
@@ -17,6 +17,7 @@ from trtconv.graph.fitting import reloaded
 from trtconv.graph.model import OnnxModel
 
 if TYPE_CHECKING:
+    from trtconv.core.process import Process
     from trtconv.runtimes.proof.origin import Derivation
     from trtconv.runtimes.proof.rewritten import Claim, Kept
     from trtconv.runtimes.proof.weights import Account, Weighed
@@ -29,7 +30,7 @@ _FIX_OF_PASSES = "Please report this model; --no-rewrite, or --skip with each pa
 
 
 class Weighing:
-    """Compares weights in a thread of its own.
+    """Compares weights in a thread of its own, and what passes changed where somebody has a process for that.
 
     Args:
         network: What TensorRT's parser made; builder and parser must live until `finish`.
@@ -38,14 +39,12 @@ class Weighing:
     """
 
     def __init__(self, network: ReadNetwork, given: OnnxModel, rewritten: tuple[OnnxModel, Claim] | None) -> None:
-        from trtconv.core.process import Process
-        from trtconv.runtimes.proof.rewritten import SERVE
-
         self._network = network
         self._given = given
         self._rewritten = rewritten
         self._kept: Kept | None = None
-        self._runner = Process(SERVE, budget.allowance(given.nbytes)[1])
+        self._file: OnnxModel | None = None
+        self._read = threading.Event()
         self._origins: dict[str, Derivation] = {}
         self._weighed: Weighed | None = None
         self._bug: Exception | None = None
@@ -58,16 +57,15 @@ class Weighing:
 
     def _work(self) -> None:
         from trtconv.runtimes.proof.origin import origins
-        from trtconv.runtimes.proof.rewritten import kept
         from trtconv.runtimes.proof.weights import weigh
 
         try:
             file = reloaded(self._given, light=True)
+            if self._rewritten is not None:
+                self._file = file
+            self._read.set()
             self._origins = origins(file, self._given)
             self._weighed = weigh(self._network, self._given, self._origins)
-            if self._rewritten is not None:
-                with self._runner:
-                    self._kept = kept(file, *self._rewritten, self._runner, _SECONDS)
             # Graphs and what is known of them refer to each other, and the builder takes most at its end.
             del file
             gc.collect()
@@ -76,18 +74,41 @@ class Weighing:
             self.why = f"the file could not be read again ({error})"
         except Exception as error:  # Nobody hears a thread: `finish` tells.
             self._bug = error
+        finally:
+            self._read.set()
+
+    def compare(self, runner: Process) -> None:
+        """Compares what passes changed with the file, as soon as that is read again.
+
+        Args:
+            runner: A process of `proof.SERVE`.
+        """
+        from trtconv.runtimes.proof.rewritten import kept
+
+        self._read.wait()
+        file, self._file = self._file, None
+        if file is None or self._rewritten is None:
+            return
+        try:
+            self._kept = kept(file, *self._rewritten, runner, _SECONDS)
+            del file
+            gc.collect()
+        except Exception as error:  # As above.
+            self._bug = error
 
     def close(self) -> None:
-        """Ends what is still at work."""
-        self._runner.close()
+        """Waits for what is still at work."""
         self._thread.join()
 
     @property
     def missing(self) -> tuple[Unshown, ...]:
         """What was not shown, once it is finished."""
+        if self.why:
+            return (Unshown(Lack.REFERENCE, "weights", self.why),)
+        if self._rewritten is not None and self._kept is None:
+            return (Unshown(Lack.TIME, "what passes changed", "there was no time left for it"),)
         pieces = {} if self._kept is None else self._kept.missing
-        lacks = tuple(Unshown(Lack.PIECE, tensor, why) for tensor, why in pieces.items())
-        return (*lacks, Unshown(Lack.REFERENCE, "weights", self.why)) if self.why else lacks
+        return tuple(Unshown(Lack.PIECE, tensor, why) for tensor, why in pieces.items())
 
     def finish(self) -> tuple[WeightCounts | None, tuple[Finding, ...]]:
         """Returns the counts as plain JSON values, None where there are none, and a TC402 for each difference."""
