@@ -94,8 +94,6 @@ def _has_run(values: NDArray[np.generic], part: bytes, windows: NDArray[np.uint6
     step = size
     for begin in range(0, len(flat), _CHUNK):
         chunk = data[begin * step : (begin + _CHUNK + count) * step]
-        if len(chunk) < count * step:
-            break
         starts = np.flatnonzero(_in_sorted(_windows(chunk, step), windows))
         for start in starts[:: max(1, len(starts) // _TRIED)] * step:
             run = chunk[start : start + count * step]

@@ -148,6 +148,22 @@ def test_a_saved_model_is_self_contained(tmp_path: Path) -> None:
     assert model.proto.graph.initializer[0].data_location == TensorProto.EXTERNAL
 
 
+@pytest.mark.parametrize(("inside", "fits"), [(0.25, False), (0.5, True), (0.75, True)])
+def test_half_of_the_external_data_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, inside: float, fits: bool
+) -> None:
+    model = OnnxModel.load(external(tmp_path))
+    limit = len(model.serialize()) + int(inside * len(W.raw_data))
+    monkeypatch.setattr("trtconv.graph.model.PROTOBUF_LIMIT", limit)
+    assert model.fits_halved() == fits
+
+
+def test_a_model_that_has_no_external_data_fits_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trtconv.graph.model.PROTOBUF_LIMIT", 1)
+    proto = onnx.parser.parse_model('<ir_version: 8, opset_import: ["": 17]> g (float x) => (float y) { y = Relu (x) }')
+    assert OnnxModel(proto, Path("m.onnx")).fits_halved()
+
+
 def test_external_data_may_be_a_link(tmp_path: Path) -> None:
     """Caches of downloads keep the file elsewhere; its name in the model's folder is a link."""
     path = external(tmp_path / "in")

@@ -55,6 +55,35 @@ UNTIL_1_23 = {
     "put-time-first": "layout=1 is not there, and ONNX's reference implementation takes the batch for the time",
 }
 """What no ONNX Runtime up to 1.23, the last one for Python 3.10, can judge."""
+TARGETS = {
+    "8.6": Target("tensorrt", (8, 6)),
+    "9.0": Target("tensorrt", (9, 0)),
+    "10.0": Target("tensorrt", (10, 0)),
+    "11.0": Target("tensorrt", (11, 0)),
+    "rtx": Target("rtx", (1, 7)),
+}
+OF_SOME = {
+    "cast-int8-constants": "9.0 10.0 11.0 rtx",
+    "compare-positions": "8.6 9.0",
+    "convolve-products": "8.6",
+    "deform-by-samples": "8.6 9.0 10.0 rtx",
+    "dilate-deconv-kernel": "rtx",
+    "double-one-row": "8.6",
+    "expand-functions": "8.6 9.0 10.0",
+    "float-mod": "9.0 10.0 11.0 rtx",
+    "fold-weight-quantizers": "8.6",
+    "lower-opset": "8.6",
+    "overlap-add": "8.6",
+    "part-skip-scales": "8.6",
+    "regions-by-matrix": "8.6 rtx",
+    "sample-by-gather": "8.6",
+    "scalar-range": "8.6 9.0",
+    "take-from-shape": "8.6 9.0",
+    "ungroup-deconv": "8.6",
+    "write-kernel-shape": "8.6 9.0 10.0 11.0",
+    "write-weight-quantizers": "8.6",
+}
+"""Passes to the targets that they do something about the example for; all others act for every one."""
 LIMITS = {"move-channel-scales": 0.01, "requantize-symmetric": 0.05}
 """Largest relative error of passes that change numbers."""
 
@@ -149,6 +178,12 @@ def test_example(each: Pass) -> None:
     for model in (rewritten, after):
         for left, right in zip(expected, outputs(model, each), strict=True):
             assert relative_error(left, right) <= limit, f"{each.name} computes otherwise than before"
+
+
+@pytest.mark.parametrize("each", PASSES, ids=lambda each: each.name)
+def test_a_pass_acts_for_the_targets_that_need_it(each: Pass) -> None:
+    acts = [name for name, target in TARGETS.items() if run_passes(example(each, "Before")[0], [each], target).edits]
+    assert acts == OF_SOME.get(each.name, " ".join(TARGETS)).split()
 
 
 @pytest.mark.parametrize("each", PASSES, ids=lambda each: each.name)

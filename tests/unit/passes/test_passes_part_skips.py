@@ -80,3 +80,13 @@ def test_the_rule_names_the_quantiser_and_the_concat() -> None:
     model = wrap(parse(net()))
     (finding,) = (each for each in run_rules(model, TENSORRT_8) if each.code == "TC314")
     assert finding.location.node == "q" and "join" in finding.message
+
+
+@pytest.mark.parametrize("skip", ["a0", "x"])
+@pytest.mark.parametrize("reads", [True, False])
+def test_an_input_of_the_graph_is_a_skip_where_something_else_reads_it(skip: str, reads: bool) -> None:
+    text = ALONE.replace(" x) =>", f" {skip}, float[1,2,8,8] a) =>").replace("(x", f"({skip}")
+    text = text.replace("{ a =", "{ q =").replace("(a, s", "(q, s")
+    if not reads:
+        text = text.replace(f"Neg ({skip})", "Neg (a)")
+    assert bool(run_passes(wrap(parse(text)), (PartSkipScales(),), TENSORRT_8).edits) == reads

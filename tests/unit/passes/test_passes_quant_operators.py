@@ -198,6 +198,28 @@ def test_operators_of_onnx_runtime(op: str, dtype: str, pointed: bool) -> None:
     assert (before != after).mean() < (0.1 if op == "QLinearAveragePool" else 0.02)
 
 
+@pytest.mark.parametrize("dtype", ["uint8", "int8"])
+def test_a_choice_takes_each_side_by_its_own_scale_and_zero_point(dtype: str) -> None:
+    a, b, which = integers(1, dtype, 64), integers(2, dtype, 64), integers(3, "uint8", 64) > 99
+    names = ["which", "a", "as", "az", "b", "bs", "bz", "ys", "yz"]
+    known = {"as": np.float32(0.5), "bs": np.float32(0.25), "ys": np.float32(1)}
+    known |= {name: np.array(value, dtype) for name, value in (("az", 30), ("bz", 90), ("yz", 5))}
+    feeds = {"a": a, "b": b, "which": which}
+    model, result = rewritten(model_of("QLinearWhere", names, known, feeds, "com.microsoft"), RTX, EXPAND)
+    assert not result.skipped
+    chosen = np.where(which, 0.5 * (a.astype(int) - 30), 0.25 * (b.astype(int) - 90))
+    assert_rounded(chosen, run(model.proto, feeds)[0], 5)
+
+
+@pytest.mark.parametrize(("point", "fits"), [(0, False), (200, True)])
+def test_sums_are_as_large_as_the_zero_point_of_the_weight_leaves_them(point: int, fits: bool) -> None:
+    """300 times 255 times 255 is beyond what float32 holds exactly, 300 times 255 times 55 is not."""
+    w, x = np.full((1, 300, 1, 1), 255, np.uint8), np.zeros((1, 300, 1, 1), np.uint8)
+    known = {"w": w, "xz": np.array(7, np.uint8), "wz": np.array([point], np.uint8)}
+    _, result = rewritten(model_of("ConvInteger", ["x", "w", "xz", "wz"], known, {"x": x}), RTX, EXPAND)
+    assert bool(result.edits) == fits
+
+
 @settings(max_examples=40)
 @given(
     st.sampled_from(["ConvInteger", "MatMulInteger"]), TYPES, st.booleans(), st.booleans(), POINTS, st.integers(0, 99)

@@ -156,3 +156,19 @@ def test_an_axis_that_the_model_does_not_state_is_no_error(opset: int, body: str
     proto.graph.value_info[0].type.tensor_type.shape.dim.add().dim_value = 6
     for target in (EIGHT, TEN, RTX):
         run_passes(wrap(proto), PASSES, target)
+
+
+@pytest.mark.parametrize("unknown", ["k", "v", "both", "last axis", "none"])
+def test_attention_of_unknown_sizes_is_left_to_the_parser(unknown: str) -> None:
+    """Heads of two sizes are written out; where one is not known they may be of one."""
+    shapes = {"q": "[1,2,3,16]", "k": "[1,2,3,16]", "v": "[1,2,3,32]"}
+    lost = {"k": "k", "v": "v", "both": "kv", "last axis": "", "none": ""}[unknown]
+    if unknown == "last axis":
+        shapes["k"] = "[1,2,3,K]"
+    inputs = ", ".join(f"float16{shapes[name]} {name}" for name in "qkv" if name not in lost)
+    # A tensor that a function of the user's makes has sizes that nothing knows.
+    nodes = "".join(f"{name} = other.Op (q) " for name in lost)
+    body = f"({inputs}) => (float16[1,2,3,32] y) {{ {nodes} y = Attention (q, k, v) }}"
+    model = wrap(parse(f'<ir_version: 10, opset_import: ["": 23, "other": 1]> g {body}'))
+    edits = run_passes(model, PASSES, RTX).edits
+    assert ("expand-functions" in {edit.pass_name for edit in edits}) == (unknown == "none")

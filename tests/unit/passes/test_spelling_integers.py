@@ -182,6 +182,26 @@ def test_finite_constants_of_float64_stay() -> None:
     assert rewritten(proto).SerializeToString() == proto.SerializeToString()
 
 
+@pytest.mark.parametrize("dtype", ["uint8", "int16", "uint16"])
+def test_the_largest_values_keep_their_type_and_their_places_stay_int64(dtype: str) -> None:
+    x = np.array([[3, 9, 1], [7, 2, 8]], dtype)
+    kinds = [helper.np_dtype_to_tensor_dtype(np.dtype(each)) for each in (dtype, np.int64)]
+    graph = helper.make_graph(
+        [helper.make_node("TopK", ["x", "k"], ["y", "i"])],
+        "g",
+        [helper.make_tensor_value_info("x", kinds[0], x.shape)],
+        [helper.make_tensor_value_info(name, kind, [2, 2]) for name, kind in zip("yi", kinds, strict=True)],
+        [numpy_helper.from_array(np.array([2]), "k")],
+    )
+    # The operator takes such types from opset 24 on.
+    opset = 24 if onnx.defs.onnx_opset_version() >= 24 else 11
+    after = rewritten(helper.make_model(graph, ir_version=10, opset_imports=[helper.make_opsetid("", opset)]))
+    assert {node.op_type for node in after.graph.node} == {"Cast", "TopK"}
+    y, i = reference_evaluator(after).run(None, {"x": x})
+    assert (y.dtype, i.dtype) == (np.dtype(dtype), np.int64)
+    assert y.tolist() == [[9, 3], [8, 7]] and i.tolist() == [[1, 0], [2, 0]]
+
+
 X = "x"
 """Where the value in question goes in `OPERATORS`: of the type under test, of shape (2, 3)."""
 OPERATORS: dict[str, tuple[list[Any], dict[str, Any], str | None]] = {

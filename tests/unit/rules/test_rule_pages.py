@@ -32,6 +32,27 @@ EXAMPLES = [
     if title.split()[0] in ("Before", "After")
 ]
 
+TARGETS = {
+    "8.6": Target("tensorrt", (8, 6)),
+    "9.0": Target("tensorrt", (9, 0)),
+    "10.0": Target("tensorrt", (10, 0)),
+    "10.15": Target("tensorrt", (10, 15)),
+    "11.0": Target("tensorrt", (11, 0)),
+    "rtx": Target("rtx", (1, 7)),
+}
+OF_SOME = {
+    "TC001": "8.6",
+    "TC005": "8.6 9.0 10.0 10.15 11.0",
+    "TC104": "rtx",
+    "TC110": "8.6",
+    "TC305": "8.6 9.0 10.0",
+    "TC314": "8.6",
+    "TC613": "8.6",
+    "TC616": "10.0 10.15 11.0",
+    "TC617": "8.6",
+}
+"""Rules to the targets that they find something in the example for; all others do for every one."""
+
 
 def _target(title: str) -> Target:
     named = re.search(r"\((.*)\)", title)
@@ -63,3 +84,16 @@ def test_every_rule_is_in_the_registry() -> None:
     """A rule that is written and not entered would never run."""
     missing = not_entered(rules, Rule, "code", CHECKS)
     assert not missing, f"enter into CHECKS of trtconv/rules/__init__.py: {', '.join(missing)}"
+
+
+@pytest.mark.parametrize(
+    ("rule", "text"),
+    [(rule, text) for rule, title, text in EXAMPLES if title.startswith("Before")],
+    ids=[rule.code for rule, title, _ in EXAMPLES if title.startswith("Before")],
+)
+def test_a_rule_warns_of_the_targets_that_it_is_about(rule: Rule, text: str) -> None:
+    model = OnnxModel(onnx.parser.parse_model(text), Path("example.onnx"))
+    warns = [
+        name for name, target in TARGETS.items() if rule.code in {f.code for f in rule.check(ModelView(model), target)}
+    ]
+    assert warns == OF_SOME.get(rule.code, " ".join(TARGETS)).split()

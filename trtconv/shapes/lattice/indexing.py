@@ -101,7 +101,14 @@ def _taken(data: Elements, picks: NDArray[np.int64], axis: int) -> Elements | No
 
 @operator("GatherElements")
 def _gather_elements(trial: Trial, node: Node, inputs: Inputs) -> Tensor:
-    return like(tensor(inputs), shape_of(inputs, 1))
+    dims, picks = shape_of(inputs), shape_of(inputs, 1)
+    along = axis_of(trial, int(node.attrs.get("axis", 0)), len(dims))
+    for axis, (count, dim) in enumerate(zip(picks, dims, strict=False)):
+        if axis != along:
+            trial.require(
+                combine(np.less_equal, count, dim), f"takes {{0}} of {{1}} elements at axis {axis}", count, dim
+            )
+    return like(tensor(inputs), picks)
 
 
 @operator("GatherND")

@@ -99,7 +99,10 @@ def _gemm(trial: Trial, node: Node, inputs: Inputs) -> Tensor:
     trial.equal(a[1], b[0], "multiplies matrices with {0} columns and {1} rows")
     bias = given(inputs, 2)
     if bias is not None and bias.shape:
-        trial.broadcast([[a[0], b[1]], bias.shape])
+        whole = [a[0], b[1]]
+        trial.broadcast([whole, bias.shape])
+        for dim, size in zip(reversed(bias.shape), reversed(whole), strict=False):
+            trial.require(combine(np.less_equal, dim, size), "adds a bias of size {0} to {1}", dim, size)
     return like(tensor(inputs), [a[0], b[1]])
 
 

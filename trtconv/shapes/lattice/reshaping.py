@@ -19,6 +19,7 @@ from trtconv.shapes.lattice.number import (
     larger,
     product,
     same,
+    select,
 )
 from trtconv.shapes.lattice.registry import Inputs, axis_of, given, ints_of, like, normal, operator, shape_of, tensor
 from trtconv.shapes.lattice.tensor import MAX_ELEMENTS, Elements, Tensor, boxed
@@ -71,7 +72,8 @@ def _target_shape(trial: Trial, dims: Sequence[Num], asked: Sequence[Num], allow
             shape.append(dims[axis])
         else:
             trial.at_least(num, 0, "asks for size {0}")
-            shape.append(num)
+            copies = num.known and not allow_zero and axis < len(dims) and np.equal(num.value, 0).any()
+            shape.append(select(combine(np.equal, num, Num(0)), dims[axis], num) if copies else num)
     above, below = cancel(dims, [n for axis, n in enumerate(shape) if axis != inferred])
     if inferred is None:
         says = "makes a shape of {1} elements from {0}", "makes a shape for {1} of every {0} elements of its input"
