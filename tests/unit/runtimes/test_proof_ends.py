@@ -9,7 +9,7 @@ import onnx
 
 from trtconv.graph.model import OnnxModel
 from trtconv.runtimes.proof.ends import ends_that_differ
-from trtconv.runtimes.proof.reference import declared_shape, has_shape
+from trtconv.runtimes.proof.reference import has_shape, stated_shapes
 from trtconv.runtimes.proof.roles import sizing_inputs
 from trtconv.runtimes.tensorrt.readback.records import ReadLayer, ReadNetwork, ReadTensor
 
@@ -41,8 +41,8 @@ def test_axes_decide_sizes_and_indices_do_not() -> None:
 
 
 def test_a_stated_shape_tells_which_results_fit() -> None:
-    stated = declared_shape(model(), "y")
+    stated = stated_shapes(model())["y"]
     assert stated == (2, 1)
     assert has_shape(np.zeros((2, 1)), stated)
     assert not has_shape(np.zeros((1, 3)), stated)
-    assert has_shape(np.zeros((5,)), declared_shape(model(), "r"))
+    assert has_shape(np.zeros((5,)), stated_shapes(model()).get("r"))

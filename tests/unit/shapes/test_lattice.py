@@ -15,6 +15,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from support.paths import MODELS
 from support.sizes import Brute, assert_exact, parse
+from trtconv.core import budget
 from trtconv.graph.model import OnnxModel
 from trtconv.shapes.lattice import Sizes, first_faults
 
@@ -442,6 +443,32 @@ def test_long_ranges_are_looked_at_in_part() -> None:
     lattice = Sizes(model).lattice({"t": (16_000, 1_600_000)})
     assert lattice.dims["t"].step == 4
     assert not lattice.exact
+
+
+def _many(count: int) -> Sizes:
+    """Inputs that each have a size of their own, of which an eighth is taken."""
+    nodes = [helper.make_node("SpaceToDepth", [f"x{i}"], [f"y{i}"], f"node{i}", blocksize=8) for i in range(count)]
+    inputs = [helper.make_tensor_value_info(f"x{i}", onnx.TensorProto.FLOAT, [1, 1, f"n{i}", 8]) for i in range(count)]
+    outputs = [helper.make_tensor_value_info(f"y{i}", onnx.TensorProto.FLOAT, None) for i in range(count)]
+    graph = helper.make_graph(nodes, "g", inputs, outputs)
+    return Sizes(OnnxModel(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), Path("m.onnx")))
+
+
+@pytest.mark.parametrize("count", [3, 60])
+def test_sizes_of_many_dimensions_are_those_of_one(count: int) -> None:
+    lattice = _many(count).lattice({f"n{i}": (9, 30) for i in range(count)})
+    for dim in lattice.dims.values():
+        assert (dim.step, tuple(dim.valid or ())) == (8, (16, 24))
+        assert {8, 32} <= set(dim.around), "the nearest ones beyond what was asked are known"
+
+
+def test_candidates_are_not_quadratic_in_the_number_of_dimensions(monkeypatch: pytest.MonkeyPatch) -> None:
+    spent: list[float] = []
+    monkeypatch.setattr(budget, "spend", lambda resource, amount, *_: spent.append(amount))
+    for count in (60, 120):
+        del spent[:]
+        assert _many(count).lattice({f"n{i}": (9, 30) for i in range(count)}).exact
+        assert max(spent) < 130_000 * count
 
 
 def _chain(nodes: int) -> OnnxModel:

@@ -112,14 +112,14 @@ class Seams:
             target: The tensor.
             inside: Seams that do not end it.
         """
-        seams = self.numbers.keys() - {target} - set(inside)
-        layers, read = self._layers(target, seams)
+        within = frozenset(inside)
+        layers, read = self._layers(target, within | {target})
         nodes, needed = self._nodes(target, read)
         sources = tuple(sorted(read | needed))
-        return Piece(target, sources, tuple(layers), tuple(nodes), read == needed, frozenset(inside))
+        return Piece(target, sources, tuple(layers), tuple(nodes), read == needed, within)
 
-    def _layers(self, target: str, seams: set[str]) -> tuple[list[int], set[str]]:
-        """Returns the layers that compute a tensor from seams, and those seams."""
+    def _layers(self, target: str, within: frozenset[str]) -> tuple[list[int], set[str]]:
+        """Returns the layers that compute a tensor from seams, but for those within, and those seams."""
         found: set[int] = set()
         sources: set[str] = set()
         open_ = [self._makers[self.numbers[target]]]
@@ -135,7 +135,7 @@ class Seams:
                 if number is None:
                     continue
                 name = self._network.tensors[number].name
-                if name in seams and self.numbers[name] == number:
+                if name not in within and self.numbers.get(name) == number:
                     sources.add(name)
                 elif number in self._makers:
                     open_.append(self._makers[number])

@@ -134,8 +134,7 @@ class Description:
         """
         nodes = list(all_nodes(model.main.columns.nodes[index] for index in piece.nodes))
         layers = [network.layers[index] for index in piece.layers]
-        names = set(piece.sources)
-        tensors = {tensor.name: tensor for tensor in network.tensors if tensor.name in names}
+        tensors = {name: network.named[name] for name in piece.sources if name in network.named}
         known = {name: tensor.shape for name, tensor in tensors.items() if tensor.shape is not None}
         numbers = {n for layer in layers for n in (*layer.inputs, *layer.outputs) if n is not None}
         sources = tuple(

@@ -237,7 +237,7 @@ def _ran(
         except Exception as error:  # ONNX Runtime raises its own types, one for each status.
             why = why or f"ONNX Runtime does not run the model: {first_line(error)}"
             continue
-        if not sizing or all(has_shape(values, declared_shape(model, name)) for name, values in tensors):
+        if not sizing or all(has_shape(values, stated_shapes(model).get(name)) for name, values in tensors):
             return feeds, tensors
         why = f"no values of {min(sizing)!r} were found for which results have the shapes that the model states"
     return feeds, why
@@ -249,19 +249,22 @@ def _settled(model: OnnxModel, wanted: Wanted, number: int, feeds: dict[str, NDA
     return {**apart(model, feeds, wanted.seed + number), **given}
 
 
-def declared_shape(model: OnnxModel, name: str) -> tuple[int, ...] | None:
-    """Returns the shape that a model states of a tensor, -1 where it leaves a size open; None where it states none."""
-    values = (*model.proto.graph.output, *model.proto.graph.value_info)
-    stated = next((each.type.tensor_type for each in values if each.name == name), None)
-    if stated is None or not stated.HasField("shape"):
-        return None
-    return tuple(each.dim_value if each.HasField("dim_value") else -1 for each in stated.shape.dim)
+def stated_shapes(model: OnnxModel) -> dict[str, tuple[int, ...]]:
+    """Returns the shapes that a model states of its tensors, -1 where one leaves a size open."""
+    values = (*model.proto.graph.value_info, *model.proto.graph.output)
+    stated = {each.name: each.type.tensor_type for each in values}
+    return {
+        name: tuple(each.dim_value if each.HasField("dim_value") else -1 for each in tensor.shape.dim)
+        for name, tensor in stated.items()
+        if tensor.HasField("shape")
+    }
 
 
 def stated_sizes(model: OnnxModel) -> frozenset[int]:
     """Returns the sizes that a model states of its outputs."""
-    shapes = (declared_shape(model, value.name) for value in model.proto.graph.output)
-    return frozenset(size for shape in shapes for size in shape or () if size >= 0)
+    shapes = stated_shapes(model)
+    sizes = (size for value in model.proto.graph.output for size in shapes.get(value.name, ()))
+    return frozenset(size for size in sizes if size >= 0)
 
 
 def has_shape(values: Any, known: Sequence[int] | None) -> bool:

@@ -33,7 +33,7 @@ from trtconv.runtimes.assumed import Shapes, assumed_shapes
 from trtconv.runtimes.compare import relative_error
 from trtconv.runtimes.onnxruntime import first_line, numpy_type, session
 from trtconv.runtimes.proof.feeds import sizes as feed_sizes
-from trtconv.runtimes.proof.reference import declared_shape, has_shape, stated_sizes
+from trtconv.runtimes.proof.reference import has_shape, stated_shapes, stated_sizes
 from trtconv.runtimes.proof.roles import integers_of, sizing_inputs
 
 _MOST_SIZES = 3
@@ -266,7 +266,7 @@ def _error(models: Sequence[OnnxModel], target: str, seed: int) -> float:
             raise ValueError(each)
     nodes = all_nodes(models[0].proto.graph.node)
     sizing = sizing_inputs(nodes, models[0].inputs)
-    shape, stated = declared_shape(models[0], target), stated_sizes(models[0])
+    shape, stated = stated_shapes(models[0]).get(target), stated_sizes(models[0])
     for draw in range(1 + _DRAWS if sizing else 1):
         feeds = _feeds(models, np.random.default_rng([seed, draw]), sizing if draw else frozenset(), stated)
         with contextlib.suppress(*((Exception,) if sizing else ())):

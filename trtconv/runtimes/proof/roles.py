@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 import onnx
 
@@ -56,19 +56,16 @@ def sizing_slots(op: str) -> tuple[int, ...]:
 
 def sizing_inputs(nodes: Iterable[onnx.NodeProto], inputs: Iterable[InputSpec]) -> frozenset[str]:
     """Returns the names of inputs whose values decide shapes, also where they are handed on first."""
-    nodes = tuple(nodes)
-    return frozenset(spec.name for spec in inputs if _sizes(nodes, spec.name))
-
-
-def _sizes(nodes: Sequence[onnx.NodeProto], name: str) -> bool:
-    names = {name}
+    found: set[str] = set()
+    # For each tensor of which that is so, the inputs that it is, handed on.
+    origins = {spec.name: {spec.name} for spec in inputs}
     for node in nodes:
-        at = [slot for slot, each in enumerate(node.input) if each in names]
-        if any(slot in sizing_slots(node.op_type) for slot in at):
-            return True
-        if node.op_type in _HANDED_ON and 0 in at:
-            names.update(node.output)
-    return False
+        slots = sizing_slots(node.op_type)
+        found.update(*(origins.get(node.input[slot], ()) for slot in slots if slot < len(node.input)))
+        if node.op_type in _HANDED_ON and node.input and node.input[0] in origins:
+            for name in node.output:
+                origins[name] = origins.get(name, set()) | origins[node.input[0]]
+    return frozenset(found)
 
 
 def integers_of(model: OnnxModel) -> dict[str, int]:

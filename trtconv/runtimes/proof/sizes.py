@@ -113,6 +113,7 @@ def _shapes(
         multiple: Of what it is one.
     """
     sizes: dict[str, int] = {}
+    number = 0
     found: dict[str, Shape] = {}
     for spec in inputs:
         shape = []
@@ -124,8 +125,8 @@ def _shapes(
             name = dim if isinstance(dim, str) else f"{spec.name}:{axis}"
             if name not in sizes:
                 least = max(low, smallest)
-                number = sum(size > _BATCH for size in sizes.values())
                 sizes[name] = low if low == high else _size((low, least, high), multiple, number, axis == 0)
+                number += sizes[name] > _BATCH
             shape.append(min(sizes[name], high))
         found[spec.name] = tuple(shape)
     return found

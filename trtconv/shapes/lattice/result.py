@@ -12,7 +12,6 @@ import numpy as np
 from trtconv.core.documents.lattice import DimRecord, ImposedRecord, LatticeRecord, UnknownNode
 from trtconv.core.findings import Location
 from trtconv.core.frozen import frozen
-from trtconv.shapes.lattice.number import distinct
 from trtconv.shapes.lattice.tables import Table, Vector
 from trtconv.shapes.lattice.wording import listed, regular
 
@@ -205,11 +204,3 @@ def _nearest_row(columns: Mapping[str, Vector], sizes: Mapping[str, int], up: bo
         if not wrong.all():
             distance = np.where(wrong, np.iinfo(np.int64).max, distance)
     return int(np.argmin(distance))
-
-
-def sizes_of(tables: Sequence[Table], name: str) -> Vector:
-    """Returns the sorted sizes of a dimension in its table."""
-    for table in tables:
-        if name in table.columns:
-            return distinct(table.columns[name])
-    raise KeyError(name)

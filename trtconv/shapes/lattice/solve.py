@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from trtconv.core.expressions import Expression, derived
 from trtconv.core.frozen import frozen
 from trtconv.shapes.lattice.number import distinct
-from trtconv.shapes.lattice.result import DimLattice, Imposed, SizeLattice, sizes_of
+from trtconv.shapes.lattice.result import DimLattice, Imposed, SizeLattice
 from trtconv.shapes.lattice.stretch import Pattern, candidates, pattern_of, run_with, turning
 from trtconv.shapes.lattice.tables import Runner, Table, Vector, join
 from trtconv.shapes.lattice.trial import Check, Trial
@@ -29,6 +29,10 @@ from trtconv.shapes.lattice.wording import combination, needs, needs_in_part, re
 
 _MARGIN = 512
 """How far beyond the asked range valid sizes are looked for, to have the nearest ones."""
+_MARGINS = 16_384
+"""The same of all dimensions together: each is run at the candidates of all others, which is quadratic in their number
+where the candidates are not fewer."""
+_LEAST_MARGIN = 16
 _GRID = 16_384
 """Combinations up to this number are all tried."""
 _SAMPLES = 4_096
@@ -56,7 +60,8 @@ def solve(
     """
     start = {name: (base or {}).get(name, (low + high) // 2) for name, (low, high) in spans.items()}
     asked = {name: sorted({*span, start[name], *(also or {}).get(name, ())}) for name, span in spans.items()}
-    tables = [_table(name, span, asked[name]) for name, span in spans.items()]
+    margin = max(_LEAST_MARGIN, min(_MARGIN, _MARGINS // max(1, len(spans))))
+    tables = [_table(name, span, asked[name], margin) for name, span in spans.items()]
     rounds = _ROUNDS
     while True:
         trial, parts = runner.lines(tables, start) if tables else (_fixed(runner), [])
@@ -76,8 +81,8 @@ def _fixed(runner: Runner) -> Trial:
     return runner.points({}, {})
 
 
-def _table(name: str, span: tuple[int, int], asked: Collection[int]) -> Table:
-    first, last = max(1, span[0] - _MARGIN), span[1] + _MARGIN
+def _table(name: str, span: tuple[int, int], asked: Collection[int], margin: int) -> Table:
+    first, last = max(1, span[0] - margin), span[1] + margin
     sizes = candidates(first, last, asked)
     complete = len(sizes) == last - first + 1
     return Table({name: sizes}) if complete else Table({name: sizes}, False, True, {name: sizes})
@@ -182,16 +187,16 @@ class _Answer:
 
     def _dims(self, valid: Sequence[Table], patterns: Mapping[str, Pattern]) -> dict[str, DimLattice]:
         # Of tied dimensions a size counts where its partners are in range as well.
-        inside = [table.take(table.within(self.spans)) for table in valid]
+        tables = {name: (each, each.take(each.within(self.spans))) for each in valid for name in each.columns}
         dims = {}
         for name, span in self.spans.items():
+            table, inside = tables[name]
             if name in patterns:
-                dims[name] = _long_dim(name, span, patterns[name], sizes_of(valid, name))
+                dims[name] = _long_dim(name, span, patterns[name], distinct(table.columns[name]))
                 continue
-            table = next(table for table in valid if name in table.columns)
             looked = tuple(table.judged.get(name, np.zeros(0, np.int64)).tolist()) if table.sampled else None
-            around = tuple(sizes_of(valid, name).tolist())
-            dims[name] = _dim(name, span, around, tuple(sizes_of(inside, name).tolist()), looked)
+            around, within = (tuple(distinct(each.columns[name]).tolist()) for each in (table, inside))
+            dims[name] = _dim(name, span, around, within, looked)
         names = {d for spec in self.runner.inputs for d in spec.dims if isinstance(d, str)}
         for name, expression in derived(names).items():
             if len(expression.symbols) == 1:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -96,6 +97,11 @@ class ReadNetwork:
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     keep_alive: Any = dataclasses.field(default=None, compare=False, repr=False)
+
+    @functools.cached_property
+    def named(self) -> Mapping[str, ReadTensor]:
+        """The tensors by their names; of several that share one, the last."""
+        return {tensor.name: tensor for tensor in self.tensors}
 
 
 class NotProven(Exception):
