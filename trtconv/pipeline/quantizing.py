@@ -45,12 +45,13 @@ from trtconv.precision.quantize.budget import Spending, spend
 from trtconv.precision.quantize.facts import doubts_about
 from trtconv.precision.quantize.kinds import KINDS
 from trtconv.precision.quantize.lanes import fill_channels
-from trtconv.precision.quantize.layers import WeightedLayer, find_layers, slows_down
+from trtconv.precision.quantize.layers import NEEDS_QUANTIZER, WeightedLayer, find_layers, slows_down
 from trtconv.precision.quantize.measure import Reference, worst
 from trtconv.precision.quantize.metrics import Goal, Metric
 from trtconv.precision.quantize.operators import WEIGHTED, bias_of
 from trtconv.precision.quantize.opset import of_opset
 from trtconv.precision.quantize.placement import Placement, place_of
+from trtconv.precision.quantize.refusal import require_layers
 from trtconv.precision.quantize.samples import InputSamples, Shapes, random_samples, read_samples
 from trtconv.precision.quantize.stored import store_weights
 from trtconv.precision.quantize.weights import QuantizedWeights
@@ -75,7 +76,8 @@ def quantize(request: QuantizeRequest, progress: Progress | None = None) -> Quan
         (nothing is written then).
 
     Raises:
-        InputError: A bad request, an unreadable model, samples that do not fit it, or an output that cannot be written.
+        InputError: A bad request, an unreadable model or one without a layer to quantise, samples that do not fit it,
+            or an output that cannot be written.
         EnvironmentMissing: No runtime is here and no target was named; ONNX Runtime does not load the model.
     """
     clock = Stopwatch(progress)
@@ -290,7 +292,10 @@ def _prepared(
         done = dataclasses.replace(done, edits=done.edits + fill_channels(model))
     store_weights(model)
     source.file.move(model)
-    return done, find_layers(model.main, _known(model, request.in_float), KINDS[request.kind])
+    kind, in_float = KINDS[request.kind], _known(model, request.in_float)
+    layers = find_layers(model.main, in_float, kind)
+    require_layers(model, layers, kind, in_float)
+    return done, layers
 
 
 def _known(model: OnnxModel, names: Sequence[str]) -> Sequence[str]:
@@ -370,6 +375,6 @@ def _left(
         elif not reason and layer.name in spared:
             reason = f"left out for the budget: the error falls by {spared[layer.name].gain:.2g}"
         elif not reason:
-            reason = "TensorRT computes a 3-D deconvolution in int8 only if its result is quantised"
+            reason = NEEDS_QUANTIZER
         found.append(Layerwise(layer.name, layer.node.op_type, reason, ready.work.get(layer.index)))
     return tuple(found)

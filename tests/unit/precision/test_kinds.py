@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
-from support.float_nets import ATTENTION, UNET, saved_net, saved_samples
+from support.float_nets import ATTENTION, HEAD, UNET, saved_net, saved_samples
 from support.onnx_models import RTX, TENSORRT_8
 from trtconv.core.documents.quantize import QuantizeReport
 from trtconv.core.errors import InputError
@@ -21,6 +21,10 @@ from trtconv.core.requests.quantize import QuantizeRequest
 from trtconv.pipeline.quantizing import quantize
 from trtconv.precision.quantize.kinds import INT4_WEIGHTS, KINDS, as_float8, block_size, in_blocks, summed_axis
 
+DECONVOLUTION = f"{HEAD} g (float[n,4,8,8] x) => (float[n,4,9,9] y) {{ y = ConvTranspose (x, w_4_4_2_2) }}"
+VOLUME = f"{HEAD} g (float[n,4,4,4,4] x) => (float[n,4,5,5,5] y) {{ y = ConvTranspose (x, w_4_4_2_2_2) }}"
+RECURRENT = f"{HEAD} g (float[3,n,4] x) => (float[3,1,n,4] y) {{ y = GRU <hidden_size = 4> (x, w_1_12_4, w_1_12_4a) }}"
+SOFTMAX = f"{HEAD} g (float[n,4] x) => (float[n,4] y) {{ y = Softmax (x) }}"
 TYPES = {"fp8": TensorProto.FLOAT8E4M3FN, "int4-weights": TensorProto.INT4, "int8-weights": TensorProto.INT8}
 SHAPES = {"attention": (ATTENTION, [(1, 6, 8), (3, 6, 8)]), "unet": (UNET, [(1, 3, 8, 8)])}
 PERCEPTRON = """<ir_version: 8, opset_import: ["": 17]> g (float[b,64] x) => (float[b,5] y) {
@@ -109,11 +113,46 @@ def test_what_is_quantised_has_the_type_that_is_asked_for(kind: str, net: str, t
     assert bool(report.calibration.samples) == (kind == "fp8")
 
 
-def test_a_network_without_a_layer_of_the_kind_is_handed_on(tmp_path: Path) -> None:
-    report = made("int4-weights", saved_net(UNET, tmp_path), tmp_path, [(1, 3, 8, 8)])
-    assert (report.exit_code, report.quantized) == (0, ())
-    assert report.error["y"].rms < 1e-5
-    assert {each.reason for each in report.left_in_float} >= {"--kind int4-weights has no Conv"}
+@pytest.mark.parametrize(
+    ("kind", "text", "shape", "reason", "remedy"),
+    [
+        (
+            "int4-weights",
+            UNET,
+            (1, 3, 8, 8),
+            "4 Conv (--kind int4-weights has no Conv); 1 ConvTranspose",
+            "--kind int8 (5",
+        ),
+        (
+            "int8-weights",
+            UNET,
+            (1, 3, 8, 8),
+            "ConvTranspose (--kind int8-weights has no ConvT",
+            "--kind fp8 (4 layers)",
+        ),
+        ("fp8", DECONVOLUTION, (1, 4, 8, 8), "1 ConvTranspose (--kind fp8 has no Conv", "Use --kind int8 (1 layer)."),
+        ("int8", RECURRENT, (3, 1, 4), "1 GRU (GRU is not quantised)", "--precision fp16"),
+        ("int8", VOLUME, (1, 4, 4, 4, 4), "only if its result is quantised", "--precision fp16"),
+        ("int8", SOFTMAX, (1, 4), "no layer of its main graph has weights (1 Softmax)", "--precision fp16"),
+    ],
+)
+def test_a_network_without_a_layer_of_the_kind_is_refused(
+    kind: str, text: str, shape: tuple[int, ...], reason: str, remedy: str, tmp_path: Path
+) -> None:
+    with pytest.raises(InputError) as refused:
+        made(kind, saved_net(text, tmp_path), tmp_path, [shape])
+    assert f"nothing that --kind {kind} quantises" in refused.value.message
+    assert reason in refused.value.message
+    assert remedy in str(refused.value.hint)
+    assert not (tmp_path / "out.onnx").exists()
+
+
+@pytest.mark.parametrize("kind", ["fp8", "int8-weights", "int4-weights", "int8"])
+def test_a_network_whose_layers_are_all_asked_to_stay_in_float_is_refused(kind: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError) as refused:
+        made(kind, perceptron(tmp_path), tmp_path, [(4, 64)], in_float=("first", "second", "odd"))
+    able = 2 if kind == "int4-weights" else 3
+    assert refused.value.hint == f"Leave out --float: {able} layers could be quantised then."
 
 
 def test_blocks_are_of_the_rows_and_what_they_do_not_divide_stays(tmp_path: Path) -> None:

@@ -15,6 +15,8 @@ from trtconv.precision.quantize.operators import CONVOLUTIONS, PRODUCTS, WEIGHTE
 _ACTIVATIONS = frozenset({"Relu", "LeakyRelu", "Clip", "Sigmoid", "Tanh", "Elu", "HardSigmoid", "HardSwish", "PRelu"})
 """What TensorRT computes together with the layer in front of it."""
 _NO_KERNEL = "TensorRT has no int8 deconvolution"
+NEEDS_QUANTIZER = "TensorRT computes a 3-D deconvolution in int8 only if its result is quantised"
+"""Why a layer stays in float behind which no quantiser stands."""
 
 
 @frozen
