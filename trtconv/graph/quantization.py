@@ -59,18 +59,26 @@ def dequantize_blocks(
 
     None where the scales do not fit; they have the tensor's shape, but for the axis.
     """
-    axis %= max(1, q.ndim)
-    wanted = tuple(-(-size // block) if each == axis else size for each, size in enumerate(q.shape))
-    if not q.ndim or scale.shape != wanted or (zero_point is not None and zero_point.shape != wanted):
+    scales = over_blocks(scale, q.shape, axis, block)
+    points = None if zero_point is None else over_blocks(zero_point, q.shape, axis, block)
+    if scales is None or (zero_point is not None and points is None):
         return None
-
-    def spread(values: NDArray[Any]) -> NDArray[np.float64]:
-        whole = np.repeat(values.astype(np.float64), block, axis)
-        return np.take(whole, np.arange(q.shape[axis]), axis)
-
-    shifted = q.astype(np.float64) - (0 if zero_point is None else spread(zero_point))
-    result: NDArray[Any] = shifted.astype(np.float32) * spread(scale).astype(np.float32)
+    shifted = q.astype(np.float64) - (0 if points is None else points.astype(np.float64))
+    result: NDArray[Any] = shifted.astype(np.float32) * scales.astype(np.float32)
     return result.astype(scale.dtype)
+
+
+def over_blocks(values: NDArray[Any], shape: tuple[int, ...], axis: int, block: int) -> NDArray[Any] | None:
+    """Returns what there is one of for each block of a tensor's axis as it belongs to each element.
+
+    None where they do not fit: they have the tensor's shape, but for the axis.
+    """
+    axis %= max(1, len(shape))
+    if not shape or values.shape != tuple(
+        -(-size // block) if each == axis else size for each, size in enumerate(shape)
+    ):
+        return None
+    return np.take(np.repeat(values, block, axis), np.arange(shape[axis]), axis)
 
 
 def quantize(x: NDArray[Any], scale: NDArray[Any], zero_point: NDArray[Any], axis: int) -> NDArray[Any]:

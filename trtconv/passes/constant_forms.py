@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from trtconv.core.target import Target
 from trtconv.graph.editor import Field
-from trtconv.graph.quantization import along, dequantize, dequantize_blocks, scale_fault
+from trtconv.graph.quantization import along, dequantize, dequantize_blocks, over_blocks, scale_fault
 from trtconv.graph.scope import Scope
 from trtconv.graph.views import Linear
 from trtconv.passes.base import NodePass, Refusal
@@ -22,10 +22,10 @@ _CONVOLUTIONS = frozenset({"Conv", "ConvTranspose"})
 class SettleConstants(NodePass):
     """Writes quantised constants of which TensorRT takes no quantised form as what they mean: the same numbers.
 
-    A constant that is moved in front of its DequantizeLinear is stored as it is behind; a channel whose scale is 0
-    becomes zeros with the scale 1. Folded into float initializers are single numbers without axes, uint4, uint2 and
-    int2, the float8 types beside E4M3, int4 around another zero point than 0, and what is quantised in blocks for a
-    convolution or along an axis in front of the last two.
+    A constant that is moved in front of its DequantizeLinear is stored as it is behind; a channel or block whose
+    scale is 0 becomes zeros with the scale 1. Folded into float initializers are single numbers without axes, uint4,
+    uint2 and int2, the float8 types beside E4M3, int4 around another zero point than 0, and what is quantised in blocks
+    for a convolution or along an axis in front of the last two.
 
     Before:
         <ir_version: 8, opset_import: ["": 17]>
@@ -108,15 +108,23 @@ def _settled(field: Field, node: gs.Node, linear: Linear, values: NDArray[np.gen
     empty = scale == 0
     if empty.any():
         healed = np.where(empty, np.ones_like(scale), scale)
-        if _blocks(linear) or scale_fault(healed) or isinstance(linear.channels, str) or values.dtype != np.int8:
+        spread = _spread(linear, empty, values.shape)
+        # 0 times a code that is no number is none either.
+        if spread is None or scale_fault(healed) or not np.isfinite(values.astype(np.float32)).all():
             return Refusal(f"its {scale_fault(scale)}")
-        axis = linear.channels[0]
-        zero = np.zeros((), values.dtype) if linear.zero_point is None else along(linear.zero_point, axis, values.ndim)
-        values = np.where(along(empty, axis, values.ndim), zero, values)
+        zero = None if linear.zero_point is None else _spread(linear, linear.zero_point, values.shape)
+        values = np.where(spread, np.zeros((), values.dtype) if zero is None else zero, values)
         node.inputs[1] = field.constant(f"{node.name or node.op}.scale", healed)
-        said.append(f"{int(empty.sum())} channels of scale 0 written as zeros")
+        said.append(f"{int(empty.sum())} {'blocks' if _blocks(linear) else 'channels'} of scale 0 written as zeros")
     if not said:
         return None
     node.inputs[0] = field.constant(f"{node.inputs[0].name}.stored", values)
     field.replace(node, [node])
     return ", ".join(said)
+
+
+def _spread(linear: Linear, scales: NDArray[np.generic], shape: tuple[int, ...]) -> NDArray[np.generic] | None:
+    """Returns what there is one of for each scale as it belongs to each value; None where scales do not fit values."""
+    if _blocks(linear):
+        return over_blocks(scales, shape, int(linear.attributes.get("axis", 1)), _blocks(linear))
+    return None if isinstance(linear.channels, str) else along(scales, linear.channels[0], len(shape))

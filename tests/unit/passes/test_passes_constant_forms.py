@@ -94,7 +94,7 @@ def constants(draw: st.DrawFn) -> tuple[onnx.ModelProto, tuple[int, ...]]:
     if sizes is None:
         sizes = tuple(-(-size // block) if each == axis else size for each, size in enumerate(behind))
     scale = random.uniform(0.01, 1, sizes).astype(np.float32)
-    if way != "block" and kind == "int8" and draw(st.booleans()):
+    if draw(st.booleans()):
         scale = np.where(random.uniform(size=sizes) < 0.5, np.float32(0), scale)
     point = random.integers(low, high + 1, sizes) if whole and draw(st.booleans()) else np.zeros(sizes)
     zero = np.asarray(point).astype(KINDS[kind])
