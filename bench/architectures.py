@@ -85,7 +85,7 @@ def _timm_classifiers() -> Iterator[tuple[Any, ...]]:
         ("swin_tiny_patch4_window7_224", swin, FIXED_PLANE),
         ("vit_tiny_patch16_224", {**sized, "depth": 1}, FIXED_PLANE),
         ("deit_tiny_distilled_patch16_224", {**sized, "depth": 1}, FIXED_PLANE),
-        ("mixer_s32_224", {**sized, "num_blocks": 1}, FIXED_PLANE),
+        ("mixer_s32_224", sized, FIXED_PLANE),
         ("cait_xxs24_224", {**sized, "depth": 1, "depth_token_only": 1}, FIXED_PLANE),
         ("beit_base_patch16_224", {**sized, "depth": 1, "embed_dim": 48, "num_heads": 2}, FIXED_PLANE),
         ("ghostnet_050", {}, PLANE),

@@ -150,7 +150,7 @@ class Call(NamedTuple):
         return ["build", self.model, *dims, *self.flags, "--target", "rtx", "--force", "-q", "--format", "json"]
 
 
-def follow(case: Architecture, path: Path, exported: Callable[[], str]) -> dict[str, Any]:
+def follow(case: Architecture, path: Path, exported: Callable[[], Call | None]) -> dict[str, Any]:
     """Builds, and does what hints say until none is left."""
     sizes = {name: size for name, size in zip(case.axes, case.shape, strict=True) if name}
     model = onnx.load(path, load_external_data=False)
@@ -191,7 +191,7 @@ def _around(size: int) -> str:
     return "1:1:4" if size == 1 else f"{max(1, size // 2)}:{size}:{2 * size}"
 
 
-def followed(call: Call, message: str, fix: str, exported: Callable[[], str]) -> Call | None:
+def followed(call: Call, message: str, fix: str, exported: Callable[[], Call | None]) -> Call | None:
     """Returns the call that a hint advises; None where it advises none that is about this file."""
     bounds = dict(call.bounds)
     for found in _BOUND.finditer(fix):
@@ -205,14 +205,13 @@ def followed(call: Call, message: str, fix: str, exported: Callable[[], str]) ->
     if changed != call:
         return changed
     if "trtconv export" in fix and not call.model.endswith("ours.onnx"):
-        model = exported()
-        return call._replace(model=model) if model else None
+        return exported()
     flag = _FLAG.search(fix)
     return call._replace(flags=(*call.flags, flag[1])) if flag and flag[1] not in call.flags else None
 
 
-def _ours(case: Architecture, folder: Path) -> str:
-    """Exports with trtconv, as the hint says; returns the file, or nothing where it refuses."""
+def _ours(case: Architecture, folder: Path) -> Call | None:
+    """Exports with trtconv, as the hint says; returns the first call with its file, or nothing where it refuses."""
     import trtconv
 
     path = folder / "ours.onnx"
@@ -224,8 +223,10 @@ def _ours(case: Architecture, folder: Path) -> str:
             module, {name: case.example()}, path, {name: case.axes}, None, trtconv.ExportOptions(check=False)
         )
     except trtconv.TrtconvError:
-        return ""
-    return str(path)
+        return None
+    written = {dim.dim_param for value in onnx.load(path).graph.input for dim in value.type.tensor_type.shape.dim}
+    sizes = {name: size for name, size in zip(case.axes, case.shape, strict=True) if name in written}
+    return Call(str(path), tuple((name, _around(size)) for name, size in sizes.items()))
 
 
 def main() -> int:
