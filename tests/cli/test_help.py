@@ -35,7 +35,7 @@ FLAGS = {
     "--budget --follow-links --plugin --staticPlugins --dynamicPlugins --reference --agree",
     "export": "-o --output --input --dynamic --dim --static --arg --weights --output-name --exporter --accept-branch "
     "--no-proof --no-check --trust --build --target --format --fail-on -q --quiet --time-limit --translate "
-    "--plugin --staticPlugins --dynamicPlugins --reference",
+    "--split-branches --plugin --staticPlugins --dynamicPlugins --reference",
     "verify": "--dim --report --against --inputs --generator --seed --random --tolerance --cosine --mismatches "
     "--save-tensors --tensor "
     "--bisect --trust --key --extend --prove --prove-time --require-engine --self-check "

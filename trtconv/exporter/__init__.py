@@ -80,8 +80,10 @@ def convert_spec(request: ExportRequest, progress: Progress | None = None) -> Co
     from trtconv import pipeline
 
     plain = BuildRequest(request.output, target=options.target, fail_on=options.fail_on)
-    build = dataclasses.replace(plain, plugins=options.plugins, references=options.references)
-    return ConvertReport(exported, pipeline.build(build, progress))
+    plain = dataclasses.replace(plain, plugins=options.plugins, references=options.references)
+    files = [Path(each.output.path) for each in (exported, *exported.sides) if each.output is not None]
+    first, *others = [pipeline.build(dataclasses.replace(plain, model=file), progress) for file in files]
+    return ConvertReport(exported, first, tuple(others))
 
 
 def export(
@@ -133,7 +135,8 @@ def export(
     texts = [f"{name}={bound}" for name, bound in (dims or {}).items() if isinstance(bound, str)]
     bounds = {name: Range.of(bound) for name, bound in (dims or {}).items() if not isinstance(bound, str)}
     bounds |= parse_bounds(texts)
-    return run.export_subject(ready, type(module).__qualname__, path, axes, bounds, options, clock)
+    request = ExportRequest(type(module).__qualname__, path, dynamic=axes, dims=bounds, options=options)
+    return run.export_subject(ready, request, clock)
 
 
 def convert(
@@ -161,6 +164,8 @@ def convert(
         TrtconvError: As `export` and `trtconv.build`.
     """
     asked = dataclasses.replace(options or ExportOptions(), target=build.target, check=False)
+    if asked.split_branches:
+        raise InputError("split_branches writes several models, and one is built", "Export, then build each of them.")
     ranges = [build.dims, *build.profiles]
     bounds: dict[str, Range] = {}
     for name in dict.fromkeys(name for each in ranges for name in each):

@@ -47,6 +47,12 @@ def report_of(job: Job, spec: str, draft: Draft) -> ExportReport:
     )
 
 
+def joined(reports: Sequence[ExportReport]) -> ExportReport:
+    """Returns the reports of all files of an export as one: that of the first, with the others as its sides."""
+    first, *others = reports
+    return dataclasses.replace(first, sides=tuple(others), exit_code=max(each.exit_code for each in reports))
+
+
 def _said(branch: Branch) -> str:
     """Says what of a branch is in the file."""
     if branch.check:

@@ -80,6 +80,12 @@ class ExportOptions:
         default=(),
         read=parse_places,
     )
+    split_branches: bool = option(
+        "--split-branches",
+        "Where a branch on sizes parts the range, write a file for each side, MODEL.1.onnx, MODEL.2.onnx, each with "
+        "its own sizes, in place of one for the example's side.",
+        default=False,
+    )
     time_limit: float = option(
         "--time-limit",
         "Seconds for all ways to a file together: then the best file so far is used, and the report says which ways "

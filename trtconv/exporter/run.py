@@ -6,14 +6,13 @@ import contextlib
 import dataclasses
 import inspect
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from trtconv.core import foreign
-from trtconv.core.dims import Range
 from trtconv.core.documents.export import ExportReport, SizeRule
 from trtconv.core.errors import ExportFailed, InputError
 from trtconv.core.foreign import ForeignCode
@@ -26,7 +25,7 @@ from trtconv.core.stopwatch import Stopwatch
 from trtconv.exporter.file import write
 from trtconv.exporter.file.candidates import best_draft
 from trtconv.exporter.file.validate import program_axes
-from trtconv.exporter.inputs import AxisNames, InputDecl, all_axes, with_places
+from trtconv.exporter.inputs import InputDecl, all_axes, with_places
 from trtconv.exporter.job import Job
 from trtconv.exporter.module.nested import Nested, slots_of_names
 from trtconv.exporter.module.source_line import blame_exception
@@ -35,8 +34,9 @@ from trtconv.exporter.module.torch_module import Subject, prepare
 from trtconv.exporter.module.weights import load_weights
 from trtconv.exporter.patches.garbage import old_objects_left_out
 from trtconv.exporter.patches.torch_quiet import quiet_torch
-from trtconv.exporter.report import checked_export, model_identity, report_of
-from trtconv.exporter.request import Axes, ExportOptions, ExportRequest, plan_axes
+from trtconv.exporter.report import checked_export, joined, model_identity, report_of
+from trtconv.exporter.request import Axes, ExportRequest, plan_axes
+from trtconv.exporter.sides import Side, sides_of
 from trtconv.exporter.sizing.sizes import find_rules, joint_failure
 from trtconv.exporter.sizing.trials import Trials
 from trtconv.exporter.translations import translations_of
@@ -76,9 +76,7 @@ def run(request: ExportRequest, progress: Progress | None = None) -> ExportRepor
             except InputError as error:
                 raise _with_near_sizes(error, loaded, request.inputs, asked) from error
         subject.notes.extend(notes)
-        return export_subject(
-            subject, request.spec, request.output, request.dynamic, request.dims, request.options, clock
-        )
+        return export_subject(subject, request, clock)
 
 
 @contextlib.contextmanager
@@ -111,31 +109,16 @@ def _named(request: ExportRequest, loaded: Any) -> ExportRequest:
     return dataclasses.replace(request, inputs=(dataclasses.replace(only, name=name),), dynamic=dynamic)
 
 
-def export_subject(
-    subject: Subject,
-    spec: str,
-    output: Path,
-    dynamic: Mapping[str, AxisNames],
-    dims: Mapping[str, Range],
-    options: ExportOptions,
-    clock: Stopwatch,
-) -> ExportReport:
-    """Exports a module that is ready."""
-    with _endings_told(), foreign.using(ForeignCode.of(options)):
-        return _exported(subject, spec, output, dynamic, dims, options, clock)
+def export_subject(subject: Subject, request: ExportRequest, clock: Stopwatch) -> ExportReport:
+    """Exports a module that is ready; of the request its names, bounds, output and options are asked."""
+    with _endings_told(), foreign.using(ForeignCode.of(request.options)):
+        return _exported(subject, request, clock)
 
 
-def _exported(
-    subject: Subject,
-    spec: str,
-    output: Path,
-    dynamic: Mapping[str, AxisNames],
-    dims: Mapping[str, Range],
-    options: ExportOptions,
-    clock: Stopwatch,
-) -> ExportReport:
+def _exported(subject: Subject, request: ExportRequest, clock: Stopwatch) -> ExportReport:
+    options = request.options
     translations = translations_of(options.translations)
-    axes = _axes(subject, dynamic, dims, options.static)
+    axes = _axes(subject, request)
     with clock.stage(Stage.SIZES), quiet_torch():
         trials = Trials(subject, axes)
         rules = find_rules(trials)
@@ -143,18 +126,27 @@ def _exported(
     _refuse_empty_ranges(rules)
     with Scratch("export") as folder, old_objects_left_out():
         job = Job(subject, axes, trials, rules, options, clock, folder.path, joint, translations)
-        draft = best_draft(job)
-        report = report_of(job, spec, draft)
-        if draft.proof.failed:
-            return dataclasses.replace(report, exit_code=1)
+        sides = (
+            sides_of(job, request.output) if options.split_branches else [Side(job, best_draft(job), request.output)]
+        )
+        reports = [report_of(each.job, request.spec, each.draft) for each in sides]
+        if any(each.draft.proof.failed for each in sides):
+            return joined([dataclasses.replace(each, exit_code=1) for each in reports])
         with clock.stage(Stage.WRITE):
-            write.write_model(draft.proto, draft.path.parent, output)
+            for each in sides:
+                write.write_model(each.draft.proto, each.draft.path.parent, each.output)
+    return joined([_written(report, each.output, request, clock) for report, each in zip(reports, sides, strict=True)])
+
+
+def _written(report: ExportReport, output: Path, request: ExportRequest, clock: Stopwatch) -> ExportReport:
+    """Returns the report with what was written, checked where that was asked for."""
     report = dataclasses.replace(report, output=model_identity(output))
-    return checked_export(report, output, options, clock) if options.check else report
+    return checked_export(report, output, request.options, clock) if request.options.check else report
 
 
-def _axes(subject: Subject, dynamic: Mapping[str, AxisNames], dims: Mapping[str, Range], static: bool) -> Axes:
+def _axes(subject: Subject, request: ExportRequest) -> Axes:
     """Returns the dynamic dimensions that were asked for; a saved program's own where it has some."""
+    dynamic, dims, static = request.dynamic, request.dims, request.options.static
     if subject.program is None:
         return plan_axes(subject.inputs, dynamic, dims, static)
     named: dict[str, list[str | None]] = {each.name: [None] * len(each.shape) for each in subject.inputs}

@@ -11,24 +11,32 @@ from trtconv.core.text import clean
 
 
 def export_text(report: ExportReport) -> str:
-    """Renders an export; the last line says what became of it."""
+    """Renders an export; the last lines, one a file, say what became of it."""
+    files = (report, *report.sides)
     blocks = [
+        *(block for each in files for block in _blocks(each)),
+        "seconds: " + ", ".join(f"{stage} {value:.2f}" for stage, value in report.seconds.items()),
+        "\n".join(map(_verdict, files)),
+    ]
+    return "\n\n".join(block for block in blocks if block)
+
+
+def _blocks(report: ExportReport) -> list[str]:
+    """Renders what there is to say of one file."""
+    return [
         "\n".join(_interface(report)),
         "\n".join(_sizes(report)),
         "\n".join(_attempts(report)),
         "\n".join(clean(f"note: {note}") for note in report.notes),
         "\n".join(_proof(report.proof)),
         "" if report.check is None else check_text(report.check),
-        "seconds: " + ", ".join(f"{stage} {value:.2f}" for stage, value in report.seconds.items()),
-        _verdict(report),
     ]
-    return "\n\n".join(block for block in blocks if block)
 
 
 def convert_text(report: ConvertReport) -> str:
     """Renders an export and the build of its engine."""
-    parts = [export_text(report.export), "" if report.build is None else build_text(report.build)]
-    return "\n\n".join(part for part in parts if part)
+    builds = [] if report.build is None else [report.build, *report.sides]
+    return "\n\n".join([export_text(report.export), *map(build_text, builds)])
 
 
 def _interface(report: ExportReport) -> list[str]:

@@ -267,7 +267,7 @@ class Attempt:
 class ExportReport(
     Document,
     keys="schema trtconv spec output exporter opset ir_version inputs outputs dims=rules joint attempts branches notes "
-    "proof check seconds exit_code",
+    "proof check sides? seconds exit_code",
 ):
     """What an export did.
 
@@ -286,6 +286,8 @@ class ExportReport(
         notes: What else the user should know.
         proof: PyTorch against ONNX Runtime.
         check: The check of the file; None where it was not asked for or could not run.
+        sides: Of `--split-branches`, the reports of the further files; all other fields are of the first, but for
+            `exit_code`, which is of all.
         seconds: Wall time by stage.
         exit_code: As the command line would end.
     """
@@ -304,6 +306,7 @@ class ExportReport(
     notes: tuple[str, ...] = ()
     proof: Proof = Proof()
     check: CheckReport | None = None
+    sides: tuple[ExportReport, ...] = ()
     seconds: dict[str, float] = dataclasses.field(default_factory=dict)
     exit_code: int = 0
 
@@ -314,13 +317,22 @@ class ExportReport(
 
 
 @frozen
-class ConvertReport(Document, keys="schema export build exit_code"):
-    """What `trtconv.convert` did: the export, and the build where the export succeeded."""
+class ConvertReport(Document, keys="schema export build sides? exit_code"):
+    """What `trtconv.convert` did: the export, and the build where the export succeeded.
+
+    Args:
+        export: The export.
+        build: The build of its file; None where the export failed.
+        sides: Of `--split-branches`, the builds of the further files.
+    """
 
     export: ExportReport
     build: BuildReport | None
+    sides: tuple[BuildReport, ...] = ()
 
     @property
     def exit_code(self) -> int:
         """As the command line would end."""
-        return self.export.exit_code if self.build is None else self.build.exit_code
+        if self.build is None:
+            return self.export.exit_code
+        return max(each.exit_code for each in (self.build, *self.sides))

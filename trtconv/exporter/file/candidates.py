@@ -310,6 +310,8 @@ def _refuse_lost_ends(job: Job, best: Draft) -> None:
         low, high = (new.valid[0], new.valid[-1]) if new.valid else (new.min, new.max)
         if old.asked is None or old.max is None or high is None:
             continue
+        if new.narrowed and job.options.split_branches:
+            continue  # another file has them
         step = max(new.step, old.step, 1)
         if low - old.min >= step or old.max - high >= step:
             kind = "narrowed" if new.narrowed else "written"
@@ -343,7 +345,8 @@ _HINTS = {
     "a value; or take it out of forward.",
     "specialized": "Use tensor operations or x.shape itself there (no int(), no constant); or leave that dimension "
     "static: _ in place of its name.",
-    "narrowed": "Narrow --dim to one side, or take the branch out of forward.",
+    "narrowed": "Narrow --dim to one side, take the branch out of forward, or write a file for each side: "
+    "--split-branches.",
     "together": "Narrow --dim so that one side runs at all sizes, or take the branch out of forward.",
     "written": "Narrow --dim, or replace what makes a constant of a size (int(), float(), a computed scale_factor).",
     "random": "Give the random numbers as an input, or leave them out in eval mode.",

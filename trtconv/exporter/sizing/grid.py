@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,6 +54,13 @@ class Grid:
     def everywhere(self) -> NDArray[np.bool_]:
         """Returns a mask that is true for all sizes."""
         return np.ones(self.shape, dtype=bool)
+
+    def at(self, sizes: Mapping[str, int]) -> NDArray[np.bool_]:
+        """Returns a mask that is true for some sizes alone."""
+        mask = self.everywhere()
+        for name, values in self.values.items():
+            mask &= values == sizes[name]
+        return mask
 
     def sample(self, mask: NDArray[np.bool_], generator: random.Random) -> dict[str, int] | None:
         """Returns some sizes where a mask is true, None where it is nowhere."""

@@ -79,48 +79,95 @@ class Region:
 
 
 class Regions:
-    """The regions of a module's sizes.
+    """The regions of a module's sizes; all but the example's are looked for when they are asked for.
 
     Args:
         trials: The module's behaviour at other sizes.
         rules: The sizes that it takes, dimension by dimension.
+        before: The regions of the same module by other rules; they, and the time that they took, count here too.
 
     Attributes:
-        found: The regions.
-        complete: Whether each size that was looked at has one.
+        seconds: Processor time that is left to look for more.
     """
 
-    def __init__(self, trials: Trials, rules: Sequence[SizeRule]) -> None:
+    def __init__(self, trials: Trials, rules: Sequence[SizeRule], before: Regions | None = None) -> None:
         self.trials = trials
         self.rules = tuple(rules)
-        self.found: list[Region] = []
-        self.complete = False
-        grid = Grid(rules)
-        if rules and not trials.subject.scripted:
-            self._explore(grid)
+        self.seconds: float = SECONDS if before is None else before.seconds
+        self._known: list[Region] = [] if before is None else [*(before._found or before._known)]
+        self._untold: bool = before is not None and before._untold
+        self._found: list[Region] = []
+        self._complete = False
+        self._explored = not rules or trials.subject.scripted
 
-    def _explore(self, grid: Grid) -> None:
-        left = np.ones(grid.shape, dtype=bool)
-        chosen: Sizes | None = dict(self.trials.axes.example)
-        end, generator = time.process_time() + SECONDS, random.Random(0)
-        while chosen is not None and len(self.found) < _MOST and time.process_time() < end:
-            region = self._region(chosen, end - time.process_time())
-            if region is None:
-                return
-            inside = region.mask(grid) & left
-            left &= ~inside
-            far = grid.sample(inside, generator)
-            samples = (chosen, *(s for s in (grid.nearest(inside), far) if s is not None and s != chosen))
-            self.found.append(Region(region.guards, region.places, region.refused, samples))
-            if not inside.any() and len(self.found) > 1:
-                return  # a size that its own region does not have: what was asked is not all in the guards
-            if len(self.found) >= _FEW and left.mean() > 1 - _COVERED:
+    @property
+    def found(self) -> Sequence[Region]:
+        """The regions, the example's first."""
+        self._explore()
+        return self._found
+
+    @property
+    def complete(self) -> bool:
+        """Whether each size that was looked at has a region."""
+        self._explore()
+        return self._complete
+
+    def _explore(self) -> None:
+        if self._explored:
+            return
+        self._explored = True
+        grid, generator = Grid(self.rules), random.Random(0)
+        left = grid.everywhere()
+        own = self._example_region()
+        for region in self._known:
+            if region is own or (region.mask(grid) & left).any():
+                self._add(grid, region, left, generator)
+        chosen = grid.sample(left, generator) if own is not None else None
+        while chosen is not None and len(self._found) < _MOST and self.seconds > 0:
+            if len(self._found) >= _FEW and left.mean() > 1 - _COVERED:
                 return  # sizes that became constants: each is its own region
+            found = self._region(chosen)
+            if found is None:
+                return
+            if not self._add(grid, found, left, generator, chosen).any():
+                return  # a size that its own region does not have: what was asked is not all in the guards
             chosen = grid.sample(left, generator)
-        self.complete = chosen is None
+        self._complete = own is not None and chosen is None
 
-    def _region(self, sizes: Sizes, seconds: float) -> Region | None:
-        """Runs the module with symbols at some sizes; None where it does not run so."""
+    def _example_region(self) -> Region | None:
+        """Returns the example's region, None where it cannot be told."""
+        if not (self._known or self._untold or self.trials.subject.scripted):
+            region = self._region(self.trials.axes.example)
+            self._known += [region] if region is not None else []
+            self._untold = region is None
+        return next(iter(self._known), None)
+
+    def _add(
+        self,
+        grid: Grid,
+        region: Region,
+        left: NDArray[np.bool_],
+        generator: random.Random,
+        chosen: Sizes | None = None,
+    ) -> NDArray[np.bool_]:
+        """Adds a region; returns its sizes, which are taken out of those that had none."""
+        inside = region.mask(grid) & left
+        left &= ~inside
+        example = self.trials.axes.example if not self._found else chosen
+        samples = (example, grid.nearest(inside), grid.sample(inside, generator))
+        distinct = tuple({tuple(s.items()): s for s in samples if s is not None}.values())
+        self._found.append(dataclasses.replace(region, samples=distinct or region.samples))
+        return inside
+
+    def _region(self, sizes: Sizes) -> Region | None:
+        """Runs the module with symbols at some sizes, on the time that is left; None where it does not run so."""
+        started = time.process_time()
+        try:
+            return self._run(sizes, max(self.seconds, 1.0))
+        finally:
+            self.seconds -= time.process_time() - started
+
+    def _run(self, sizes: Sizes, seconds: float) -> Region | None:
         subject, axes = self.trials.subject, self.trials.axes
         environment = ShapeEnv(
             specialize_zero_one=False,
@@ -131,7 +178,7 @@ class Regions:
         mode = FakeTensorMode(shape_env=environment, allow_non_fake_inputs=True)
         refused = False
         try:
-            with limited(max(seconds, 1.0)):
+            with limited(seconds):
                 inputs, places = _symbolic(mode, environment, axes, example_at(subject, axes, sizes))
                 kept = _remembered_numbers(mode, subject.module)
                 skipping = without_fake_quantize() if subject.fake_quantized else contextlib.nullcontext()
@@ -158,8 +205,8 @@ class Regions:
 
     def blame(self, number: int, sizes: Sizes) -> Blame | None:
         """Returns the line that parts sizes from a region."""
-        whole = {**self.trials.axes.example, **sizes}
-        guard = self.found[number].parting(whole) if 0 <= number < len(self.found) else None
+        region = self._example_region() if number == 0 else self.found[number]
+        guard = region.parting({**self.trials.axes.example, **sizes}) if region is not None else None
         return guard.blame if guard is not None else None
 
     def fixing(self) -> Blame | None:

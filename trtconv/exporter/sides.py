@@ -1,0 +1,167 @@
+"""The sides of branches on sizes, each in a file of its own with its own rule (`--split-branches`)."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trtconv.core.documents.export import Blame, SizeRule
+from trtconv.core.errors import ExportFailed
+from trtconv.core.frozen import frozen
+from trtconv.core.stages import Stage
+from trtconv.exporter.file.candidates import best_draft
+from trtconv.exporter.job import Draft, Job
+from trtconv.exporter.module.random_inputs import inputs_that_run
+from trtconv.exporter.module.torch_module import Subject
+from trtconv.exporter.patches.torch_quiet import quiet_torch
+from trtconv.exporter.request import Axes
+from trtconv.exporter.sizing.grid import Grid
+from trtconv.exporter.sizing.regions import Sizes
+from trtconv.exporter.sizing.sizes import with_tied
+from trtconv.exporter.sizing.trials import Trials
+
+_MOST = 8
+"""Files that are written; a size that Python takes as a plain number would have one for each size."""
+_REFUSED = 256
+"""Sizes that PyTorch refuses together, of those that no file has, after which no more are asked."""
+
+
+@frozen
+class Side:
+    """One file of an export.
+
+    Args:
+        job: The export of it alone.
+        draft: The file.
+        output: Where it goes.
+    """
+
+    job: Job
+    draft: Draft
+    output: Path
+
+
+def sides_of(job: Job, output: Path) -> list[Side]:
+    """Returns a file for each side of the branches that part the sizes of an export; one where none does.
+
+    Raises:
+        ExportFailed: A side cannot be exported, or the sides are too many.
+    """
+    whole, found = job.rules, [(job, best_draft(job))]
+    while not found[-1][1].proof.failed:
+        with job.clock.stage(Stage.SIZES), quiet_torch():
+            chosen = _left(job, whole, [draft.rules for _, draft in found])
+        if chosen is None:
+            return _numbered(whole, found, output)
+        if len(found) == _MOST:
+            line = next((rule.narrowed for _, draft in found for rule in draft.rules if rule.narrowed), None)
+            raise ExportFailed(
+                f"the sizes have more than {_MOST} sides" + (f", from {line}" if line else ""),
+                "Narrow --dim, or leave out --split-branches to have the example's side alone.",
+            )
+        side = _side_at(job, whole, [draft.rules for _, draft in found], chosen, len(found))
+        found.append((side, best_draft(side)))
+    return _numbered(whole, found, output)
+
+
+def _left(job: Job, whole: Sequence[SizeRule], taken: Sequence[Sequence[SizeRule]]) -> Sizes | None:
+    """Returns the sizes nearest to the example that PyTorch takes and a branch keeps out of all files."""
+    if not any(rule.narrowed for rules in taken for rule in rules):
+        return None
+    grid = Grid(whole)
+    left = grid.everywhere()
+    for rules in taken:
+        left &= ~_inside(grid, rules)
+    for _ in range(_REFUSED):
+        chosen = grid.nearest(left)
+        if chosen is None or job.trials.ok(chosen):
+            return chosen
+        left &= ~grid.at(chosen)
+    return None
+
+
+def _inside(grid: Grid, rules: Sequence[SizeRule]) -> NDArray[np.bool_]:
+    """Returns which sizes of a grid no branch keeps out of a file."""
+    inside = grid.everywhere()
+    for rule in rules:
+        if rule.narrowed:
+            inside &= np.vectorize(rule.takes, otypes=[bool])(grid.values[rule.name])
+    return inside
+
+
+def _side_at(
+    job: Job, whole: Sequence[SizeRule], taken: Sequence[Sequence[SizeRule]], chosen: Sizes, number: int
+) -> Job:
+    """Returns the export of a side that some sizes are on, with all sizes beside them that no file has yet."""
+
+    def is_left(sizes: Sizes) -> bool:
+        return not any(all(r.takes(sizes[r.name]) for r in rules if r.narrowed) for rules in taken)
+
+    example = _inner(job.axes, whole, chosen, lambda sizes: is_left(sizes) and job.trials.ok(sizes))
+    lines = {rule.name: rule.narrowed for rules in taken for rule in rules if rule.narrowed}
+    rules = tuple(_rest(rule, example, is_left, lines.get(rule.name)) for rule in whole)
+    axes = dataclasses.replace(job.axes, example=example)
+    with job.clock.stage(Stage.RUN), quiet_torch():
+        subject = _subject_at(job.subject, axes)
+        trials = Trials(subject, axes)
+    folder = job.folder / f"side{number}"
+    folder.mkdir()
+    names = ("options", "clock", "joint", "translations", "started")
+    return Job(subject, axes, trials, rules, folder=folder, **{name: getattr(job, name) for name in names})
+
+
+def _inner(axes: Axes, whole: Sequence[SizeRule], chosen: Sizes, takes: Callable[[Sizes], bool]) -> dict[str, int]:
+    """Returns an example in the middle of a side: sizes at its edge are a poor choice to tune an engine for."""
+    example = dict(chosen)
+    for rule in whole:
+        if example[rule.name] != axes.example[rule.name]:
+            sizes = [n for n in _sizes(rule) if takes(with_tied(whole, {**example, rule.name: n}))]
+            moved = {**example, rule.name: sizes[len(sizes) // 2]} if sizes else example
+            example = with_tied(whole, moved)
+    return example
+
+
+def _sizes(rule: SizeRule) -> Sequence[int]:
+    """Returns the valid sizes of a dimension: of one without bounds, those up to twice the example."""
+    return rule.listed or rule.sizes(rule.min, rule.max or 2 * rule.example)
+
+
+def _rest(rule: SizeRule, example: Sizes, is_left: Callable[[Sizes], bool], line: Blame | None) -> SizeRule:
+    """Returns the rule of a dimension without the sizes that other files have, the others being the example's."""
+    rule = dataclasses.replace(rule, example=example[rule.name])
+    sizes = _sizes(rule)
+    left = [n for n in sizes if is_left({**example, rule.name: n})]
+    if len(left) == len(sizes) or rule.tied:
+        return rule
+    rest = dataclasses.replace(rule, min=left[0], max=left[-1], blame=line, narrowed=line)
+    first = sizes.index(left[0])
+    if rule.listed is None and left == list(sizes[first : first + len(left)]) and len(left) > 1:
+        return rest if rule.max is not None or left[-1] < sizes[-1] else dataclasses.replace(rest, max=None)
+    step = left[1] - left[0] if len(left) > 1 else 0
+    if step and left == list(range(left[0], left[-1] + 1, step)):
+        return dataclasses.replace(rest, step=step, offset=left[0] % step, offsets=(), valid=None)
+    return dataclasses.replace(rest, step=0, offset=0, offsets=(), valid=tuple(left) if step else None)
+
+
+def _subject_at(subject: Subject, axes: Axes) -> Subject:
+    """Returns a subject with an example of other sizes."""
+    shapes = axes.shapes(subject.inputs, axes.example)
+    inputs = tuple(dataclasses.replace(i, shape=shape) for i, shape in zip(subject.inputs, shapes, strict=True))
+    example, expected = inputs_that_run(inputs, shapes, 0, subject.run)
+    return dataclasses.replace(subject, inputs=inputs, example=example, expected=expected, notes=[*subject.notes])
+
+
+def _numbered(whole: Sequence[SizeRule], found: Sequence[tuple[Job, Draft]], output: Path) -> list[Side]:
+    """Names the files, and says in each where the other sizes are."""
+    if len(found) == 1:
+        return [Side(*found[0], output)]
+    outputs = [output.with_name(f"{output.stem}.{number}{output.suffix}") for number in range(1, len(found) + 1)]
+    for (job, draft), own in zip(found, outputs, strict=True):
+        others = ", ".join(each.name for each in outputs if each != own)
+        remark = f"other sizes run other code, which is in {others}"
+        job.rules = tuple(dataclasses.replace(new, remark=remark) if new.narrowed else new for new in draft.rules)
+    return [Side(job, draft, own) for (job, draft), own in zip(found, outputs, strict=True)]
