@@ -1,0 +1,125 @@
+"""Pieces that are alike are run once: what makes them alike, and what does not."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Hashable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+
+from trtconv.graph.model import OnnxModel
+from trtconv.runtimes.proof.cut import Piece
+from trtconv.runtimes.proof.structure import key_of
+from trtconv.runtimes.tensorrt.readback.records import ReadLayer, ReadNetwork, ReadTensor
+
+TEXT = """<ir_version: 8, opset_import: ["": 17]>
+g (float[2,4] x, float[2,4] other) => (float[2,4] y, float[2,4] z)
+{ a = Mul (x, x)  y = Softmax <axis = 1> (a)  b = Mul (other, other)  z = Softmax <axis = 1> (b) }"""
+TENSORS = tuple(ReadTensor(number, name, "float32", (2, 4)) for number, name in enumerate(["x", "other", *"aybz"]))
+X, OTHER, A, Y, B, Z = range(6)
+PIECES = (
+    Piece("y", ("x",), (0, 1), (0, 1), True, frozenset()),
+    Piece("z", ("other",), (2, 3), (2, 3), True, frozenset()),
+)
+
+
+def layers(**second: Any) -> tuple[ReadLayer, ...]:
+    """The layers of two equal pieces; `second` changes the last one's."""
+    return (
+        ReadLayer(0, "a", "ELEMENTWISE", (X, X), (A,), {"op": "PROD"}),
+        ReadLayer(1, "y", "SOFTMAX", (A,), (Y,), {"axes": 2}),
+        ReadLayer(2, "b", "ELEMENTWISE", (OTHER, OTHER), (B,), {"op": "PROD"}),
+        dataclasses.replace(ReadLayer(3, "z", "SOFTMAX", (B,), (Z,), {"axes": 2}), **second),
+    )
+
+
+def keys(text: str = TEXT, network: ReadNetwork | None = None, shape: tuple[int, ...] = (2, 4)) -> list[Hashable]:
+    model = OnnxModel(onnx.shape_inference.infer_shapes(onnx.parser.parse_model(text)), Path("m.onnx"))
+    network = network or ReadNetwork(TENSORS, layers(), (X, OTHER), (Y, Z))
+    schemes = ([{"x": (2, 4)}], [{"other": shape}])
+    return [key_of(network, model, piece, scheme) for piece, scheme in zip(PIECES, schemes, strict=True)]
+
+
+def test_pieces_that_differ_in_names_alone_are_alike() -> None:
+    first, second = keys()
+    assert first == second and hash(first) == hash(second)
+
+
+@pytest.mark.parametrize(
+    "second",
+    [
+        {"values": {"axes": 1}},
+        {"values": {"axes": 2.0}},
+        {"values": {"axes": object()}},
+        {"kind": "UNARY"},
+        {"inputs": (OTHER,)},
+        {"inputs": (None,)},
+        {"inputs": (B, B)},
+        {"values": {"axes": 2, "weights": np.ones(3)}},
+    ],
+    ids=str,
+)
+def test_another_layer_makes_them_unlike(second: dict[str, Any]) -> None:
+    one, other = keys(network=ReadNetwork(TENSORS, layers(**second), (X, OTHER), (Y, Z)))
+    assert one != other
+
+
+@pytest.mark.parametrize("change", [{"dtype": "float16"}, {"shape": (2, 5)}])
+def test_another_tensor_makes_them_unlike(change: dict[str, Any]) -> None:
+    tensors = tuple(dataclasses.replace(each, **change) if each.name == "b" else each for each in TENSORS)
+    one, other = keys(network=ReadNetwork(tensors, layers(), (X, OTHER), (Y, Z)))
+    assert one != other
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("z = Softmax <axis = 1>", "z = Softmax <axis = 0>"),
+        ("z = Softmax <axis = 1>", "z = LogSoftmax <axis = 1>"),
+        ("Mul (other, other)", "Mul (other, x)"),
+        ("float[2,4] other", "float16[2,4] other"),
+    ],
+)
+def test_another_node_makes_them_unlike(old: str, new: str) -> None:
+    one, other = keys(
+        TEXT.replace(old, new).replace("float[2,4] z", "float16[2,4] z" if "16" in new else "float[2,4] z")
+    )
+    assert one != other
+
+
+def test_other_sizes_make_them_unlike() -> None:
+    one, other = keys(shape=(2, 5))
+    assert one != other
+
+
+@pytest.mark.parametrize(("elements", "alike"), [(64, False), (65, True)])
+def test_large_constants_may_differ_and_small_ones_not(elements: int, alike: bool) -> None:
+    def weights(value: float) -> dict[str, Any]:
+        return {"axes": 2, "weights": np.full(elements, value, np.float32)}
+
+    network = ReadNetwork(TENSORS, layers(values=weights(2)), (X, OTHER), (Y, Z))
+    first = dataclasses.replace(network.layers[1], values=weights(1))
+    network = dataclasses.replace(network, layers=(network.layers[0], first, *network.layers[2:]))
+    one, other = keys(network=network)
+    assert (one == other) == alike
+    held = [f"{', '.join([value] * elements)}" for value in ("1", "2")]
+    constants = ", ".join(f"float[{elements}] {name} = {{{v}}}" for name, v in zip("vw", held, strict=True))
+    text = TEXT.replace("(float[2,4] y, float[2,4] z)", f"(float[2,4] y, float[2,4] z) <{constants}>")
+    one, other = keys(text.replace("Mul (x, x)", "Mul (x, v)").replace("Mul (other, other)", "Mul (other, w)"))
+    assert (one == other) == alike
+
+
+def test_numbers_of_loops_count_from_the_piece_on() -> None:
+    first, *middle, last = layers(values={"axes": 2, "loop": 7})
+    network = ReadNetwork(
+        TENSORS,
+        (first, dataclasses.replace(middle[0], values={"axes": 2, "loop": 3}), middle[1], last),
+        (X, OTHER),
+        (Y, Z),
+    )
+    one, other = keys(network=network)
+    assert one == other
