@@ -65,3 +65,41 @@ def test_masks_leave_no_room() -> None:
     values[:, -2:] = -3.4e38
     right, wrong = (Run(networks[name], {"x": values}).outputs()["y"] for name in axes)
     assert not Conditioning(networks["wrong"], model, {"x": values}).explains(tensors[1], right, wrong)
+
+
+def cancelling() -> tuple[Conditioning, np.ndarray, np.ndarray]:
+    """Returns what judges a sum that cancels, what the network has of it, and the same a little off."""
+    half = np.random.default_rng(0).standard_normal(32).astype(np.float32)
+    values = np.concatenate([half, -half])
+    got = Run(NETWORK, {"x": values}).outputs()["y"]
+    model = OnnxModel(onnx.shape_inference.infer_shapes(parser.parse_model(TEXT)), Path("m.onnx"))
+    return Conditioning(NETWORK, model, {"x": values}), got, got + np.float32(2e-6)
+
+
+def test_only_what_the_layers_made_in_the_run_is_explained() -> None:
+    conditioning, got, expected = cancelling()
+    assert conditioning.explains(TENSORS[1], expected, got)
+    assert not conditioning.explains(TENSORS[1], expected, got + np.float32(1e-7))
+
+
+@pytest.mark.parametrize("change", [lambda y: y.astype(np.int32), lambda y: y[None], lambda y: np.repeat(y, 2)])
+def test_integers_and_other_shapes_are_no_rounding(change) -> None:
+    conditioning, got, expected = cancelling()
+    assert not conditioning.explains(TENSORS[1], change(expected), got)
+
+
+@pytest.mark.parametrize("tensor", [TENSORS[0], ReadTensor(1, "unknown", "float32", (1,))])
+def test_what_no_node_makes_is_not_explained(tensor: ReadTensor) -> None:
+    conditioning, got, expected = cancelling()
+    assert not conditioning.explains(tensor, expected, got)
+
+
+def test_what_lacks_its_inputs_is_not_explained() -> None:
+    _, got, expected = cancelling()
+    model = OnnxModel(onnx.shape_inference.infer_shapes(parser.parse_model(TEXT)), Path("m.onnx"))
+    assert not Conditioning(NETWORK, model, {}).explains(TENSORS[1], expected, got)
+
+
+def test_a_network_that_is_off_at_many_tensors_is_misread() -> None:
+    conditioning, got, expected = cancelling()
+    assert [conditioning.explains(TENSORS[1], expected, got) for _ in range(18)] == [True] * 16 + [False] * 2

@@ -1,0 +1,125 @@
+"""What is known of a piece before it runs: limits, kinds of inputs, windows, how it rounds."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+
+from trtconv.graph.model import OnnxModel
+from trtconv.runtimes.proof.cut import Piece
+from trtconv.runtimes.proof.describe import Description
+from trtconv.runtimes.proof.feeds import InputKind, Role
+from trtconv.runtimes.tensorrt.readback.records import ReadLayer, ReadNetwork, ReadTensor
+
+X = "float[1,4,8,8]"
+
+
+def described(
+    body: str,
+    inputs: str = f"{X} x",
+    *,
+    kind: str = "UNARY",
+    constants: str = "",
+    result: str = "float",
+    **values: Any,
+) -> Description:
+    """Describes a model of few nodes whose network is one layer."""
+    head = f'<ir_version: 9, opset_import: ["": 20]> g ({inputs}) => ({result} y)'
+    text = f"{head} {f'<{constants}>' if constants else ''} {{ {body} }}"
+    proto = onnx.parser.parse_model(text)
+    proto.graph.output[0].type.tensor_type.ClearField("shape")
+    model = OnnxModel(onnx.shape_inference.infer_shapes(proto), Path("m.onnx"))
+    names = [value.name for value in model.proto.graph.input]
+    shapes = {spec.name: tuple(spec.dims) for spec in model.inputs}
+    tensors = tuple(ReadTensor(at, name, "float32", shapes.get(name, (1, 4))) for at, name in enumerate([*names, "y"]))
+    layer = ReadLayer(0, "l", kind, tuple(range(len(names))), (len(names),), values)
+    network = ReadNetwork(tensors, (layer,), tuple(range(len(names))), (len(names),))
+    nodes = tuple(range(len(model.proto.graph.node)))
+    return Description.of(network, model, Piece("y", tuple(names), (0,), nodes, True, frozenset()), shapes)
+
+
+def test_limits_are_the_numbers_of_a_piece_and_where_quantising_saturates_and_ties() -> None:
+    of_quantiser = described("y = QuantizeLinear (x, s, z)", kind="QUANTIZE", constants="float s = {2}, int8 z = {0}")
+    assert set(of_quantiser.limits) >= {2, -2, -256, -255, 254, 255, -257, 253, 510, 1, 3, 5, -1}
+    of_clip = described("y = Clip (x, a, b)", kind="ACTIVATION", constants="float a = {-3}, float b = {60}", alpha=0.25)
+    assert {-3, 3, 60, -60, 0.25, -0.25} <= set(of_clip.limits)
+    assert {0.01, -0.01} <= {round(each, 6) for each in described("y = LeakyRelu <alpha = 0.01> (x)").limits}
+
+
+@pytest.mark.parametrize("value", ["0", "inf", "nan", "1e-38", "1e31"])
+def test_what_is_no_number_to_be_near_is_no_limit(value: str) -> None:
+    held = onnx.helper.make_tensor("a", onnx.TensorProto.FLOAT, [], [float(value)])
+    assert described("y = Add (x, x)", kind="ELEMENTWISE", held=np.array(onnx.numpy_helper.to_array(held))).limits == ()
+
+
+def test_of_many_numbers_few_are_limits() -> None:
+    assert described("y = Relu (x)", held=np.arange(1.0, 10)).limits == ()
+    limits = described("y = Relu (x)", **{f"v{n}": np.arange(8.0 * n + 1, 8 * n + 9) for n in range(5)}).limits
+    assert {1, 8, 16, 24} <= set(limits) and 37 not in limits
+
+
+def test_kinds_are_those_that_tell_something() -> None:
+    every = tuple(kind for kind in InputKind if kind is not InputKind.WIDE)
+    assert described("y = Add (x, x)").kinds == (InputKind.ORDINARY, InputKind.ZEROS, InputKind.LARGE)
+    assert described("y = Transpose (x)", kind="SHUFFLE").kinds == (InputKind.ORDINARY, InputKind.LIMITS)
+    assert described("y = Transpose (x)", kind="UNARY").kinds == every
+    assert described("y = Abs (x)").kinds == every
+    assert described("y = Exp (x)").kinds == tuple(InputKind)
+    assert described("y = Exp (x)", "double[1,4] x").kinds == every
+    gathered = described("y = Reshape (x, s)", f"{X} x, int64[2] s", kind="SHUFFLE")
+    assert gathered.kinds == every and gathered.sources[1].role is Role.SIZES
+    assert described("y = Abs (x)").kinds_at({"x": (4, 8)}, 32) == every
+    assert described("y = Abs (x)").kinds_at({"x": (4, 8), "z": (1,)}, 32) == every[:1]
+
+
+def test_a_piece_rounds_as_its_coarsest_type_and_what_is_approximated_takes_smaller_inputs() -> None:
+    plain, half, doubles = (described("y = Abs (x)", f"{kind}[1,4] x") for kind in ("float", "float16", "double"))
+    assert (plain.eps, plain.largest) == (2.0**-23, 300)
+    assert (half.eps, half.largest) == (2.0**-10, 30)
+    # The network has float32 of them.
+    assert doubles.eps == 2.0**-23
+    rough = described("y = Selu (x)")
+    assert (rough.approximated, rough.largest, rough.rough) == (True, 8, 1e-4)
+    assert not plain.approximated and plain.rough == 0 and not plain.narrow
+    assert described("y = Cast <to = 16> (x)", result="bfloat16").narrow
+
+
+def test_places_are_rounded_where_they_are_computed() -> None:
+    assert described("y = Resize (x, , s)", constants="float[4] s = {1,1,2,2}").placed == 1
+    assert described("y = DFT (x)", "float[1,8,1] x").placed == pytest.approx(2 * math.pi)
+    assert described("y = Abs (x)").placed == 0
+
+
+def test_the_window_is_the_largest_with_its_gaps() -> None:
+    assert described("y = Abs (x)").extent == 1
+    assert described("y = Abs (x)", kernel_size_nd=(3, 5), dilation_nd=(4, 1)).extent == 12
+    assert described("y = Abs (x)", window_size_nd=(3, 7)).extent == 7
+    pooled = "y = MaxPool <kernel_shape = [2, 3], dilations = [1, 5]> (x)"
+    assert described(pooled).extent == 15
+    assert described(pooled, kernel_size_nd=(20,)).extent == 20
+
+
+def test_sizes_of_constants_bind_but_not_those_of_a_kernel() -> None:
+    held = "float[7,1,11] c = {" + ", ".join(["1"] * 77) + "}"
+    assert described("y = Mul (x, c)", "float[1,7,11] x", constants=held).bound == {7, 11}
+    kernel = "float[7,4,3,3] c = {" + ", ".join(["1"] * 252) + "}"
+    assert described("y = Conv (x, c)", constants=kernel).bound == frozenset()
+
+
+def test_layers_that_hold_sizes_and_layers_that_move_are_told() -> None:
+    flags = {
+        kind: (described("y = Abs (x)", kind=kind).any_size, described("y = Abs (x)", kind=kind).moves)
+        for kind in ("UNARY", "SHUFFLE", "CONVOLUTION", "CONSTANT", "SOFTMAX")
+    }
+    assert flags == {
+        "UNARY": (True, False),
+        "SHUFFLE": (False, True),
+        "CONVOLUTION": (True, True),
+        "CONSTANT": (False, False),
+        "SOFTMAX": (True, True),
+    }
