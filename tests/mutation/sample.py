@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import random
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +30,8 @@ _SWAPS = {
     ("LShift", "RShift"),
     ("RShift", "LShift"),
 }
+_BOUND = re.compile(r"_MOST_\w+|MAX_\w+|_CHUNK|\w*SECONDS")
+"""Names of bounds on work: that something is done 1,000 times at most and not 1,001 times is no behaviour."""
 
 
 @dataclass(frozen=True)
@@ -119,7 +122,7 @@ def _telling(name: str) -> bool:
 
 
 def _spared(tree: ast.AST) -> Iterator[tuple[tuple[int, int], tuple[int, int]]]:
-    """Yields where every mutant is equivalent: annotations, which are texts, and what only a type checker reads."""
+    """Yields where every mutant is equivalent: annotations, which are texts, what only a type checker reads, bounds."""
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             read: list[ast.AST | None] = [node.returns]
@@ -127,6 +130,8 @@ def _spared(tree: ast.AST) -> Iterator[tuple[tuple[int, int], tuple[int, int]]]:
             read = [node.annotation]
         elif isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING"):
             read = [node.test, *node.body]
+        elif isinstance(node, ast.Assign) and _BOUND.fullmatch(ast.unparse(node.targets[0])):
+            read = [node.value]
         elif isinstance(node, ast.Assert):
             read = [node]
         elif isinstance(node, ast.Call) and ast.unparse(node.func) == "zip":
