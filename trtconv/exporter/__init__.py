@@ -132,11 +132,15 @@ def export(
         ready = torch_module.prepare(flat or module, inputs, options.outputs, tuple(named.values()))
     ready.notes.extend(f"{name} is {value!r} in the file" for name, value in constants.items())
     axes: dict[str, AxisNames] = dict(nested.flat_axes(dynamic or {}))
-    texts = [f"{name}={bound}" for name, bound in (dims or {}).items() if isinstance(bound, str)]
-    bounds = {name: Range.of(bound) for name, bound in (dims or {}).items() if not isinstance(bound, str)}
-    bounds |= parse_bounds(texts)
-    request = ExportRequest(type(module).__qualname__, path, dynamic=axes, dims=bounds, options=options)
+    request = ExportRequest(type(module).__qualname__, path, dynamic=axes, dims=_bounds(dims or {}), options=options)
     return run.export_subject(ready, request, clock)
+
+
+def _bounds(dims: DimBounds) -> dict[str, Range]:
+    """Returns bounds as ranges; those in text have the grammar of --dim."""
+    texts = [f"{name}={bound}" for name, bound in dims.items() if isinstance(bound, str)]
+    ranges = {name: Range.of(bound) for name, bound in dims.items() if not isinstance(bound, str)}
+    return ranges | parse_bounds(texts)
 
 
 def convert(

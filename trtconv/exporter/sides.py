@@ -6,9 +6,6 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import numpy as np
-from numpy.typing import NDArray
-
 from trtconv.core.documents.export import Blame, SizeRule
 from trtconv.core.errors import ExportFailed
 from trtconv.core.frozen import frozen
@@ -75,22 +72,13 @@ def _left(job: Job, whole: Sequence[SizeRule], taken: Sequence[Sequence[SizeRule
     grid = Grid(whole)
     left = grid.everywhere()
     for rules in taken:
-        left &= ~_inside(grid, rules)
+        left &= ~grid.taken([rule for rule in rules if rule.narrowed])
     for _ in range(_REFUSED):
         chosen = grid.nearest(left)
         if chosen is None or job.trials.ok(chosen):
             return chosen
         left &= ~grid.at(chosen)
     return None
-
-
-def _inside(grid: Grid, rules: Sequence[SizeRule]) -> NDArray[np.bool_]:
-    """Returns which sizes of a grid no branch keeps out of a file."""
-    inside = grid.everywhere()
-    for rule in rules:
-        if rule.narrowed:
-            inside &= np.vectorize(rule.takes, otypes=[bool])(grid.values[rule.name])
-    return inside
 
 
 def _side_at(

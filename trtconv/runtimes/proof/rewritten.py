@@ -107,7 +107,7 @@ class Pairs:
     path: str
 
 
-class Side:
+class Version:
     """One of the two models, and what its nodes compute."""
 
     def __init__(self, model: OnnxModel) -> None:
@@ -186,7 +186,7 @@ def kept(file: OnnxModel, given: OnnxModel, claim: Claim, runner: process.Proces
         runner: The process, of `proof.SERVE`.
         seconds: How long it may take.
     """
-    before, after = Side(file), Side(given)
+    before, after = Version(file), Version(given)
     both = {name for name in before.producers if before.makes(name) and after.makes(name)}
     # Codes of another type mean something else.
     recoded = {name for name in both if file.main.types.get(name) != given.main.types.get(name)}
@@ -218,7 +218,7 @@ def kept(file: OnnxModel, given: OnnxModel, claim: Claim, runner: process.Proces
     return Kept(shown, None, missing)
 
 
-def _limit(sides: Sequence[Side], target: str, seams: set[str], claim: Claim) -> float:
+def _limit(sides: Sequence[Version], target: str, seams: set[str], claim: Claim) -> float:
     """Returns how far a piece may be off: by rounding, and by steps where it quantises."""
     nodes = [side.nodes[index] for side in sides for index in side.cone(target, seams)[0]]
     read = {name for node in nodes for name in node.input}
