@@ -18,7 +18,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 TRTCONV = str(Path(sysconfig.get_path("scripts")) / "trtconv")
 PYTHON = sys.executable
-_LOOK_SECONDS = 0.02
+_LOOK_SECONDS = 0.01
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,9 +75,9 @@ def process_megabytes(command: Sequence[str]) -> Callable[[], float]:
     """Returns a task: the peak memory of a process and all that it starts, together (Linux)."""
 
     def task() -> float:
-        peak = [0.0]
-        _run(command, None, lambda root: peak.append(max(peak.pop(), _held_megabytes(root))))
-        return peak[0]
+        held = _Held()
+        _run(command, None, held.look)
+        return held.peak * 1024 / 1e6
 
     return task
 
@@ -115,21 +115,45 @@ def _look(root: int, look: Callable[[int], None] | None, ended: threading.Event)
         look(root)
 
 
-def _held_megabytes(root: int) -> float:
-    """Returns what a process and all that it started hold; pages that several of them share count once.
+class _Held:
+    """What a process and all that it started hold, looked at many times; pages that several of them share count once.
 
     Of a file it is what the process has that maps most of it: the system's own count of shared pages (Pss) divides by
     all processes of the machine, so that a library would weigh half where somebody else runs it too.
+
+    Attributes:
+        peak: The most so far, in KiB.
     """
-    own, files = 0, dict[str, int]()
-    for pid in _descendants(root):
-        with contextlib.suppress(OSError):
-            # Of these, no other command has any.
-            rollup = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
-            own += sum(int(line.split()[1]) for line in rollup if line.startswith("Pss_Anon:"))
-            for file, held in _mapped(pid).items():
-                files[file] = max(files.get(file, 0), held)
-    return (own + sum(files.values())) * 1024 / 1e6
+
+    def __init__(self) -> None:
+        self.peak = 0
+        self._others: set[int] = set()
+        self._highest: dict[int, int] = {}
+
+    def look(self, root: int) -> None:
+        """Looks once."""
+        own, files = 0, dict[str, int]()
+        for pid in _descendants(root, self._others):
+            with contextlib.suppress(OSError):
+                highest = _told(pid, "status", "VmHWM")["VmHWM"]
+                now = _told(pid, "smaps_rollup", "Rss", "Pss_Anon")
+                # Of these, no other command has any.
+                own += now["Pss_Anon"] + self._between(pid, highest, now["Rss"])
+                for file, held in _mapped(pid).items():
+                    files[file] = max(files.get(file, 0), held)
+        self.peak = max(self.peak, own + sum(files.values()))
+
+    def _between(self, pid: int, highest: int, now: int) -> int:
+        """Returns how much more than now a process had since the last look, where it never had as much before."""
+        before, self._highest[pid] = self._highest.get(pid, 0), highest
+        return max(0, highest - now) if highest > before > 0 else 0
+
+
+def _told(pid: int, file: str, *names: str) -> dict[str, int]:
+    """Returns what a file of a process says of some things, in KiB."""
+    lines = (line.split() for line in Path(f"/proc/{pid}/{file}").read_text().splitlines())
+    told = {line[0].rstrip(":"): int(line[1]) for line in lines if line and line[0].rstrip(":") in names}
+    return {name: told.get(name, 0) for name in names}
 
 
 def _mapped(pid: int) -> dict[str, int]:
@@ -146,16 +170,18 @@ _MAPPING = re.compile(
 )
 
 
-def _descendants(root: int) -> Iterator[int]:
+def _descendants(root: int, others: set[int]) -> Iterator[int]:
+    """Yields a process and all that it started; `others` keeps the machine's other processes, not to be read again."""
     # Whose parent is gone still has the session that the root began, unless it began one of its own.
     children: dict[int, list[int]] = {}
-    for folder in Path("/proc").glob("[0-9]*"):
+    for pid in {int(each.name) for each in Path("/proc").iterdir() if each.name.isdigit()} - others:
         with contextlib.suppress(OSError):
-            parent, _, session = map(int, (folder / "stat").read_text().rpartition(")")[2].split()[1:4])
-            children.setdefault(root if session == root else parent, []).append(int(folder.name))
+            parent, _, session = map(int, Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1:4])
+            children.setdefault(root if session == root else parent, []).append(pid)
     found = [root]
     for pid in found:
         found += (child for child in children.get(pid, ()) if child != root)
+    others.update({pid for each in children.values() for pid in each}.difference(found))
     return iter(found)
 
 

@@ -4,8 +4,8 @@
 
 Random weights, 512x512 (bench/cost_networks.py). Raw is a script of a few lines (bench/bare.py), the others are
 `trtconv build --prove none` and `trtconv build` as it is. Times are medians, memory is the peak of all processes
-together. Writes bench/results/proof-cost.json. The proof may take half of a build again, or 2 s, and 1.3 times the
-memory.
+together, in each round. Writes bench/results/proof-cost.json. The proof may take half of a build again, or 2 s, and 1.3
+times the memory.
 """
 
 from __future__ import annotations
@@ -38,7 +38,9 @@ def measure(name: str, folder: Path, rounds: int) -> dict[str, Any]:
     }
     tasks = {key: process_seconds(command) for key, command in commands.items()}
     seconds = {key: round(median(found), 2) for key, found in in_turns(tasks, rounds).items()}
-    megabytes = {key: round(process_megabytes(command)()) for key, command in commands.items()}
+    held = {key: process_megabytes(command) for key, command in commands.items()}
+    rounded = {key: [round(each) for each in found] for key, found in in_turns(held, rounds).items()}
+    megabytes = {key: max(found) for key, found in rounded.items()}
     proof = trtconv.check(trtconv.CheckRequest(path)).proof
     assert proof is not None
     limit = max(TIMES * seconds["without"], seconds["without"] + SECONDS)
@@ -46,6 +48,7 @@ def measure(name: str, folder: Path, rounds: int) -> dict[str, Any]:
         "network": name,
         "seconds": seconds,
         "megabytes": megabytes,
+        "rounds": rounded,
         "proven": proof.agrees is True and not proof.missing,
         "pieces": [proof.pieces.proven, proof.pieces.of],
         "good": seconds["with"] <= limit and megabytes["with"] <= MEMORY * megabytes["without"],
