@@ -268,7 +268,13 @@ def first_line(error: BaseException) -> str:
     return str(error).strip().partition("\n")[0][:300]
 
 
-def session(model: OnnxModel, late: bool = False, weights: Mapping[str, NDArray[Any]] | None = None) -> Any:
+def session(
+    model: OnnxModel,
+    late: bool = False,
+    weights: Mapping[str, NDArray[Any]] | None = None,
+    *,
+    small: bool = False,
+) -> Any:
     """Returns a model in ONNX Runtime as an InferenceSession, or, as a text, why that does not load it.
 
     Nodes of other operators than ONNX's are run by their references (`plugins`).
@@ -278,6 +284,7 @@ def session(model: OnnxModel, late: bool = False, weights: Mapping[str, NDArray[
         late: Whether weights are dequantised one by one, when they are needed, and not all at first.
         weights: Values of its `large_weights`, where they are not those of the model or were read before; it has no
             nodes of other operators then. None: the model's are read.
+        small: Whether it is run on so little that threads take longer to start than they save.
     """
     holders = with_foreign_bodies(model.proto)
     if holders or foreign_nodes(model.proto):
@@ -285,7 +292,7 @@ def session(model: OnnxModel, late: bool = False, weights: Mapping[str, NDArray[
         whole.CopyFrom(model.proto)
         folder = Path(model.path).parent
         return HybridSession(
-            whole, foreign_nodes(whole), holders, folder, lambda part: session(OnnxModel(part, model.path))
+            whole, foreign_nodes(whole), holders, folder, lambda part: session(OnnxModel(part, model.path), small=small)
         )
     if weights is None:
         weights = {name: model.array(tensor) for name, tensor in large_weights(model).items()}
@@ -296,7 +303,7 @@ def session(model: OnnxModel, late: bool = False, weights: Mapping[str, NDArray[
     # It refuses names that occur twice, as TensorRT does not; they mean nothing here.
     for node in all_nodes(copy.proto.graph.node):
         node.name = ""
-    loaded = session_of(copy.proto.SerializeToString(), Path(model.path).parent, late)
+    loaded = session_of(copy.proto.SerializeToString(), Path(model.path).parent, late, small=small)
     return loaded if isinstance(loaded, str) or not weights else LightSession(loaded, weights)
 
 
@@ -321,17 +328,20 @@ def session_options() -> Any:
     return options
 
 
-def session_of(model: Path | bytes, folder: Path, late: bool = False) -> Any:
+def session_of(model: Path | bytes, folder: Path, late: bool = False, *, small: bool = False) -> Any:
     """Does as `session` for a model as it is, in a file or serialized.
 
     Args:
         model: The model.
         folder: Where its external data lies.
         late: As for `session`.
+        small: As for `session`.
     """
     import onnxruntime
 
     options = session_options()
+    if small:
+        options.intra_op_num_threads = 1
     if late:
         options.execution_order = onnxruntime.ExecutionOrder.PRIORITY_BASED
     options.add_session_config_entry("session.model_external_initializers_file_folder_path", str(folder.absolute()))

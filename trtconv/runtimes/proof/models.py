@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from trtconv.runtimes.light_session import give_values, large_weights
 from trtconv.runtimes.onnxruntime import first_line, import_runtime
 from trtconv.runtimes.proof import rewritten
 from trtconv.runtimes.proof.feeds import CALM, InputKind, Role, Shape, Source, make
-from trtconv.runtimes.proof.reference import READING, Wanted, has_shape, runs, serve, typed
+from trtconv.runtimes.proof.reference import Wanted, has_shape, runs, serve, typed
 from trtconv.runtimes.proof.shaken import shaken, steps, widen_interpolations
 from trtconv.runtimes.proof.tolerance import PERTURBATION
 from trtconv.runtimes.tensorrt.readback.types import numpy_type
@@ -49,6 +50,8 @@ _ADDING = frozenset(
 _MOVES = 2
 """How many moved inputs the condition is measured by."""
 _FEW_UNITS = 4
+_FEW_ELEMENTS = 1 << 16
+"""Of the sources of a piece that is run without threads."""
 
 
 @frozen
@@ -84,6 +87,11 @@ class Task:
     closely: bool = False
 
     @property
+    def elements(self) -> int:
+        """How many elements its sources have together."""
+        return sum(map(math.prod, self.shapes.values()))
+
+    @property
     def sizing(self) -> bool:
         """Whether integers that it starts from decide shapes."""
         return any(source.role is Role.SIZES for source in self.sources)
@@ -111,8 +119,8 @@ class Models:
         Args:
             argument: What the whole is wanted for; or where the model lies, the model where it is not the file, the
                 pieces, a folder for arrays; or what passes changed, for `rewritten.serve`.
-            tell: Hears {"event": "begin", "number"} and {"event": "piece", "number", "file", "types", "calm", "why"};
-                the file has the arrays one behind the other, in the order of the types.
+            tell: Hears {"event": "begin", "number"} and {"event": "piece", "number", "file", "arrays", "calm", "why"};
+                the file has the values of the arrays one behind the other.
         """
         if isinstance(argument, rewritten.Pairs):
             rewritten.serve(argument, tell)
@@ -133,19 +141,24 @@ class Models:
         for task in tasks:
             tell({"event": "begin", "number": task.number})
             arrays, calm, why = _run(self._model, task)
-            path_of_arrays = Path(folder, f"{task.number}-{int(task.closely)}.npy")
+            path_of_arrays = Path(folder, f"{task.number}-{int(task.closely)}.bin")
             with path_of_arrays.open("wb") as file:
                 for values in arrays.values():
-                    np.save(file, _plain(values))
-            types = {name: str(values.dtype) for name, values in arrays.items()}
-            answer = {"number": task.number, "file": str(path_of_arrays), "types": types, "calm": calm, "why": why}
+                    _plain(values).tofile(file)
+            kinds = {
+                name: [_plain(values).dtype.str, str(values.dtype), values.shape] for name, values in arrays.items()
+            }
+            answer = {"number": task.number, "file": str(path_of_arrays), "arrays": kinds, "calm": calm, "why": why}
             tell({"event": "piece", **answer})
 
 
 def load(event: Mapping[str, Any]) -> dict[str, Array]:
     """Returns the arrays that an answer of `Models` tells of."""
-    with READING, Path(event["file"]).open("rb") as file:
-        return {name: typed(np.load(file), dtype) for name, dtype in event["types"].items()}
+    with Path(event["file"]).open("rb") as file:
+        return {
+            name: typed(np.fromfile(file, plain, math.prod(shape)).reshape(shape), dtype)
+            for name, (plain, dtype, shape) in event["arrays"].items()
+        }
 
 
 def _plain(values: Array) -> Array:
@@ -307,7 +320,7 @@ def _weights(part: onnx.ModelProto, model: OnnxModel) -> dict[str, Array]:
 
 
 def _computes(part: onnx.ModelProto, path: Path, task: Task, weights: Mapping[str, Array] | None) -> Computes | str:
-    found = runs(OnnxModel(part, path), (), weights)
+    found = runs(OnnxModel(part, path), (), weights, small=task.elements <= _FEW_ELEMENTS)
     if isinstance(found, str):
         return found
     wide = {value.name for value in part.graph.input}

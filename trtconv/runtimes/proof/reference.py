@@ -279,20 +279,27 @@ def _load(wanted: Wanted) -> OnnxModel:
     return OnnxModel(onnx.load_model_from_string(wanted.model), Path(wanted.path))
 
 
-def runs(model: OnnxModel, inner: Iterable[str], weights: Mapping[str, NDArray[Any]] | None = None) -> Any:
+def runs(
+    model: OnnxModel,
+    inner: Iterable[str],
+    weights: Mapping[str, NDArray[Any]] | None = None,
+    *,
+    small: bool = False,
+) -> Any:
     """Returns what runs a model, as a function from feeds to (name, array) pairs; as a text why nothing does.
 
     Args:
         model: The model; what is wanted of it becomes outputs.
         inner: Further tensors that are wanted.
         weights: As for `session`.
+        small: As for `session`.
     """
     outputs = list(model.outputs)
     made = {name for node in model.proto.graph.node for name in node.output if name}
     extra = [name for name in dict.fromkeys(inner) if name in made and name not in outputs]
     for name in extra:
         model.proto.graph.output.add().name = name
-    loaded = session(model, weights=weights)
+    loaded = session(model, weights=weights, small=small)
     names = [*outputs, *extra]
     if not isinstance(loaded, str):
         return lambda feeds: zip(names, loaded.run(names, feeds), strict=True)

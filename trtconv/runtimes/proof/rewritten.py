@@ -260,7 +260,7 @@ def serve(pairs: Pairs, tell: process.Tell) -> None:
 
 
 def _error(models: Sequence[OnnxModel], target: str, seed: int) -> float:
-    sessions = [session(model) for model in models]
+    sessions = [session(model, small=True) for model in models]
     for each in sessions:
         if isinstance(each, str):
             raise ValueError(each)
