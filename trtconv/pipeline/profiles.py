@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Iterable, Mapping, Sequence
 
-from trtconv.core.bounds import bounds_by_name
+from trtconv.core.bounds import bounds_by_name, make_profile
 from trtconv.core.dims import Range, ShapeProfile
 from trtconv.core.documents.build import BuildPlan
 from trtconv.core.documents.lattice import LatticeRecord
@@ -19,7 +20,7 @@ from trtconv.rules import run_size_rules
 from trtconv.rules.baked_sizes import BakedPixelShuffle, BakedReshape, BakedResize
 from trtconv.runtimes.tensorrt import Capabilities
 from trtconv.shapes.lattice import SizeLattice
-from trtconv.shapes.profiles import refuse_gaps, rounded_profiles
+from trtconv.shapes.profiles import alone, refuse_gaps, rounded_profiles
 from trtconv.shapes.split import divide
 from trtconv.shapes.view import SizesView
 
@@ -91,8 +92,11 @@ def settle(
     view = SizesView(model, profiles)
     notes: list[str] = []
     current = tuple(profiles)
+    if rounded and any(single := [alone(view, number) for number in range(len(current))]):
+        current = tuple(map(functools.partial(_narrowed, model, notes), current, single))
+        view = SizesView(model, current)
     if rounded and any(fault is not None for fault in view.faults) and all(t.rows for t in view.lattice.tables):
-        current = tuple(rounded_profiles(model.inputs, profile, view.lattice, notes) for profile in profiles)
+        current = tuple(rounded_profiles(model.inputs, profile, view.lattice, notes) for profile in current)
         view = SizesView(model, current)
     findings = run_size_rules(view)
     fitting = not any(fault is not None for fault in view.faults)
@@ -104,6 +108,13 @@ def settle(
     lattice = view.lattice
     everywhere = fitting and lattice.exact and all(dim.valid is None for dim in lattice.dims.values())
     return Sized(current, lattice, findings, tuple(notes), everywhere, view.memory, view.record, view)
+
+
+def _narrowed(model: OnnxModel, notes: list[str], profile: ShapeProfile, single: Mapping[str, Range]) -> ShapeProfile:
+    notes += [
+        f"{name}={profile.dims[name]} rounded to {bound.opt}: no ends go together" for name, bound in single.items()
+    ]
+    return make_profile(model.inputs, {**profile.dims, **single}, profile.values)
 
 
 def _only(profiles: Sequence[ShapeProfile]) -> ShapeProfile:

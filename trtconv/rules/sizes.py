@@ -15,6 +15,7 @@ from trtconv.rules.baked_sizes import export_again
 from trtconv.rules.base import ModelView, Page, Rule
 from trtconv.shapes.lattice import Check, DimLattice
 from trtconv.shapes.memory import MOST_ELEMENTS
+from trtconv.shapes.profiles import alone
 from trtconv.shapes.view import SizesView
 
 
@@ -96,7 +97,7 @@ class SizeOffLattice(ProfileRule):
                 )
                 offered = near[str(size)]
                 place = own.node.location
-                fix = again if again else _offer(view.profiles[number], dim, pick, offered)
+                fix = again or _alone(view, number) or _offer(view.profiles[number], dim, pick, offered)
                 yield self.finding(message, place, fix)
 
 
@@ -121,6 +122,12 @@ def _again(view: SizesView) -> str:
         return ""
     command = export_again(view.model, view.profiles[0].dims)
     return f"The exporter fixed the sizes of its example. Export it again, from its Python: {command}"
+
+
+def _alone(view: SizesView, number: int) -> str:
+    """Returns what to do where ends of ranges do not go together, whatever they are; nothing where they could."""
+    use = " ".join(f"--dim {quoted(name)}={bound.opt}" for name, bound in alone(view, number).items())
+    return f"No ends of these ranges go together: use one size, {use}, or add --round." if use else ""
 
 
 def _offer(profile: ShapeProfile, dim: DimLattice, pick: str, offered: Sequence[int]) -> str:
@@ -189,7 +196,8 @@ class DimensionsTied(ProfileRule):
             )
             moved = view.lattice.rounded(sizes, up=None)
             nearest = ", ".join(f"{name} {size}" for name, size in moved.items() if size != sizes[name])
-            fix = _again(view) or (f"Nearest that works: {nearest}. --round does so." if nearest else "")
+            works = f"Nearest that works: {nearest}. --round does so." if nearest else ""
+            fix = _again(view) or _alone(view, number) or works
             yield self.finding(message, node.location, fix)
 
 

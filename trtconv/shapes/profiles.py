@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import math
+import operator
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
@@ -42,6 +44,31 @@ def rounded_profiles(
             if moved[name] != bound:
                 notes.append(f"{name}={bound} rounded to {moved[name]}")
     return make_profile(inputs, moved, profile.values)
+
+
+def alone(view: SizesView, number: int) -> dict[str, Range]:
+    """Returns the one size of each dimension whose range has ends that do not go together, wherever they are moved.
+
+    So it is where height times width is one number: what each end alone could be leads from one refusal to the next.
+    Nothing where moving helps, or the sizes to optimize for do not fit themselves.
+
+    Args:
+        view: Profiles, of which some do not fit.
+        number: Of the profile.
+    """
+    profile = view.profiles[number]
+    rows = [row for row, point in enumerate(view.points) if point[0] == number]
+    faults = [view.faults[row] for row in rows if view.points[row][1] != "opt"]
+    fits = not any(view.faults[row] for row in rows if view.points[row][1] == "opt")
+    if not fits or not view.lattice.joint or not any(faults):
+        return {}
+    moved = rounded_profiles(view.model.inputs, profile, view.lattice, [])
+    if not any(SizesView(view.model, [moved]).faults):
+        return {}
+    bits = functools.reduce(operator.or_, (fault.mask for fault in faults if fault))
+    tied = [name for bit, name in enumerate(view.sizes.names) if bits >> bit & 1]
+    sizes = {name: int(profile.dims[name].opt) for name in tied}
+    return {name: Range(size, size, size) for name, size in sizes.items()}
 
 
 def _held(table: Table, asked: Mapping[str, Range]) -> Table:

@@ -27,6 +27,11 @@ from trtconv.pipeline.profiles import Sized, settle
 from trtconv.rules.baked_sizes import BakedReshape
 from trtconv.shapes.profiles import narrower
 
+POSITIONS = ",".join(map(str, range(16)))
+TOKENS = f"""g (float[1,h,w] x, float[n] k) => (float[1,16] y, float[n] m)
+    <int64[2] s = {{1,-1}}, float[1,16] p = {{{POSITIONS}}}>
+    {{ t = Reshape (x, s) y = Add (t, p) m = Relu (k) }}"""
+"""Positions of 16 tokens, which height times width has to be."""
 UNET = OnnxModel.load(MODELS / "unet.onnx")
 SQUARE = "g (float[1,h,w] x) => (float[1,a,b] y) { t = Transpose <perm = [0,2,1]> (x) y = Add (x, t) }"
 
@@ -61,6 +66,24 @@ class TestFindings:
         assert [f.code for f in done.findings] == ["TC202"]
         assert "h == w" in done.findings[0].message
         assert "--round" in done.findings[0].fix
+
+    def test_ends_that_never_go_together_have_one_size(self) -> None:
+        model = parse(TOKENS)
+        done = sized(model, "h=2:4:8", "w=2:4:8", "n=1:2:3")
+        assert done.findings
+        assert all("use one size, --dim h=4 --dim w=4," in f.fix for f in done.findings)
+        assert not sized(model, "h=4", "w=4", "n=1:2:3").findings
+        rounded = sized(model, "h=2:4:8", "w=2:4:8", "n=1:2:3", rounded=True)
+        (profile,) = rounded.profiles
+        assert not rounded.findings
+        assert (profile.dims["h"], profile.dims["n"]) == (Range(4, 4, 4), Range(1, 2, 3))
+        assert any(note.startswith("h=2:4:8 rounded to 4") for note in rounded.notes)
+
+    def test_ends_that_go_together_when_moved_keep_their_range(self) -> None:
+        done = sized(parse(SQUARE), "h=8:16:32", "w=8:24:32", rounded=True)
+        assert done.profiles[0].dims["h"].min < done.profiles[0].dims["h"].max
+        off = sized(UNET, "batch=1", "height=65:128:257", "width=64:128:257")
+        assert not any("use one size" in f.fix for f in off.findings)
 
     def test_no_valid_size(self) -> None:
         done = sized(UNET, "batch=1", "height=65:66:71", "width=64")
