@@ -43,6 +43,9 @@ from trtconv.cli.group import cli  # noqa: E402
 from trtconv.core.errors import TrtconvError  # noqa: E402
 
 _MOST_STEPS = 8
+_EXPORTED = None
+"""What is told between the export of a file and its row."""
+_NOT_EXPORTED = "torch does not export it"
 _BOUND = re.compile(r"--dim (?P<name>'[^']+'|[^\s=]+)=(?P<bound>\d+(?::\d+){0,2})")
 _END = re.compile(r"\b(?:use|Use) (?P<pick>min|opt|max) (?P<size>\d+)")
 _OF = re.compile(r"the (min|opt|max) of (\S+?),")
@@ -268,22 +271,27 @@ def _row_of_child(case: Architecture, exporter: str, limit: float) -> dict[str, 
     # Forked, so that torch and the packages are loaded once.
     context = multiprocessing.get_context("fork")
     ours, theirs = context.Pipe(duplex=False)
-    child = context.Process(target=lambda: theirs.send(_row(case, exporter)))
+    child = context.Process(target=_tell, args=(case, exporter, theirs))
     child.start()
     theirs.close()
+    exported = False
     try:
-        if not ours.poll(limit):
-            return {"end": "too long", "why": f"more than {limit:.0f} s"}
-        return ours.recv()  # type: ignore[no-any-return]
+        while ours.poll(limit):
+            said = ours.recv()
+            if said is not _EXPORTED:
+                return said  # type: ignore[no-any-return]
+            exported = True
+        return {"end": "too long", "why": f"more than {limit:.0f} s"}
     except EOFError:
         child.join()
-        return {"end": "died", "why": f"exit status {child.exitcode}"}
+        return {"end": "died" if exported else _NOT_EXPORTED, "why": f"exit status {child.exitcode}"}
     finally:
         child.kill()
         child.join()
 
 
-def _row(case: Architecture, exporter: str) -> dict[str, Any]:
+def _tell(case: Architecture, exporter: str, told: Any) -> None:
+    """Tells that torch has written the file, and then the row."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "net.onnx"
         torch.manual_seed(0)
@@ -291,8 +299,10 @@ def _row(case: Architecture, exporter: str) -> dict[str, Any]:
         try:
             export(case, module, exporter, path)
         except Exception as error:  # torch refuses in many ways
-            return {"end": "torch does not export it", "why": type(error).__name__}
-        return follow(case, path, lambda: _ours(case, Path(folder)))
+            told.send({"end": _NOT_EXPORTED, "why": type(error).__name__})
+            return
+        told.send(_EXPORTED)
+        told.send(follow(case, path, lambda: _ours(case, Path(folder))))
 
 
 if __name__ == "__main__":

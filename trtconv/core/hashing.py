@@ -28,6 +28,10 @@ class Hashing:
 
     def result(self) -> Any:
         """Waits for the hash, and returns a copy of it, which may be updated further."""
+        return self.done()._hash.copy()
+
+    def done(self) -> Hashing:
+        """Waits until the data is not needed any more."""
         if self._thread is not None:
             self._thread.join()
-        return self._hash.copy()
+        return self

@@ -6,6 +6,7 @@ import difflib
 import errno
 import re
 import stat
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -225,7 +226,7 @@ def array_of(tensor: onnx.TensorProto, path: Path) -> NDArray[Any]:
     """Returns the values of a tensor of the model at `path`, wherever they are."""
     if uses_external_data(tensor):
         raw = raw_bytes(tensor, path)
-        if tensor.data_type in _WHOLE_BYTES:
+        if is_whole(tensor.data_type):
             # Without the copies that a message makes of what it is given.
             return np.frombuffer(raw, onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type)).reshape(
                 tuple(tensor.dims)
@@ -240,6 +241,11 @@ def array_of(tensor: onnx.TensorProto, path: Path) -> NDArray[Any]:
 _T = onnx.TensorProto
 _WHOLE_BYTES = (_T.FLOAT, _T.DOUBLE, _T.FLOAT16, _T.INT8, _T.INT32, _T.INT64, _T.UINT8)
 """Types whose elements NumPy has as they lie in a file."""
+
+
+def is_whole(kind: int) -> bool:
+    """Whether NumPy has the elements of a type as they lie in a file."""
+    return kind in _WHOLE_BYTES and sys.byteorder == "little"
 
 
 def used_parts(tensors: Iterable[onnx.TensorProto]) -> list[tuple[str, int, int]]:

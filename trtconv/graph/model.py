@@ -106,7 +106,8 @@ class OnnxModel:
         """
         data = read_file(path) if data is None else data
         hashing, model = Hashing(data) if hashed else None, cls(_parse(data, path), path)
-        model._hashing = hashing
+        model._hashing = None if hashing is None else hashing.done()
+        del data  # What follows copies each tensor that it looks at.
         take_census(model.proto)
         forget_meaningless(model.proto.graph)
         examined = checker.examine(model.proto)

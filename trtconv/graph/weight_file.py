@@ -10,12 +10,13 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import onnx
 from numpy.typing import NDArray
 from onnx import numpy_helper
 
 from trtconv.core.scratch import Scratch
-from trtconv.graph.external_data import ALIGNMENT, EXTERNAL, SMALL_BYTES, external_entry, raw_chunks, refer_to
+from trtconv.graph.external_data import ALIGNMENT, EXTERNAL, SMALL_BYTES, external_entry, is_whole, raw_chunks, refer_to
 from trtconv.graph.model import OnnxModel
 
 _NAME = "weights"
@@ -60,12 +61,18 @@ class WeightFile:
 
     def store(self, name: str, values: NDArray[Any]) -> onnx.TensorProto:
         """Returns a constant for models whose weights are here."""
+        kind = onnx.helper.np_dtype_to_tensor_dtype(values.dtype)
+        if values.nbytes > SMALL_BYTES and is_whole(kind):
+            # Without the copies that a message makes of what it is given.
+            tensor = onnx.TensorProto(name=name, data_type=kind, dims=values.shape)
+            refer_to(tensor, self._data.name, *self._write([np.ascontiguousarray(values).data]))
+            return tensor
         tensor = numpy_helper.from_array(values, name)
         if len(tensor.raw_data) > SMALL_BYTES:
             refer_to(tensor, self._data.name, *self._write([tensor.raw_data]))
         return tensor
 
-    def _write(self, chunks: Iterable[bytes]) -> tuple[int, int]:
+    def _write(self, chunks: Iterable[bytes | memoryview]) -> tuple[int, int]:
         """Appends bytes; returns where they begin, and how many they are."""
         with Path(self._data).open("ab") as file:
             file.write(bytes(-file.tell() % ALIGNMENT))

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import ml_dtypes
 import numpy as np
 import onnx
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import numpy_helper
@@ -47,3 +49,16 @@ def test_what_is_there_already_is_not_written_twice() -> None:
     before = external_entry(moved.proto.graph.initializer[0])
     file.move(moved)
     assert external_entry(moved.proto.graph.initializer[0]) == before
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, np.int8, np.int64, ml_dtypes.int4, ml_dtypes.float8_e4m3fn])
+@pytest.mark.parametrize("size", [6, 2 * SMALL_BYTES])
+def test_a_stored_constant_is_the_one_that_was_given(dtype: type, size: int) -> None:
+    file, shared = WeightFile("m.onnx"), model(np.ones(3, np.int8))
+    file.move(shared)
+    # Not as it lies in memory, and of a type whose elements a file may pack.
+    values = np.arange(2 * size).reshape(size, 2).astype(np.int8).astype(dtype).T
+    stored = file.store("v", values)
+    assert (stored.name, list(stored.dims)) == ("v", [2, size])
+    assert stored.data_type == numpy_helper.from_array(values).data_type
+    np.testing.assert_array_equal(np.asarray(shared.array(stored), dtype), values)
