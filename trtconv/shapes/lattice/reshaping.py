@@ -72,8 +72,7 @@ def _target_shape(trial: Trial, dims: Sequence[Num], asked: Sequence[Num], allow
             shape.append(dims[axis])
         else:
             trial.at_least(num, 0, "asks for size {0}")
-            copies = num.known and not allow_zero and axis < len(dims) and np.equal(num.value, 0).any()
-            shape.append(select(combine(np.equal, num, Num(0)), dims[axis], num) if copies else num)
+            shape.append(num if allow_zero or axis >= len(dims) else _copied(num, dims, axis))
     above, below = cancel(dims, [n for axis, n in enumerate(shape) if axis != inferred])
     if inferred is None:
         says = "makes a shape of {1} elements from {0}", "makes a shape for {1} of every {0} elements of its input"
@@ -89,6 +88,15 @@ def _target_shape(trial: Trial, dims: Sequence[Num], asked: Sequence[Num], allow
         trial.require(divides, _elements(dims, above, *says), above, below)
     shape[inferred] = floor_div(above, below)
     return shape
+
+
+def _copied(num: Num, dims: Sequence[Num], axis: int) -> Num:
+    """Returns a computed size; where it comes to 0 that of the input, if that has elements at all."""
+    zero = combine(np.equal, num, Num(0))
+    if not zero.known or not np.any(zero.value):
+        return num
+    copies = combine(np.logical_and, zero, combine(np.not_equal, product(dims), Num(0)))
+    return select(copies, dims[axis], num)
 
 
 def _elements(dims: Sequence[Num], left: Num, says: str, reduced: str) -> str:
