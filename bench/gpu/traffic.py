@@ -28,7 +28,6 @@ HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(ROOT), str(HERE), str(ROOT / "tests")]
 
 from children import Children, Row, options, serve  # noqa: E402
-from formats import TEXT  # noqa: E402
 
 NAME = "gpu-traffic-8.6.json"
 _SIDES = (64, 128, 256, 512)
@@ -125,7 +124,7 @@ class Builder:
                 return self._time(folder)
             return self._build(task, folder) if task["do"] == "build" else self._measure(task, folder)
         except TrtconvError as error:
-            return {"why": f"{error.message} {error.hint}"[:TEXT]}
+            return {"why": f"{error.message} {error.hint}"[:300]}
 
     def _time(self, folder: Path) -> Row:
         """Times the network in profiles for some sizes, as bench does, and writes what it found."""
