@@ -166,3 +166,95 @@ def test_types_and_ranks_that_there_are_not_are_found(kind: str) -> None:
         values.append(info)
         found = examine(proto)
         assert isinstance(found, str) and words in found
+
+
+def doubled(change: Callable[[onnx.ModelProto], None]) -> str:
+    """Returns what is found in a right model that is changed."""
+    proto = in_function([node("Abs", "x", "y")])
+    assert not isinstance(examine(proto), str)
+    change(proto)
+    found = examine(proto)
+    assert isinstance(found, str)
+    return found
+
+
+def chain(length: int) -> onnx.ModelProto:
+    """A model with functions that call each other in a chain."""
+    proto = in_function([node("Abs", "x", "y")])
+    for number in range(1, length):
+        caller = helper.make_node(f"F{number - 1}" if number > 1 else "F", ["x"], ["y"], domain="f", name=f"c{number}")
+        opsets = [helper.make_opsetid("", 17), helper.make_opsetid("f", 1)]
+        proto.functions.append(helper.make_function("f", f"F{number}", ["x"], ["y"], [caller], opsets))
+    return proto
+
+
+def test_what_is_there_twice_is_found() -> None:
+    assert "operator set twice" in doubled(lambda m: m.opset_import.append(helper.make_opsetid("", 18)))
+    assert "two functions of the same name" in doubled(lambda m: m.functions.append(m.functions[0]))
+    assert "two initializers" in doubled(lambda m: m.graph.initializer.extend([weight(2), weight(2)]))
+    assert "two inputs" in doubled(lambda m: m.graph.input.append(m.graph.input[0]))
+
+
+def test_what_has_no_name_or_one_that_is_taken_is_found() -> None:
+    nameless = TensorProto(data_type=FLOAT, dims=[1], raw_data=bytes(4))
+    assert "initializers of a graph has no name" in doubled(lambda m: m.graph.initializer.append(nameless))
+    again = node("Neg", "x", "x")
+    assert "makes 'x', which is an input or initializer" in doubled(lambda m: m.graph.node.append(again))
+
+
+@pytest.mark.parametrize(("length", "fine"), [(90, True), (91, False)])
+def test_functions_may_call_each_other_so_deep_and_no_deeper(length: int, fine: bool) -> None:
+    found = examine(chain(length))
+    assert isinstance(found, str) != fine
+    assert fine or f"{length} deep" in str(found)
+
+
+@WHERE
+def test_output_padding_is_an_attribute_of_deconvolutions_alone(where: Callable[..., onnx.ModelProto]) -> None:
+    wrong = node("MaxPool", "x", "y", kernel_shape=[1], output_padding=[1])
+    assert "attribute of ConvTranspose alone" in str(examine(where([wrong])))
+
+
+def test_an_auto_pad_that_is_not_text_is_found() -> None:
+    proto = in_graph([node("MaxPool", "x", "y", kernel_shape=[1], auto_pad=b"\xff\xfe")])
+    assert "not text" in str(examine(proto))
+
+
+@WHERE
+@pytest.mark.parametrize("kind", ["tensors", "sparse_tensor", "sparse_tensors"])
+def test_what_an_attribute_holds_several_of_is_looked_at(where: Callable[..., onnx.ModelProto], kind: str) -> None:
+    def held(values: TensorProto) -> onnx.NodeProto:
+        made = helper.make_node("Own", ["x"], ["y"], domain="f", name="own")
+        indices = TensorProto(name="i", data_type=TensorProto.INT64, dims=[2], raw_data=bytes([*[0] * 8, 1, *[0] * 7]))
+        sparse = onnx.SparseTensorProto(values=values, indices=indices, dims=[4])
+        fields: dict[str, Any] = {
+            "tensors": {"type": AttributeProto.TENSORS, "tensors": [weight(2), values]},
+            "sparse_tensor": {"type": AttributeProto.SPARSE_TENSOR, "sparse_tensor": sparse},
+            "sparse_tensors": {"type": AttributeProto.SPARSE_TENSORS, "sparse_tensors": [sparse]},
+        }[kind]
+        return with_attribute(made, name="held", **fields)
+
+    assert not isinstance(examine(where([held(weight(2))])), str)
+    assert "'w'" in str(examine(where([held(weight(2, count=1))])))
+
+
+@pytest.mark.parametrize("place", ["producer_name", "key", "doc_string", "dim", "name"])
+def test_text_that_is_no_text_is_found_wherever_it_stands(place: str) -> None:
+    proto = in_body([node("Abs", "x", "y")])
+    mark = "KEY_TO_BREAK"
+    if place == "producer_name":
+        proto.producer_name = mark
+    elif place == "key":
+        proto.metadata_props.add(key=mark, value="v")
+    elif place == "doc_string":
+        proto.graph.node[0].attribute[0].g.node[0].doc_string = mark
+    elif place == "dim":
+        proto.graph.input[0].type.tensor_type.shape.dim[0].dim_param = mark
+    else:
+        proto.graph.node[0].attribute[0].g.name = mark
+    data = proto.SerializeToString().replace(mark.encode(), b"KEY_TO_BREA\xff")
+    try:
+        broken = onnx.ModelProto.FromString(data)
+    except Exception:  # Some versions of protobuf do not even read it.
+        return
+    assert "not UTF-8" in str(examine(broken))
