@@ -60,7 +60,7 @@ test-oldest: $(OLDEST)/dev.stamp
 	$(OLDEST)/bin/python -m pytest -n $(JOBS) $(PYTEST_ARGS)
 
 test-export: $(VENV)/export.stamp
-	$(BIN)/python -m pytest -n $(JOBS) tests/unit/exporter tests/cli/test_export_command.py tests/cli/test_export_documented.py $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n $(JOBS) tests/unit/exporter tests/cli/test_export_*.py $(PYTEST_ARGS)
 
 test-architectures: $(VENV)/architectures.stamp
 	$(BIN)/python -m pytest -m architectures -n $(JOBS) tests/unit/exporter/test_export_architectures.py $(PYTEST_ARGS)

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from trtconv.engine import bench, inspect, refit, run, run_pipeline, verify, verify_pipeline
     from trtconv.engine.pipelines import Pipeline, load_pipeline
     from trtconv.exporter import ConvertReport, ExportOptions, ExportReport, ExportRequest, convert, export, export_spec
+    from trtconv.exporter.parts import ExportPart, OutputOf
     from trtconv.exporter.translations import node, translation
     from trtconv.passes.base import NodePass, Pass, PassResult, Refusal
     from trtconv.pipeline.building import build
@@ -66,6 +67,7 @@ __all__ = [
     "EnvironmentMissing",
     "ExportFailed",
     "ExportOptions",
+    "ExportPart",
     "ExportReport",
     "ExportRequest",
     "Finding",
@@ -75,6 +77,7 @@ __all__ = [
     "NodePass",
     "NullProgress",
     "OperatorRule",
+    "OutputOf",
     "Pass",
     "PassResult",
     "Pipeline",
@@ -169,6 +172,7 @@ _HOMES = {
     ),
     "trtconv.core.documents.saved": ("SavedReport", "load_report"),
     "trtconv.core.dims": ("Range",),
+    "trtconv.exporter.parts": ("ExportPart", "OutputOf"),
     "trtconv.exporter.translations": ("node", "translation"),
     "trtconv.plugins.registry": ("reference",),
     "trtconv.shapes.report": ("SizesReport", "SizesRequest", "sizes"),

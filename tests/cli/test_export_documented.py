@@ -18,6 +18,7 @@ from support.paths import MODELS, ROOT  # noqa: E402
 pytestmark = pytest.mark.slow
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+EXPORT = ROOT / "docs" / "export.md"
 _INLINE = re.compile(r"`(trtconv export [^`]*)`")
 _SHOWN = re.compile(r"^(?:\$ )?(trtconv export .*)$")
 EXCERPTS = {
@@ -71,6 +72,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (tmp_path / "segmentation_models_pytorch.py").write_text(_PACKAGE)
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
+    speech = re.search(r"^```python\n# (speech\.py)\n(.*?)^```", EXPORT.read_text(), re.MULTILINE | re.DOTALL)
+    assert speech is not None
+    (tmp_path / speech[1]).write_text(speech[2])
     names: dict[str, object] = {}
     exec(_PACKAGE, names)
     net = names["UNet"](3).eval()  # type: ignore[operator]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,14 @@ MESSAGES: dict[str, dict[str, tuple[int, int, bool, str]]] = {
         "profile": (5, STRING, True, ""),
     },
     "ModelDynamicBatching": {"preferred_batch_size": (1, INT32, True, "")},
+    "Entry": {"key": (1, STRING, False, ""), "value": (2, STRING, False, "")},
+    "Step": {
+        "model_name": (1, STRING, False, ""),
+        "model_version": (2, INT64, False, ""),
+        "input_map": (3, MESSAGE, True, "Entry"),
+        "output_map": (4, MESSAGE, True, "Entry"),
+    },
+    "ModelEnsembling": {"step": (1, MESSAGE, True, "Step")},
     "ModelConfig": {
         "name": (1, STRING, False, ""),
         "platform": (2, STRING, False, ""),
@@ -49,6 +58,7 @@ MESSAGES: dict[str, dict[str, tuple[int, int, bool, str]]] = {
         "output": (6, MESSAGE, True, "ModelOutput"),
         "instance_group": (7, MESSAGE, True, "ModelInstanceGroup"),
         "dynamic_batching": (11, MESSAGE, False, "ModelDynamicBatching"),
+        "ensemble_scheduling": (15, MESSAGE, False, "ModelEnsembling"),
     },
 }
 """Of Triton's model_config.proto the fields that are written: number, type, whether repeated, and of which type."""
@@ -272,3 +282,63 @@ def test_the_libraries_of_an_engine_go_with_it(call, tmp_path: Path) -> None:
     assert json.loads(ended.out)["models"][0]["plugins"] == ["libmine.so"]
     (copy,) = (tmp_path / "r").rglob("*.so")
     assert copy.read_bytes() == b"mine" and copy.parent.name == "1"
+
+
+def _pipeline(folder: Path, *ios: list[dict[str, Any]], kind: str = "engine") -> Path:
+    """Writes a manifest of engines that are called tts.0, tts.1, ..., of the inputs and outputs given."""
+    dims = {"n": Range(1, 2, 4), "h": Range(4, 8, 12), "w": Range(4, 8, 12)}
+    parts, made = [], {}
+    for number, io in enumerate(ios):
+        text = re.sub(r"\bx\b", io[0]["name"], engines.NET)
+        built = engines.build(folder, text, dims=(dims,), name=f"tts.{number}")
+        built.change_report(io=io)
+        tensors = {each["name"]: {"name": each["name"], "dtype": "float", "shape": ["n", 3, "h", "w"]} for each in io}
+        made |= tensors
+        files = {"file": built.engine.name, "sha256": hashlib.sha256(built.engine.read_bytes()).hexdigest()}
+        model = {"file": built.model.name, "sha256": hashlib.sha256(built.model.read_bytes()).hexdigest()}
+        sides = {side: [tensors[e["name"]] for e in io if e["kind"] == side[:-1]] for side in ("inputs", "outputs")}
+        runs = {"kind": kind, **files, "onnx": model} if kind == "engine" else {"kind": kind, **model}
+        parts.append({**runs, **sides, "nodes": 1})
+    ends = {"inputs": parts[0]["inputs"], "outputs": parts[-1]["outputs"]}
+    document = {"model": {"path": "tts.onnx", "sha256": "0" * 64}, "parts": parts, **ends}
+    path = folder / "tts.pipeline.json"
+    path.write_text(json.dumps({"schema": 1, **document}))
+    return path
+
+
+def _side(kind: str, name: str, shape: list[int], dtype: str = "float32") -> dict[str, Any]:
+    return {"name": name, "kind": kind, "dtype": dtype, "shape": shape}
+
+
+WIDE = [-1, 3, -1, -1]
+FIRST = [_side("input", "x", WIDE), _side("output", "mid", WIDE)]
+
+
+@pytest.mark.parametrize(("fixed", "batch", "dims"), [(False, 4, [3, -1, -1]), (True, 0, [-1, 3, -1, -1])])
+def test_a_pipeline_is_an_ensemble(call, tmp_path: Path, fixed: bool, batch: int, dims: list[int]) -> None:
+    second = [_side("input", "mid", WIDE), _side("output", "z", [5] if fixed else WIDE, "float16")]
+    manifest = _pipeline(tmp_path, FIRST, second)
+    ended = call("triton", str(manifest), str(tmp_path / "repository"), "--version", "2")
+    assert ended.code == 0, ended.err
+    repository = tmp_path / "repository"
+    assert (repository / "tts" / "2").is_dir()
+    assert (repository / "tts.1" / "2" / "model.plan").exists()
+    made = config(repository / "tts")
+    assert (made.name, made.platform, made.max_batch_size) == ("tts", "ensemble", batch)
+    assert [(t.name, t.data_type, list(t.dims)) for t in made.input] == [("x", 11, dims)]
+    assert [(t.name, t.data_type, list(t.dims)) for t in made.output] == [("z", 10, [5] if fixed else dims)]
+    steps = [
+        (step.model_name, [(e.key, e.value) for e in step.input_map], [(e.key, e.value) for e in step.output_map])
+        for step in made.ensemble_scheduling.step
+    ]
+    assert steps == [("tts.0", [("x", "x")], [("mid", "mid")]), ("tts.1", [("mid", "mid")], [("z", "z")])]
+
+
+def test_what_is_no_ensemble_of_engines_is_refused(call, tmp_path: Path) -> None:
+    other = [_side("input", "mid", WIDE, "float16"), _side("output", "z", WIDE)]
+    ended = call("triton", str(_pipeline(tmp_path, FIRST, other)), str(tmp_path / "repository"))
+    assert (ended.code, "mid" in ended.err) == (2, True)
+    second = [_side("input", "mid", WIDE), _side("output", "z", WIDE)]
+    ended = call("triton", str(_pipeline(tmp_path, FIRST, second, kind="onnx")), str(tmp_path / "repository"))
+    assert (ended.code, "tts.0.onnx" in ended.err) == (2, True)
+    assert not (tmp_path / "repository").exists()

@@ -10,7 +10,19 @@ from trtconv.core.frozen import frozen
 FIRST = "0.1.0"
 """The version since which names are there that `SINCE` does not have."""
 SINCE: Mapping[str, str] = dict.fromkeys(
-    ("RefitRequest", "RunRequest", "UpgradeRequest", "node", "refit", "run", "translation", "upgrade"), "0.2.0"
+    (
+        "ExportPart",
+        "OutputOf",
+        "RefitRequest",
+        "RunRequest",
+        "UpgradeRequest",
+        "node",
+        "refit",
+        "run",
+        "translation",
+        "upgrade",
+    ),
+    "0.2.0",
 )
 """Names of `import trtconv` to the version that brought them, where that is later than `FIRST`."""
 

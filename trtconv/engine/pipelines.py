@@ -165,6 +165,7 @@ def load_pipeline(
     if engines not in ENGINES:
         raise InputError(f"engines={engines!r} is unknown", f"Give one of {', '.join(ENGINES)}.")
     saved = load_document(Path(path))
+    saved.require_data()
     on_gpu = engines == "tensorrt"
     loader: Any = None
     parts = []

@@ -88,14 +88,20 @@ def model_identity(path: Path) -> FileIdentity:
     return FileIdentity(str(path), sha256_of(path), path.stat().st_size)
 
 
-def checked_export(report: ExportReport, output: Path, options: ExportOptions, clock: Stopwatch) -> ExportReport:
+def written_report(report: ExportReport, output: Path, options: ExportOptions, clock: Stopwatch) -> ExportReport:
+    """Returns the report with the file that was written, checked where that was asked for."""
+    report = dataclasses.replace(report, output=model_identity(output))
+    return _checked(report, output, options, clock) if options.check else report
+
+
+def _checked(report: ExportReport, output: Path, options: ExportOptions, clock: Stopwatch) -> ExportReport:
     """Runs `trtconv check` on the file; a machine without a runtime is no failure of the export."""
     from trtconv import pipeline
     from trtconv.core.requests.check import CheckRequest
 
     with clock.stage(Stage.CHECK):
         try:
-            dims = _bounds(report)
+            dims = bounds_of(report)
             request = CheckRequest(output, dims, target=options.target, fail_on=options.fail_on)
             request = dataclasses.replace(request, plugins=options.plugins, references=options.references)
             found = pipeline.check(request)
@@ -106,7 +112,7 @@ def checked_export(report: ExportReport, output: Path, options: ExportOptions, c
     return dataclasses.replace(report, check=found, exit_code=found.exit_code)
 
 
-def _bounds(report: ExportReport) -> dict[str, Range]:
+def bounds_of(report: ExportReport) -> dict[str, Range]:
     """Returns the bounds that were asked for, where they are valid, and the example's size for other dimensions."""
     known = {rule.name: rule for rule in report.sizes}
     dynamic = {dim for dims in report.inputs.values() for dim in dims if isinstance(dim, str)}

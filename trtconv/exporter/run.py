@@ -7,7 +7,6 @@ import dataclasses
 import inspect
 import math
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -32,11 +31,13 @@ from trtconv.exporter.module.source_line import blame_exception
 from trtconv.exporter.module.spec import load_spec, module_path
 from trtconv.exporter.module.torch_module import Subject, prepare
 from trtconv.exporter.module.weights import load_weights
+from trtconv.exporter.parts import is_parts
 from trtconv.exporter.patches.garbage import old_objects_left_out
 from trtconv.exporter.patches.torch_quiet import quiet_torch
-from trtconv.exporter.report import checked_export, joined, model_identity, report_of
+from trtconv.exporter.pipelines import export_parts
+from trtconv.exporter.report import joined, report_of, written_report
 from trtconv.exporter.request import Axes, ExportRequest, plan_axes
-from trtconv.exporter.sides import Side, sides_of
+from trtconv.exporter.sides import SideFile, sides_of
 from trtconv.exporter.sizing.sizes import find_rules, joint_failure
 from trtconv.exporter.sizing.trials import Trials
 from trtconv.exporter.translations import translations_of
@@ -59,6 +60,9 @@ def run(request: ExportRequest, progress: Progress | None = None) -> ExportRepor
             check_all([Output(request.output, "the model")], files_read(request))
             _check_names(request)
             loaded = load_spec(request.spec, request.arguments, request.trust)
+            if is_parts(loaded):
+                with foreign.using(ForeignCode.of(request.options)):
+                    return export_parts(loaded, request, clock)
             notes: tuple[str, ...] = ()
             if request.weights is not None:
                 if not isinstance(loaded, torch.nn.Module):
@@ -127,7 +131,9 @@ def _exported(subject: Subject, request: ExportRequest, clock: Stopwatch) -> Exp
     with Scratch("export") as folder, old_objects_left_out():
         job = Job(subject, axes, trials, rules, options, clock, folder.path, joint, translations)
         sides = (
-            sides_of(job, request.output) if options.split_branches else [Side(job, best_draft(job), request.output)]
+            sides_of(job, request.output)
+            if options.split_branches
+            else [SideFile(job, best_draft(job), request.output)]
         )
         reports = [report_of(each.job, request.spec, each.draft) for each in sides]
         if any(each.draft.proof.failed for each in sides):
@@ -135,13 +141,8 @@ def _exported(subject: Subject, request: ExportRequest, clock: Stopwatch) -> Exp
         with clock.stage(Stage.WRITE):
             for each in sides:
                 write.write_model(each.draft.proto, each.draft.path.parent, each.output)
-    return joined([_written(report, each.output, request, clock) for report, each in zip(reports, sides, strict=True)])
-
-
-def _written(report: ExportReport, output: Path, request: ExportRequest, clock: Stopwatch) -> ExportReport:
-    """Returns the report with what was written, checked where that was asked for."""
-    report = dataclasses.replace(report, output=model_identity(output))
-    return checked_export(report, output, request.options, clock) if request.options.check else report
+    written = zip(reports, sides, strict=True)
+    return joined([written_report(report, each.output, options, clock) for report, each in written])
 
 
 def _axes(subject: Subject, request: ExportRequest) -> Axes:

@@ -28,7 +28,7 @@ _REFUSED = 256
 
 
 @frozen
-class Side:
+class SideFile:
     """One file of an export.
 
     Args:
@@ -42,7 +42,7 @@ class Side:
     output: Path
 
 
-def sides_of(job: Job, output: Path) -> list[Side]:
+def sides_of(job: Job, output: Path) -> list[SideFile]:
     """Returns a file for each side of the branches that part the sizes of an export; one where none does.
 
     Raises:
@@ -143,13 +143,13 @@ def _subject_at(subject: Subject, axes: Axes) -> Subject:
     return dataclasses.replace(subject, inputs=inputs, example=example, expected=expected, notes=[*subject.notes])
 
 
-def _numbered(whole: Sequence[SizeRule], found: Sequence[tuple[Job, Draft]], output: Path) -> list[Side]:
+def _numbered(whole: Sequence[SizeRule], found: Sequence[tuple[Job, Draft]], output: Path) -> list[SideFile]:
     """Names the files, and says in each where the other sizes are."""
     if len(found) == 1:
-        return [Side(*found[0], output)]
+        return [SideFile(*found[0], output)]
     outputs = [output.with_name(f"{output.stem}.{number}{output.suffix}") for number in range(1, len(found) + 1)]
     for (job, draft), own in zip(found, outputs, strict=True):
         others = ", ".join(each.name for each in outputs if each != own)
         remark = f"other sizes run other code, which is in {others}"
         job.rules = tuple(dataclasses.replace(new, remark=remark) if new.narrowed else new for new in draft.rules)
-    return [Side(job, draft, own) for (job, draft), own in zip(found, outputs, strict=True)]
+    return [SideFile(job, draft, own) for (job, draft), own in zip(found, outputs, strict=True)]

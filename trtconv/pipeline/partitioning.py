@@ -88,7 +88,7 @@ def build_pipeline(request: BuildRequest, progress: Progress | None = None) -> P
         BuildFailed: Nothing that is worth an engine is left.
     """
     refuse_unmet(request)
-    _refuse_others(request)
+    refuse_single(request, "--partition builds several")
     with foreign.using(code_of(request)):
         return _build_pipeline(request, Stopwatch(progress))
 
@@ -119,8 +119,8 @@ def _build_pipeline(request: BuildRequest, clock: Stopwatch) -> PipelineReport:
     return dataclasses.replace(report, seconds=clock.seconds)
 
 
-def _refuse_others(request: BuildRequest) -> None:
-    """Refuses what is about one engine."""
+def refuse_single(request: BuildRequest, why: str) -> None:
+    """Raises InputError for what is about one engine; `why` says that there are several."""
     for flag, is_set in (
         ("--precision auto", request.precision == "auto"),
         ("--data", request.data is not None),
@@ -136,7 +136,7 @@ def _refuse_others(request: BuildRequest) -> None:
         ("--report", request.report is not None),
     ):
         if is_set:
-            raise InputError(f"{flag} is about one engine, and --partition builds several", f"Leave out {flag}.")
+            raise InputError(f"{flag} is about one engine, and {why}", f"Leave out {flag}.")
 
 
 @frozen

@@ -15,6 +15,7 @@ from trtconv.cli.process.isolated import IsolatedCommand, at_work, start_early
 from trtconv.cli.process.outcome import Outcome
 from trtconv.cli.timing_folder import cache_folder, timing_folder
 from trtconv.core.agreement import AGREE
+from trtconv.core.documents.pipeline import is_pipeline
 from trtconv.core.errors import InputError
 from trtconv.core.files import atomic_write, openable, with_ending
 from trtconv.core.options import options as declared
@@ -95,6 +96,8 @@ Examples:
       --on tls://farm:8786 --keys keys --then verify,bench
   A detector with its NonMaxSuppression, which stays with ONNX Runtime; writes yolo.pipeline.json (docs/partition.md):
     trtconv build yolo.onnx --partition
+  The parts of an export of several modules (docs/export.md):
+    trtconv build tts.pipeline.json
   An engine that takes images as cameras give them (docs/images.md):
     trtconv build resnet.onnx --preprocess image=1080x1920,letterbox=114,scale=1/255 --postprocess argmax
   In a script:
@@ -145,10 +148,10 @@ def command(
     requests = [_taking_images(each, asked.given) for each in requests]
     names_farm = farming.given or (listing is not None and listing.address is not None)
     farm = farm_of(farming, listing) if names_farm else None
-    if requests[0].partition:
+    if requests[0].partition or is_pipeline(requests[0].model):
         if farm is not None or page is not None or len(requests) > 1:
             raise InputError(
-                "--partition builds one model on this machine, for one target",
+                "the parts of one model are built on this machine, for one target",
                 "Leave out --on and --page, and add --target where the configuration has several.",
             )
         return _build_pipeline(flags, requests[0])
@@ -182,14 +185,16 @@ def _build_here(flags: ManyFlags, request: BuildRequest, page: str | None) -> Ou
 
 
 def _build_pipeline(flags: ManyFlags, request: BuildRequest) -> Outcome:
-    """Builds what TensorRT takes of one model, and tells where it was cut."""
+    """Builds the parts of a manifest, or what TensorRT takes of one model, and tells of each part."""
     from trtconv.cli.formats import json
     from trtconv.cli.formats.pipeline import pipeline_text
+    from trtconv.pipeline.part_builds import build_parts
     from trtconv.pipeline.part_files import Names
     from trtconv.pipeline.partitioning import build_pipeline
 
-    with at_work(flags.quiet, Names.of(request).document) as progress:
-        report = build_pipeline(request, progress)
+    given = is_pipeline(request.model)
+    with at_work(flags.quiet, request.model if given else Names.of(request).document) as progress:
+        report = (build_parts if given else build_pipeline)(request, progress)
     text = json.render(report.to_json()) if flags.output_format == "json" else pipeline_text(report, flags.verbose)
     return Outcome(text, report.exit_code)
 

@@ -31,6 +31,8 @@ Examples:
       --input x=1x3x256x256 -o unet.onnx
   A saved program, for an old TensorRT:
     trtconv export unet.pt2 -o unet.onnx --target tensorrt-8.6
+  Several modules, with what flows between them; writes tts.pipeline.json too (docs/export.md):
+    trtconv export speech.py:parts -o tts.onnx --dim batch=1:1:4 --dim length=8:20:100
 
 \b
 Exit status: 0 exported, proved and checked; 1 the module cannot be exported as asked, differs from
@@ -47,7 +49,7 @@ def command(asked: options.Asked[ExportRequest], spec: str, output: str, output_
 
     SPEC is path/to/file.py:factory, package.module:Class, a network of a library (timm:NAME, torchvision:NAME,
     smp:NAME?KEY=VALUE, transformers:FOLDER), a .pt2 file (a saved ExportedProgram) or a TorchScript file.
-    Exporting runs the code that SPEC names.
+    Exporting runs the code that SPEC names. What gives a list of trtconv.ExportPart is exported part by part.
 
     The module is tried at many sizes, without computing anything, to learn which are valid; exported; compared with
     PyTorch on ONNX Runtime at the example's size and three others; and checked for TensorRT. The file appears whole or

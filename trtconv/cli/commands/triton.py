@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import re
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,12 +15,14 @@ import click
 from trtconv.cli import options
 from trtconv.cli.process.outcome import Command, Outcome
 from trtconv.core.agreement import CodeFile
+from trtconv.core.documents.pipeline import ENDING, SavedPipeline, is_pipeline, load_document
 from trtconv.core.errors import InputError
 from trtconv.core.reading import DOCUMENT_BYTES, read_plain
 
 if TYPE_CHECKING:
     from trtconv.cli.formats.triton import PluginLibrary, Served
     from trtconv.core.documents.saved import SavedReport
+    from trtconv.core.documents.tensors import TensorInfo
 
 
 @click.command(
@@ -35,6 +37,8 @@ Examples:
     trtconv triton detector.engine repository --plugin libmine.so
   One without weights, which the copy gets (it takes the GPU that the engine is for):
     trtconv triton unet.engine repository --weights unet.onnx
+  Parts of an export with the ensemble that joins them, repository/tts/config.pbtxt:
+    trtconv triton tts.pipeline.json repository
   Several, as a new version:
     trtconv triton unet.engine gan.engine repository --version 2
 
@@ -75,44 +79,90 @@ def command(
     and batches is written to REPOSITORY/NAME/config.pbtxt. Triton makes batches of requests where the first dimension
     of all inputs and outputs is the same dynamic one and a profile takes a batch of 1.
 
+    Of a MODEL.pipeline.json whose parts are all engines, each is put there, and an ensemble that joins them.
+
     Triton has to have the version of TensorRT that built the engine, and the same GPU. It loads libraries of plugins
     where it is started with --backend-config=tensorrt,plugins=FILE;FILE, which is told.
     """
 
     from trtconv.cli.formats.triton import PluginLibrary, libraries_of, served, triton_json
 
-    if weights is not None and len(engines) != 1:
+    pipelines = [_built(Path(each)) for each in engines if is_pipeline(each)]
+    alone = [Path(each) for each in engines if not is_pipeline(each)]
+    listed = [*alone, *(engine for saved in pipelines for _, engine in saved.engines())]
+    if weights is not None and len(listed) != 1:
         raise InputError("--weights is about one engine", "Put engines without weights in one at a time.")
     given = [PluginLibrary.read(Path(each)) for each in libraries]
     made: list[tuple[Path, Path, Served]] = []
     needed: list[tuple[PluginLibrary, ...]] = []
-    for engine in map(Path, engines):
-        # A name of points alone would be the repository, or the folder that it is in.
-        name = re.sub(r"[^\w.-]|^\.+", "_", engine.stem)
+    tensors: dict[Path, tuple[Served, Sequence[TensorInfo]]] = {}
+    for engine in listed:
         read = _report(engine) if weights is None else _to_have_weights(engine, _report(engine))
-        made.append((engine, Path(repository) / name, served(name, read)))
+        made.append((engine, Path(repository) / _name(engine.stem), served(_name(engine.stem), read)))
         needed.append(libraries_of(engine, read, given))
-    _check(made, version, force)
+        tensors[engine] = made[-1][2], read.report.io
+    ensembles = _ensembles(pipelines, tensors, Path(repository))
+    _check(made, ensembles, version, force)
     with _with_weights(made, weights, libraries) as ready:
         _copy(ready, needed, version)
-    lines = _lines(made, needed, version)
+    lines = [*_lines(made, needed, version), *_write_ensembles(ensembles, version)]
     if output_format == "json":
-        written = zip(made, needed, strict=True)
-        return Outcome(triton_json([(each, str(folder), own) for (_, folder, each), own in written]))
+        written = [(each, str(folder), own) for (_, folder, each), own in zip(made, needed, strict=True)]
+        return Outcome(triton_json([*written, *((each, str(folder), ()) for folder, each in ensembles)]))
     return Outcome("\n".join(lines))
+
+
+def _name(stem: str) -> str:
+    """Returns what a model is called; a name of points alone would be the repository, or the folder that it is in."""
+    return re.sub(r"[^\w.-]|^\.+", "_", stem)
+
+
+def _built(path: Path) -> SavedPipeline:
+    """Returns a pipeline all of whose parts are engines.
+
+    Raises:
+        InputError: A part stays with ONNX Runtime.
+    """
+    saved = load_document(path)
+    left = [part.file for part in saved.document.parts if part.onnx is None]
+    if left:
+        raise InputError(
+            f"{path}: {left[0]} is no engine, and an ensemble of engines cannot have it",
+            "Build the parts of an export first (trtconv build MODEL.pipeline.json); of build --partition give the "
+            "engines, NAME.1.part.engine, and join them with its ONNX files in an ensemble of your own.",
+        )
+    return saved
+
+
+def _ensembles(
+    pipelines: Sequence[SavedPipeline], tensors: Mapping[Path, tuple[Served, Sequence[TensorInfo]]], repository: Path
+) -> list[tuple[Path, Served]]:
+    """Returns the ensemble of each pipeline, and its folder."""
+    from trtconv.cli.formats.triton import ensemble
+
+    made = []
+    for saved in pipelines:
+        members = [tensors[engine] for _, engine in saved.engines()]
+        made.append(ensemble(_name(saved.path.name.removesuffix(ENDING)), saved.document, members))
+    return [(repository / each.name, each) for each in made]
+
+
+def _write_ensembles(ensembles: Sequence[tuple[Path, Served]], version: int) -> list[str]:
+    """Writes configurations; Triton wants a folder of the version, which has nothing in it. Says what was written."""
+    from trtconv.core.files import atomic_write
+    from trtconv.core.text import clean
+
+    for folder, each in ensembles:
+        atomic_write(folder / "config.pbtxt", each.config.encode())
+        (folder / str(version)).mkdir(exist_ok=True)
+    return [clean(f"wrote {folder}/config.pbtxt; an ensemble") for folder, _ in ensembles]
 
 
 def _report(engine: Path) -> SavedReport:
     """Returns the report beside an engine; raises InputError where the file is no engine."""
     from trtconv.cli.formats.page.gather import report_of
-    from trtconv.core.documents.pipeline import is_pipeline
     from trtconv.core.documents.saved import load_report
 
-    if is_pipeline(engine):
-        raise InputError(
-            f"{engine} is a model in parts, which Triton would serve as an ensemble; trtconv writes none",
-            "Give its engines, NAME.1.part.engine, and join them with its ONNX files in an ensemble of your own.",
-        )
     report = report_of(engine)
     if report == engine:
         raise InputError(f"{engine} is a report, where an engine is wanted", "Give the engine.")
@@ -182,14 +232,24 @@ def _lines(
     return lines
 
 
-def _check(made: Sequence[tuple[Path, Path, Served]], version: int, force: bool) -> None:
+def _check(
+    made: Sequence[tuple[Path, Path, Served]], ensembles: Sequence[tuple[Path, Served]], version: int, force: bool
+) -> None:
     """Refuses, before anything is written, what would replace another model."""
-    folders = [folder for _, folder, _ in made]
+    folders = [*(folder for _, folder, _ in made), *(folder for folder, _ in ensembles)]
     for engine, folder, each in made:
         if folders.count(folder) > 1:
             raise InputError(f"{engine} would be {folder.name}, as another engine", "Rename one of the engines.")
         plan, config = folder / str(version) / "model.plan", folder / "config.pbtxt"
         if not force and plan.exists():
             raise InputError(f"{plan} exists", "Write another --version, or replace it with --force.")
-        if not force and config.exists() and read_plain(config, DOCUMENT_BYTES) != each.config.encode():
-            raise InputError(f"{config} exists and says something else", "Replace it with --force.")
+        _check_config(config, each, force)
+    for folder, each in ensembles:
+        if folders.count(folder) > 1:
+            raise InputError(f"the ensemble {folder.name} has the name of an engine", "Rename one of them.")
+        _check_config(folder / "config.pbtxt", each, force)
+
+
+def _check_config(config: Path, each: Served, force: bool) -> None:
+    if not force and config.exists() and read_plain(config, DOCUMENT_BYTES) != each.config.encode():
+        raise InputError(f"{config} exists and says something else", "Replace it with --force.")

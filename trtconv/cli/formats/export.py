@@ -12,11 +12,13 @@ from trtconv.core.text import clean
 
 def export_text(report: ExportReport) -> str:
     """Renders an export; the last lines, one a file, say what became of it."""
-    files = (report, *report.sides)
+    files = (*report.parts.values(), report, *report.sides)
     blocks = [
-        *(block for each in files for block in _blocks(each)),
+        *(block for name, each in report.parts.items() for block in (clean(f"part {name}"), *_blocks(each))),
+        "all parts together" if report.parts else "",
+        *(block for each in (report, *report.sides) for block in _blocks(each)),
         "seconds: " + ", ".join(f"{stage} {value:.2f}" for stage, value in report.seconds.items()),
-        "\n".join(map(_verdict, files)),
+        "\n".join([*map(_verdict, files), *([clean(f"wrote {report.pipeline}")] if report.pipeline else [])]),
     ]
     return "\n\n".join(block for block in blocks if block)
 

@@ -28,6 +28,8 @@ def pipeline_text(report: PipelineReport, verbose: bool = False) -> str:
     ]
     if report.pipeline is None:
         return "\n\n".join([*blocks, "no pipeline: an engine failed, and to leave nodes out does not help"])
+    if report.path is None and report.exit_code:
+        return "\n\n".join([*blocks, clean("the manifest is left as it was: an engine failed")])
     kept = "kept" if report.up_to_date else "wrote"
     engines = sum(part.onnx is not None for part in report.pipeline.parts)
     said = f"{count(engines, 'engine')}, {count(len(report.pipeline.parts) - engines, 'part')} on ONNX Runtime"

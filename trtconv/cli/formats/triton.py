@@ -10,6 +10,7 @@ from pathlib import Path
 from trtconv.cli.formats.json import render
 from trtconv.core.dims import ShapeProfile
 from trtconv.core.documents.commands import TritonModel, TritonReport
+from trtconv.core.documents.pipeline import PipelineDocument
 from trtconv.core.documents.saved import SavedReport
 from trtconv.core.documents.tensors import TensorInfo
 from trtconv.core.errors import InputError
@@ -186,6 +187,47 @@ def _tensor(report: SavedReport, tensor: TensorInfo, batched: bool) -> str:
     if any(tensor.name in profile.values for profile in report.profiles):
         lines.append("    is_shape_tensor: true")
     return "\n".join(["  {", *lines, "  }"])
+
+
+def ensemble(name: str, document: PipelineDocument, members: Sequence[tuple[Served, Sequence[TensorInfo]]]) -> Served:
+    """Returns how Triton runs engines one after the other, as one model: what flows between them stays in the server.
+
+    Args:
+        name: Of the ensemble.
+        document: The pipeline.
+        members: How each of its engines is served, and the inputs and outputs of it, in order.
+
+    Raises:
+        InputError: Two engines have different types for the same tensor, between which Triton does not cast.
+    """
+    tensors: dict[str, TensorInfo] = {}
+    for served_as, own in members:
+        for tensor in own:
+            known = tensors.setdefault(tensor.name, tensor)
+            if known.dtype != tensor.dtype:
+                raise InputError(
+                    f"{served_as.name} has {tensor.dtype} for {tensor.name}, another engine {known.dtype}",
+                    "Build the parts for one target and precision.",
+                )
+    # No model of an ensemble may take smaller batches than the ensemble.
+    batch = min(each.batch for each, _ in members)
+    lines = [f"name: {_text(name)}", 'platform: "ensemble"', f"max_batch_size: {batch}"]
+    for kind, listed in (("input", document.inputs), ("output", document.outputs)):
+        blocks = [_ensemble_tensor(tensors[each.name], batched=batch > 0) for each in listed]
+        lines += [f"{kind} [", *",\n".join(blocks).splitlines(), "]"]
+    lines.append("ensemble_scheduling {")
+    for each, own in members:
+        lines += ["  step [", "    {", f"      model_name: {_text(each.name)}", "      model_version: -1"]
+        for tensor in own:
+            lines.append(f"      {tensor.kind}_map {{ key: {_text(tensor.name)} value: {_text(tensor.name)} }}")
+        lines += ["    }", "  ]"]
+    lines.append("}")
+    return Served(name, batch, "" if batch else "one of its engines makes none", "\n".join(lines) + "\n")
+
+
+def _ensemble_tensor(tensor: TensorInfo, batched: bool) -> str:
+    dims = ", ".join(map(str, list(tensor.shape)[1 if batched else 0 :] or [1]))
+    return f"  {{\n    name: {_text(tensor.name)}\n    data_type: {TYPES[tensor.dtype]}\n    dims: [ {dims} ]\n  }}"
 
 
 def _instances(profiles: int) -> Iterator[str]:

@@ -267,7 +267,7 @@ class Attempt:
 class ExportReport(
     Document,
     keys="schema trtconv spec output exporter opset ir_version inputs outputs dims=rules joint attempts branches notes "
-    "proof check sides? seconds exit_code",
+    "proof check sides? parts? pipeline- seconds exit_code",
 ):
     """What an export did.
 
@@ -288,6 +288,8 @@ class ExportReport(
         check: The check of the file; None where it was not asked for or could not run.
         sides: Of `--split-branches`, the reports of the further files; all other fields are of the first, but for
             `exit_code`, which is of all.
+        parts: Of several parts, the name of each to its report; all other fields are of the whole, but for `exit_code`.
+        pipeline: Path of the manifest of several parts.
         seconds: Wall time by stage.
         exit_code: As the command line would end.
     """
@@ -307,6 +309,8 @@ class ExportReport(
     proof: Proof = Proof()
     check: CheckReport | None = None
     sides: tuple[ExportReport, ...] = ()
+    parts: Mapping[str, ExportReport] = dataclasses.field(default_factory=dict)
+    pipeline: str | None = None
     seconds: dict[str, float] = dataclasses.field(default_factory=dict)
     exit_code: int = 0
 

@@ -25,7 +25,7 @@ from trtconv.core.version import __version__
 ENDING = ".pipeline.json"
 """How the name of such a document ends."""
 _SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
-_BUILD_AGAIN = "Build it again: trtconv build MODEL --partition."
+_BUILD_AGAIN = "Make it again: trtconv build MODEL --partition, or trtconv export of its parts."
 
 
 class PartKind(enum.Enum):
@@ -202,8 +202,8 @@ def _crossings(parts: Sequence[PartRecord | PlannedPart]) -> tuple[CrossingTenso
 @frozen
 class PipelineDocument(
     Document,
-    keys="schema trtconv source model runtime plan leave bounds profiles parts inputs outputs crossings left notes "
-    "exit_code",
+    keys="schema trtconv source model runtime plan leave bounds profiles parts data- inputs outputs crossings left "
+    "notes exit_code",
 ):
     """How a model is run in parts, one after the other.
 
@@ -220,6 +220,7 @@ class PipelineDocument(
         left: The nodes that no engine takes.
         notes: What else is to be known, in sentences.
         source: Checksum of trtconv's code.
+        data: Weights that the parts share, which lie beside them.
     """
 
     model: FileIdentity
@@ -234,6 +235,7 @@ class PipelineDocument(
     left: tuple[LeftNode, ...] = ()
     notes: tuple[str, ...] = ()
     source: str = ""
+    data: PartFile | None = None
     trtconv: str = __version__  # type: ignore[misc]
     exit_code: int = 0
 
@@ -319,6 +321,11 @@ class SavedPipeline:
             raise InputError(f"{path} is not the file that {self.path.name} tells of", _BUILD_AGAIN)
         return path
 
+    def require_data(self) -> None:
+        """Raises InputError where the weights that the parts share are not those that were written."""
+        if self.document.data is not None:
+            self.file(self.document.data)
+
     def engines(self) -> list[tuple[Path, Path]]:
         """Returns the ONNX file and the engine of each part that has one; raises as `file`."""
         return [(self.file(part.model), self.file(part.runs)) for part in self.document.parts if part.onnx is not None]
@@ -326,6 +333,7 @@ class SavedPipeline:
     def files(self) -> list[Path]:
         """Returns the paths of the document and of all that it tells of, whether they are there or not."""
         parts = [file for part in self.document.parts for file in (part.runs, part.onnx) if file is not None]
+        parts += [self.document.data] if self.document.data is not None else []
         paths = [self.path.parent / file.file for file in parts]
         return [self.path, self.model(), *paths, *map(report_beside, paths)]
 

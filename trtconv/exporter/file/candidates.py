@@ -89,6 +89,20 @@ def best_draft(job: Job) -> Draft:
     raise _failure(job)
 
 
+def settled(job: Job, draft: Draft) -> Draft:
+    """Returns a draft, which nothing else can replace, for the sizes at which it is right.
+
+    Raises:
+        ExportFailed: It leaves out an end of the bounds, or sizes that are valid one by one.
+    """
+    held = held_to_regions(job, draft) if not draft.proof.failed else draft
+    if held is None:
+        raise ExportFailed("" if job.together is None else job.together.message, _HINTS["together"])
+    if not held.proof.failed:
+        _refuse_lost_ends(job, held)
+    return _used(job, held)
+
+
 def _ways(job: Job) -> Iterator[Way]:
     """Yields the ways to try, the tracing exporter's first only where it alone keeps what the module says."""
     asked, subject = job.options.exporter, job.subject

@@ -39,6 +39,14 @@ def judged(job: Job, exporter: str, traced: Sizes, raw: Path, guards: Guards | N
     """
     with job.clock.stage(Stage.FINISH):
         proto = _finished(job, raw, exporter)
+    return compared(job, exporter, traced, proto, raw, guards)
+
+
+def compared(
+    job: Job, exporter: str, traced: Sizes, proto: onnx.ModelProto, raw: Path, guards: Guards | None = None
+) -> Draft:
+    """Does what `judged` does with a file that is finished; it is written to `raw`, its weights beside."""
+    with job.clock.stage(Stage.FINISH):
         finish.check_proto(raw, proto)
     draft = Draft(exporter, proto, raw, Proof(why="not asked for"), job.rules, _notes(job, proto))
     if not job.options.proof:

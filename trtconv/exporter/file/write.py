@@ -6,9 +6,8 @@ other: protobuf's wire format lets the graph's length be written first and its i
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import BinaryIO
 
 import onnx
 from onnx.external_data_helper import uses_external_data
@@ -34,14 +33,14 @@ def write_model(proto: onnx.ModelProto, folder: Path, output: Path) -> None:
         InputError: The file cannot be written.
     """
     external = [tensor for tensor in proto.graph.initializer if uses_external_data(tensor)]
-    weights = sum(_entry(tensor)[2] for tensor in external)
+    weights = sum(external_entry(tensor)[2] for tensor in external)
     data = output.with_name(output.name + ".data")
     if weights + proto.ByteSize() > ONE_PIECE_LIMIT:
         _write_two(proto, external, folder, output, data)
         return
     head, tail = _split(proto)
     bodies = [_body(tensor) for tensor in external]
-    sizes = [_entry(tensor)[2] for tensor in external]
+    sizes = [external_entry(tensor)[2] for tensor in external]
     records = [len(body) + len(_raw_head(size)) + size for body, size in zip(bodies, sizes, strict=True)]
     total = len(tail) + sum(len(_head(_INITIALIZER_FIELD, n)) + n for n in records)
     with atomic_stream(output, through_links=True) as file:
@@ -49,8 +48,8 @@ def write_model(proto: onnx.ModelProto, folder: Path, output: Path) -> None:
         file.write(_head(_GRAPH_FIELD, total))
         file.write(tail)
         for tensor, body, record in zip(external, bodies, records, strict=True):
-            file.write(_head(_INITIALIZER_FIELD, record) + body + _raw_head(_entry(tensor)[2]))
-            _copy(tensor, folder, file)
+            file.write(_head(_INITIALIZER_FIELD, record) + body + _raw_head(external_entry(tensor)[2]))
+            copy_weights(tensor, folder, file.write)
 
 
 def _write_two(
@@ -59,8 +58,8 @@ def _write_two(
     offset = 0
     with atomic_stream(data) as file:
         for tensor in external:
-            size = _entry(tensor)[2]
-            _copy(tensor, folder, file)
+            size = external_entry(tensor)[2]
+            copy_weights(tensor, folder, file.write)
             del tensor.external_data[:]
             for key, value in (("location", data.name), ("offset", str(offset)), ("length", str(size))):
                 tensor.external_data.add(key=key, value=value)
@@ -71,7 +70,8 @@ def _write_two(
         file.write(proto.SerializeToString())
 
 
-def _entry(tensor: onnx.TensorProto) -> tuple[str, int, int]:
+def external_entry(tensor: onnx.TensorProto) -> tuple[str, int, int]:
+    """Returns file, offset and length of a tensor's external data."""
     entry = {item.key: item.value for item in tensor.external_data}
     return entry["location"], int(entry.get("offset", 0)), int(entry["length"])
 
@@ -114,13 +114,14 @@ def _varint(number: int) -> Iterator[int]:
     yield number
 
 
-def _copy(tensor: onnx.TensorProto, folder: Path, file: BinaryIO) -> None:
-    location, offset, left = _entry(tensor)
+def copy_weights(tensor: onnx.TensorProto, folder: Path, take: Callable[[bytes], object]) -> None:
+    """Hands on the bytes of a tensor whose external data is in a folder, a few megabytes at a time."""
+    location, offset, left = external_entry(tensor)
     with open_plain(folder / location) as source:
         source.seek(offset)
         while left > 0:
             chunk = source.read(min(_CHUNK, left))
             if not chunk:
                 raise EOFError(f"{location} is too short")
-            file.write(chunk)
+            take(chunk)
             left -= len(chunk)

@@ -11,7 +11,7 @@ import traceback
 import types
 import warnings
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -21,10 +21,12 @@ from trtconv.core.errors import InputError, TrtconvError
 from trtconv.core.suggest import did_you_mean
 from trtconv.exporter.module.libraries import load_ultralytics, maker_of
 from trtconv.exporter.module.source_line import blame_exception, first_line, is_users
+from trtconv.exporter.parts import ExportPart, is_parts
 from trtconv.exporter.request import parse_argument
 
 _FORMS = "Write path/to/file.py:factory, package.module:Class, timm:NAME, program.pt2 or scripted.pt."
 Loaded: TypeAlias = "torch.nn.Module | torch.export.ExportedProgram"
+Given: TypeAlias = "Loaded | Sequence[ExportPart]"
 
 
 @contextlib.contextmanager
@@ -40,7 +42,7 @@ def module_path(spec: str) -> Iterator[None]:
             sys.path.remove(str(folder))
 
 
-def load_spec(spec: str, arguments: Mapping[str, Any], trust: bool = False) -> Loaded:
+def load_spec(spec: str, arguments: Mapping[str, Any], trust: bool = False) -> Given:
     """Makes or reads what a SPEC names.
 
     Args:
@@ -114,7 +116,7 @@ def _attribute(owner: types.ModuleType, target: str, attribute: str) -> Any:
     return value
 
 
-def _make(spec: str, value: Any, arguments: Mapping[str, Any]) -> Loaded:
+def _make(spec: str, value: Any, arguments: Mapping[str, Any]) -> Given:
     if callable(value) and not isinstance(value, torch.nn.Module):
         _check_arguments(spec, value, arguments)
         torch.manual_seed(0)  # a factory that does not seed gives the same file every time
@@ -126,6 +128,8 @@ def _make(spec: str, value: Any, arguments: Mapping[str, Any]) -> Loaded:
             raise _users_failure(f"{spec} raised", error) from error
     elif arguments:
         raise InputError(f"{spec} is a module already, --arg has nothing to be given to", "Leave out --arg.")
+    if is_parts(value):
+        return tuple(value)
     if not isinstance(value, torch.nn.Module | torch.export.ExportedProgram):
         raise InputError(f"{spec} gives a {type(value).__name__}, no torch.nn.Module", "Return the module itself.")
     loaded: Loaded = value

@@ -69,6 +69,13 @@ class Grid:
             mask &= values == sizes[name]
         return mask
 
+    def taken(self, rules: Sequence[SizeRule]) -> NDArray[np.bool_]:
+        """Returns a mask that is true where all of some rules take the size of their dimension."""
+        mask = self.everywhere()
+        for rule in rules:
+            mask &= np.vectorize(rule.takes, otypes=[bool])(self.values[rule.name])
+        return mask
+
     def sample(self, mask: NDArray[np.bool_], generator: random.Random) -> dict[str, int] | None:
         """Returns some sizes where a mask is true, None where it is nowhere."""
         flat = np.flatnonzero(mask)
