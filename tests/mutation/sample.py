@@ -97,7 +97,8 @@ def _same(source: str, code: str) -> bool:
 
 def _places(source: str) -> dict[tuple[int, int, str], list[tuple[str, int]]]:
     """Returns line, column and kind of change to the changes there: an operator's name and which of its occurrences."""
-    tree, spared = get_ast(source), list(_spared(ast.parse(source)))
+    parsed = ast.parse(source)
+    tree, spared, texts = get_ast(source), list(_spared(parsed)), list(_of_texts(parsed))
     places: dict[tuple[int, int, str], list[tuple[str, int]]] = {}
     for name in operator_names():
         if not _telling(name) or get_operator(name).arguments():
@@ -105,7 +106,8 @@ def _places(source: str) -> dict[tuple[int, int, str], list[tuple[str, int]]]:
         operator = get_operator(name)()
         positions = (at for node in ast_nodes(tree) for at in operator.mutation_positions(node))
         for occurrence, (start, end) in enumerate(positions):
-            if not any(first <= start and end <= last for first, last in spared):
+            left_out = spared + texts if _orders(name) else spared
+            if not any(first <= start and end <= last for first, last in left_out):
                 places.setdefault((*start, name.partition("_")[0]), []).append((name, occurrence))
     return places
 
@@ -119,6 +121,21 @@ def _telling(name: str) -> bool:
     if kind == "ReplaceBinaryOperator":
         return (first, second) in _SWAPS
     return kind != "RemoveDecorator"
+
+
+def _orders(name: str) -> bool:
+    """Whether a change makes a comparison one of order."""
+    return name.startswith("core/ReplaceComparisonOperator_") and name.rpartition("_")[2] in _ORDERED - {"Eq", "NotEq"}
+
+
+def _of_texts(tree: ast.AST) -> Iterator[tuple[tuple[int, int], tuple[int, int]]]:
+    """Yields where something is compared with a text that is written there: texts have no order that would matter."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Compare):
+            sides = (node.left, *node.comparators)
+            if any(isinstance(side, ast.Constant) and isinstance(side.value, str | bytes) for side in sides):
+                end: Any = node
+                yield (node.lineno, node.col_offset), (end.end_lineno, end.end_col_offset)
 
 
 def _spared(tree: ast.AST) -> Iterator[tuple[tuple[int, int], tuple[int, int]]]:

@@ -234,6 +234,11 @@ class Field:
                     yield numpy_helper.from_array(np.asarray(made.values, order="C"), made.name)
 
 
+def label(node: gs.Node) -> str:
+    """Returns what a node is called, for the names of what is made of it: its name, or its operator if it has none."""
+    return str(node.name or node.op)
+
+
 def close_all(fields: Iterable[Field]) -> bool:
     """Closes the fields of several graphs of one model together, which costs less than one after the other.
 

@@ -12,7 +12,7 @@ from onnx import TensorProto, helper
 
 from trtconv.core.documents.rewrite import Edit, Skip
 from trtconv.core.target import Target
-from trtconv.graph.editor import Field
+from trtconv.graph.editor import Field, label
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.quantization import EMULATED, along, dequantize, limits, quantize_symmetric, symmetric_cover
 from trtconv.passes.base import Pass, PassResult
@@ -162,7 +162,7 @@ def _origin(group: Group, each: Quantizer) -> NDArray[np.float32]:
 
 def _emulate(field: Field, each: Quantizer, group: Group) -> list[gs.Node]:
     """Returns float nodes in place of a QuantizeLinear or DequantizeLinear; between them goes q - zero_point."""
-    node, name = each.node, each.node.name or each.node.op
+    node, name = each.node, label(each.node)
     rank = each.rank or 1
     scale = field.constant(f"{name}.scale", along(each.scale.astype(np.float32), each.axis, rank))
     output = node.outputs[0]
@@ -200,7 +200,7 @@ def _widen(field: Field, each: Quantizer, name: str) -> list[gs.Node]:
 
 def _dequantize(field: Field, each: Quantizer, scale: gs.Tensor, distance: NDArray[np.float32]) -> list[gs.Node]:
     """Returns float nodes in place of a DequantizeLinear; the distance is from its zero point to the quantiser's."""
-    node, name = each.node, each.node.name or each.node.op
+    node, name = each.node, label(each.node)
     output, source = node.outputs[0], node.inputs[0]
     wanted = int(node.attrs.get("output_dtype", 0)) or helper.np_dtype_to_tensor_dtype(each.scale.dtype)
     node.outputs.clear()
@@ -281,7 +281,7 @@ class RequantizeSymmetric(_AsymmetricPass):
         """Gives a node its symmetric scale; returns by how much a value may move, in the tensor's own unit."""
         old, cover = _covers(each, dtype)
         scale = cover.reshape(each.scale.shape).astype(each.scale.dtype)
-        name = each.node.name or each.node.op
+        name = label(each.node)
         constant = field.values(each.node.inputs[0]) if not each.quantizes else None
         if constant is not None:
             real = dequantize(constant, each.scale, each.zero_point, each.axis)
@@ -305,7 +305,7 @@ def _covers(each: Quantizer, dtype: str) -> tuple[NDArray[np.float64], NDArray[n
 def _cut_range(field: Field, each: Quantizer, dtype: str) -> list[gs.Node]:
     """Cuts the input of a QuantizeLinear to the range that its new scale would exceed; returns the new nodes."""
     assert each.zero_point is not None
-    node, name = each.node, each.node.name or each.node.op
+    node, name = each.node, label(each.node)
     old, cover = _covers(each, dtype)
     points = np.broadcast_to(each.zero_point.reshape(-1), old.shape).astype(np.float64)
     low, high = ((limit - points) * old for limit in limits(dtype))

@@ -7,7 +7,7 @@ import itertools
 import onnx_graphsurgeon as gs
 
 from trtconv.core.target import Target
-from trtconv.graph.editor import Field
+from trtconv.graph.editor import Field, label
 from trtconv.graph.scope import Scope
 from trtconv.graph.types import MOVES
 from trtconv.passes.base import NodePass
@@ -42,7 +42,7 @@ class CastBytesFirst(NodePass):
         moves = _moves_before(field, node) if node.op == "Cast" else []
         if not moves:
             return None
-        name, result = node.name or node.op, node.outputs[0]
+        name, result = label(node), node.outputs[0]
         node.outputs = [field.variable(f"{name}.cast")]
         node.inputs[0], moves[0].inputs[0] = moves[0].inputs[0], node.outputs[0]
         for move, following in itertools.pairwise(moves):

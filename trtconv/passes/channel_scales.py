@@ -9,7 +9,7 @@ import onnx_graphsurgeon as gs
 from numpy.typing import NDArray
 
 from trtconv.core.target import Target
-from trtconv.graph.editor import Field
+from trtconv.graph.editor import Field, label
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.quantization import along, dequantize, quantize_symmetric, symmetric_scale
 from trtconv.graph.scope import Scope
@@ -104,7 +104,7 @@ def _step(linear: Quantizer, weights: NDArray[Any]) -> NDArray[np.float32]:
 
 
 def _requantize(field: Field, node: gs.Node, linear: Quantizer, weights: Weights, axis: int | None) -> str | Refusal:
-    name = node.name or node.op
+    name = label(node)
     real = weights.computed if weights.original is None else weights.original
     scales = symmetric_scale(real, axis, linear.scale.dtype)
     integers = quantize_symmetric(real, scales, axis or 0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import onnx_graphsurgeon as gs
 
 from trtconv.core.target import Target
-from trtconv.graph.editor import Field
+from trtconv.graph.editor import Field, label
 from trtconv.passes.base import NodePass
 
 
@@ -37,7 +37,7 @@ class UncrossClipLimits(NodePass):
         low, high = field.values(node.inputs[1]), field.values(node.inputs[2])
         if low is None or high is None or low.size != 1 or high.size != 1 or not low.item() > high.item():
             return None
-        node.inputs[1] = field.constant(f"{node.name or node.op}.low", high)
+        node.inputs[1] = field.constant(f"{label(node)}.low", high)
         field.replace(node, [node])
         return f"lower limit {low.item()} lowered to the upper one, {high.item()}"
 

@@ -7,7 +7,7 @@ import onnx_graphsurgeon as gs
 from numpy.typing import NDArray
 
 from trtconv.core.target import Target
-from trtconv.graph.editor import Field
+from trtconv.graph.editor import Field, label
 from trtconv.graph.quantization import along, dequantize, dequantize_blocks, over_blocks, scale_fault
 from trtconv.graph.scope import Scope
 from trtconv.graph.views import Linear
@@ -114,7 +114,7 @@ def _settled(field: Field, node: gs.Node, linear: Linear, values: NDArray[np.gen
             return Refusal(f"its {scale_fault(scale)}")
         zero = None if linear.zero_point is None else _spread(linear, linear.zero_point, values.shape)
         values = np.where(spread, np.zeros((), values.dtype) if zero is None else zero, values)
-        node.inputs[1] = field.constant(f"{node.name or node.op}.scale", healed)
+        node.inputs[1] = field.constant(f"{label(node)}.scale", healed)
         said.append(f"{int(empty.sum())} {'blocks' if _blocks(linear) else 'channels'} of scale 0 written as zeros")
     if not said:
         return None

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from trtconv.core.target import Target
 from trtconv.graph.channels import times_outputs
-from trtconv.graph.editor import Field
+from trtconv.graph.editor import Field, label
 from trtconv.passes.base import NodePass, Refusal
 
 _LAYERS = frozenset({"Conv", "ConvTranspose"})
@@ -54,7 +54,7 @@ class FoldBatchNorm(NodePass):
         if weight is None or isinstance(bias, str) or any(term is None for term in terms):
             return Refusal("its weights, or those of the layer in front, are computed at run time")
         scale, shift = factors([np.asarray(term) for term in terms], float(node.attrs.get("epsilon", 1e-5)))
-        name = layer.name or layer.op
+        name = label(layer)
         folded = field.constant(f"{name}.weight", times_outputs(weight, scale, layer.op, _groups(layer)))
         shifted = (shift + scale * (0.0 if bias is None else bias.astype(np.float64))).astype(weight.dtype)
         layer.inputs = [layer.inputs[0], folded, field.constant(f"{name}.bias", shifted)]

@@ -9,7 +9,7 @@ import onnx_graphsurgeon as gs
 from numpy.typing import NDArray
 
 from trtconv.core.target import Target
-from trtconv.graph.editor import Field
+from trtconv.graph.editor import Field, label
 from trtconv.graph.model import OnnxModel
 from trtconv.passes.base import NodePass, Refusal
 from trtconv.passes.quantized import Quantizer, has_linear, read_linear
@@ -85,7 +85,7 @@ def _clip_in_front(field: Field, node: gs.Node, bounds: tuple[int, int]) -> str 
         return Refusal(linear)
     if linear.scale.size > 1:
         return Refusal("the values that it clips have several scales")
-    name = node.name or node.op
+    name = label(node)
     limits = [
         field.constant(f"{name}.{end}", limit) for end, limit in zip(("min", "max"), _real(linear, bounds), strict=True)
     ]

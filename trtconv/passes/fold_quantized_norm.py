@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from trtconv.core.frozen import frozen
 from trtconv.core.target import Target
-from trtconv.graph.editor import Field
+from trtconv.graph.editor import Field, label
 from trtconv.graph.quantization import along
 from trtconv.graph.scope import Scope
 from trtconv.passes.base import NodePass, Refusal
@@ -81,7 +81,7 @@ class FoldQuantizedNorm(NodePass):
         folded = _folded(codes, scale, _OUTPUTS[layer.op])
         if isinstance(folded, str):
             return Refusal(folded)
-        name = layer.name or layer.op
+        name = label(layer)
         axis = _OUTPUTS[layer.op]
         values, scales = (
             field.constant(f"{name}.{part}", each) for part, each in zip(("codes", "scales"), folded, strict=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import onnx_graphsurgeon as gs
 
 from trtconv.core.target import Target
-from trtconv.graph.editor import Field
+from trtconv.graph.editor import Field, label
 from trtconv.graph.model import OnnxModel
 from trtconv.passes.base import NodePass, Refusal
 from trtconv.passes.quantized import COMPUTED, has_linear, read_linear, read_weights
@@ -47,7 +47,7 @@ class FoldWeightQuantizers(NodePass):
         weights = reader if isinstance(reader, str) else read_weights(field, reader)
         if isinstance(weights, str):
             return None if weights == COMPUTED else Refusal(weights)
-        node.inputs[1] = field.constant(f"{node.name or node.op}.weight", weights.computed)
+        node.inputs[1] = field.constant(f"{label(node)}.weight", weights.computed)
         field.replace(node, [node])
         return f"weight {list(weights.computed.shape)} dequantised beforehand: the target runs this layer in float"
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from trtconv.core.frozen import frozen
 from trtconv.core.target import Target
-from trtconv.graph.editor import Field
+from trtconv.graph.editor import Field, label
 from trtconv.graph.quantization import along, dequantize
 from trtconv.graph.scope import Scope
 from trtconv.passes.base import NodePass, Refusal
@@ -132,7 +132,7 @@ class _Expansion:
     def __init__(self, field: Field, node: gs.Node) -> None:
         self.field = field
         self.node = node
-        self.name = node.name or node.op
+        self.name = label(node)
         self.nodes: list[gs.Node] = []
         self.attrs = {k: v for k, v in node.attrs.items() if k not in _DROPPED}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import onnx_graphsurgeon as gs
 
 from trtconv.core.target import Target
-from trtconv.graph.editor import Field
+from trtconv.graph.editor import Field, label
 from trtconv.passes.base import NodePass
 
 
@@ -31,7 +31,7 @@ class TakeMagnitudesFirst(NodePass):
         source = node.inputs[0]
         if node.attrs.get("p", 2) % 2 == 0 or any(maker.op == "Abs" for maker in source.inputs):
             return None
-        name = node.name or node.op
+        name = label(node)
         positive = field.node("Abs", f"{name}/Abs", [source], f"{name}.magnitudes")
         node.inputs[0] = positive.outputs[0]
         field.replace(node, [positive, node])

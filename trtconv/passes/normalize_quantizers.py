@@ -6,7 +6,7 @@ import numpy as np
 import onnx_graphsurgeon as gs
 
 from trtconv.core.target import Target
-from trtconv.graph.editor import Field
+from trtconv.graph.editor import Field, label
 from trtconv.passes.base import NodePass, Refusal
 
 _INTEGERS = ("int8", "uint8", "int16", "uint16")
@@ -105,7 +105,7 @@ def _complete_zero_point(field: Field, node: gs.Node, shape: tuple[int, ...]) ->
     dtype = _integer_type(field, node)
     if dtype not in _INTEGERS:
         return []
-    node.inputs = [*node.inputs[:2], field.constant(f"{node.name or node.op}.zero_point", np.zeros(shape, dtype))]
+    node.inputs = [*node.inputs[:2], field.constant(f"{label(node)}.zero_point", np.zeros(shape, dtype))]
     return [f"zero point 0 ({dtype}) written"]
 
 

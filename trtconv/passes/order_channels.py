@@ -6,7 +6,7 @@ import numpy as np
 import onnx_graphsurgeon as gs
 
 from trtconv.core.target import Target
-from trtconv.graph.editor import Field
+from trtconv.graph.editor import Field, label
 from trtconv.passes.base import NodePass, Refusal
 
 
@@ -39,7 +39,7 @@ class OrderChannels(NodePass):
             return Refusal("the number of its channels is not known")
         channels, block = shape[1], int(node.attrs["blocksize"]) ** 2
         order = np.arange(channels * block, dtype=np.int64).reshape(block, channels).T.reshape(-1)
-        name, output = node.name or node.op, node.outputs[0]
+        name, output = label(node), node.outputs[0]
         node.outputs = [field.variable(f"{name}.blocks_first")]
         del node.attrs["mode"]
         inputs = [node.outputs[0], field.constant(f"{name}.order", order)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import onnx_graphsurgeon as gs
 
 from trtconv.core.target import Target
-from trtconv.graph.editor import Field
+from trtconv.graph.editor import Field, label
 from trtconv.passes.base import NodePass
 
 _SWAPPED = [1, 0, 2]
@@ -53,13 +53,13 @@ class PutTimeFirst(NodePass):
 
 
 def _transposed_input(field: Field, node: gs.Node, slot: int) -> gs.Node:
-    name = f"{node.name or node.op}.input{slot}"
+    name = f"{label(node)}.input{slot}"
     made = field.node("Transpose", f"{name}/Transpose", [node.inputs[slot]], f"{name}.swapped", perm=_SWAPPED)
     node.inputs[slot] = made.outputs[0]
     return made
 
 
 def _transposed_output(field: Field, node: gs.Node, slot: int, order: list[int]) -> gs.Node:
-    name, output = f"{node.name or node.op}.output{slot}", node.outputs[slot]
+    name, output = f"{label(node)}.output{slot}", node.outputs[slot]
     node.outputs[slot] = field.variable(f"{name}.swapped")
     return field.node("Transpose", f"{name}/Transpose", [node.outputs[slot]], output, perm=order)

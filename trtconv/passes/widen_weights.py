@@ -7,7 +7,7 @@ import onnx_graphsurgeon as gs
 from numpy.typing import NDArray
 
 from trtconv.core.target import Target
-from trtconv.graph.editor import Field
+from trtconv.graph.editor import Field, label
 from trtconv.graph.quantization import along
 from trtconv.graph.scope import Scope
 from trtconv.passes.base import NodePass, Refusal
@@ -57,7 +57,7 @@ class WidenWeights(NodePass):
         shifted = integers.astype(np.int16)
         if linear.zero_point is not None:
             shifted = shifted - along(linear.zero_point.astype(np.int16), linear.axis, shifted.ndim)
-        name = node.name or node.op
+        name = label(node)
         # 4 bits less any zero point of theirs fit 8 bits around 0.
         point = field.constant(f"{name}.zero_point", np.zeros(linear.scale.shape, np.int8))
         node.inputs = [field.constant(f"{name}.int8", shifted.astype(np.int8)), node.inputs[1], point]

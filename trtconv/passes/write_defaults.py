@@ -9,7 +9,7 @@ import onnx_graphsurgeon as gs
 from numpy.typing import NDArray
 
 from trtconv.core.target import Target
-from trtconv.graph.editor import Field
+from trtconv.graph.editor import Field, label
 from trtconv.passes.base import NodePass
 
 _NOT_PLAIN = ("ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceSumSquare")
@@ -85,7 +85,7 @@ def _write_limits(field: Field, node: gs.Node) -> str | None:
         return None
     for index in lacking:
         name, value = values[index]
-        inputs[index] = field.constant(f"{node.name or node.op}.{name}", value)
+        inputs[index] = field.constant(f"{label(node)}.{name}", value)
     node.inputs = inputs
     return f"{', '.join(values[index][0] for index in lacking)} written"
 
@@ -94,5 +94,5 @@ def _write_axes(field: Field, node: gs.Node) -> str | None:
     lacks = len(node.inputs) < 2 or node.inputs[1].is_empty()
     if node.attrs.get("noop_with_empty_axes") != 1 or not lacks:
         return None
-    node.inputs = [node.inputs[0], field.constant(f"{node.name or node.op}.axes", np.zeros(0, np.int64))]
+    node.inputs = [node.inputs[0], field.constant(f"{label(node)}.axes", np.zeros(0, np.int64))]
     return "empty axes written"
