@@ -371,3 +371,18 @@ def test_asymmetric_values_come_out_in_the_type_of_their_scale(kind: str, point:
     before, after = (ReferenceEvaluator(each).run(None, feeds)[0] for each in (proto, done))
     assert before.dtype == after.dtype
     np.testing.assert_array_equal(after.astype(np.float32), before.astype(np.float32))
+
+
+@pytest.mark.parametrize("fill", [0, 5])
+def test_a_pad_of_some_axes_pads_those(fill: int) -> None:
+    proto = parse(f"""<ir_version: 8, opset_import: ["": 18]>
+    g (float[2,4] x) => (float[a,b] y)
+    <float s = {{0.1}}, int8 z = {{0}}, int64[2] pads = {{1, 2}}, int8 fill = {{{fill}}}, int64[1] axes = {{1}}>
+    {{ q = QuantizeLinear (x, s, z)  p = Pad (q, pads, fill, axes)  y = DequantizeLinear (p, s, z) }}""")
+    alone = [each for each in PASSES if each.name == "dequantize-constants"]
+    model, result = rewritten(proto, RTX, alone)
+    assert result.edits and not result.skipped
+    x = np.random.default_rng(0).standard_normal((2, 4)).astype(np.float32)
+    before, after = (run(each, {"x": x})[0] for each in (proto, model.proto))
+    assert after.shape == (2, 7)
+    np.testing.assert_allclose(after, before, atol=1e-6)

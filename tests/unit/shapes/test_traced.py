@@ -308,3 +308,20 @@ def test_the_pytorch_line_is_named() -> None:
     model.proto.graph.node[1].metadata_props.add(key="pkg.torch.onnx.stack_trace", value=trace)
     done = run_passes(model, PASSES, RTX)
     assert done.edits[0].what.endswith("(unet.py:47)")
+
+
+@pytest.mark.parametrize(
+    ("name", "opset", "mode"),
+    [
+        ("pixel shuffle", 10, None),
+        ("pixel shuffle", 11, b"CRD"),
+        ("depth to space", 10, b""),
+        ("depth to space", 11, b"DCR"),
+    ],
+)
+def test_a_shuffle_is_written_as_its_opset_has_it(name: str, opset: int, mode: bytes | None) -> None:
+    model = parse(CASES[name][0], f'<ir_version: 6, opset_import: ["": {opset}]>')
+    run_passes(model, [each for each in PASSES if each.name == "restore-pixel-shuffle"], RTX)
+    made = [node for node in model.proto.graph.node if node.op_type == "DepthToSpace"]
+    modes = [next((each.s for each in node.attribute if each.name == "mode"), b"") for node in made]
+    assert modes == ([] if mode is None else [mode])
