@@ -66,6 +66,7 @@ SLOW = {
     "unit/passes/test_passes_node_suite.py": "every node test of ONNX, through the passes",
     "unit/passes/test_passes_odd_constants.py": "every operator with every odd constant",
     "unit/passes/test_passes_quant_exact.py": "every quantised value, not a sample",
+    "unit/plugins/test_plugins_in_builds.py": "engines with plugins, built and proven",
     "unit/shapes/test_lattice_backend.py": "the lattice, held to ONNX's own node tests",
     "unit/shapes/test_lattice_long.py": "the lattice, held to ONNX Runtime at every size",
     "unit/shapes/test_lattice_torch.py": "the lattice, held to PyTorch",
