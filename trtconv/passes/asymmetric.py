@@ -179,9 +179,11 @@ def _emulate(field: Field, each: Quantizer, group: Group) -> list[gs.Node]:
         return [*cast, divide, *round_clipped(field, name, divide.outputs[0], ends, output)]
     rounded = field.node("Round", f"{name}/Round", [divide.outputs[0]], f"{name}.rounded")
     if point.ndim == 0:
-        bounds = [field.constant(f"{name}.{w}", _scalar(v - point)) for w, v in (("low", low), ("high", high))]
+        bounds = [
+            field.constant(f"{name}.{w}", _scalar(np.float32(v) - point)) for w, v in (("low", low), ("high", high))
+        ]
         return [*cast, divide, rounded, field.node("Clip", f"{name}/Clip", [rounded.outputs[0], *bounds], output)]
-    lowest, highest = (field.constant(f"{name}.{w}", v - point) for w, v in (("low", low), ("high", high)))
+    lowest, highest = (field.constant(f"{name}.{w}", np.float32(v) - point) for w, v in (("low", low), ("high", high)))
     capped = field.node("Min", f"{name}/Min", [rounded.outputs[0], highest], f"{name}.capped")
     return [*cast, divide, rounded, capped, field.node("Max", f"{name}/Max", [capped.outputs[0], lowest], output)]
 
