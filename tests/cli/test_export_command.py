@@ -125,3 +125,54 @@ def test_names_are_checked_before_anything_is_loaded(call, flags: tuple[str, ...
     ended = call("export", f"{tmp_path / 'net.py'}:build", "-o", str(tmp_path / "m.onnx"), "-q", *given)
     assert ended.code == 2
     assert "was run" not in ended.err
+
+
+OPERATOR = """
+import torch
+
+
+@torch.library.custom_op("trtconv_cli::swish", mutates_args=())
+def swish(x: torch.Tensor, beta: float) -> torch.Tensor:
+    return x * torch.sigmoid(beta * x)
+
+
+swish.register_fake(lambda x, beta: torch.empty_like(x))
+
+
+class Net(torch.nn.Module):
+    def forward(self, x):
+        return torch.ops.trtconv_cli.swish(x + 1, 1.5).mean(2)
+"""
+
+
+def _translated(call, folder: Path, operator: str, factor: int):
+    """Exports a module with an operator of its own, by files for it, with the proof."""
+    (folder / "net.py").write_text(OPERATOR)
+    (folder / "mine.py").write_text(
+        "import trtconv\n@trtconv.translation('trtconv_cli::swish')\n"
+        f"def swish(x, beta: float):\n    return trtconv.node({operator!r}, x, beta=beta)\n"
+    )
+    (folder / "reference.py").write_text(
+        "import numpy as np, trtconv\n@trtconv.reference('my.domain::SwishBeta')\n"
+        f"def swish(x, beta):\n    return x / (1 + np.exp(-beta * x)) * {factor}\n"
+    )
+    files = ("--translate", str(folder / "mine.py"), "--reference", str(folder / "reference.py"))
+    given = ("--input", "x=batch,3,length=4:8:40", "--no-check", "--format", "json", "-q")
+    return call("export", f"{folder / 'net.py'}:Net", "-o", str(folder / "m.onnx"), *files, *given)
+
+
+@needs_torch
+@pytest.mark.parametrize(
+    ("operator", "factor", "code"),
+    [("my.domain::SwishBeta", 1, 0), ("my.domain::SwishBeta", 2, 1), ("NoDomain", 1, 2), ("my.domain::", 1, 2)],
+)
+def test_translations_are_run_and_proven(call, tmp_path: Path, operator: str, factor: int, code: int) -> None:
+    ended = _translated(call, tmp_path, operator, factor)
+    report = json.loads(ended.out)
+    assert (ended.code, report["exit_code"]) == (code, code)
+    assert (tmp_path / "m.onnx").exists() == (code == 0)
+    if code == 2:
+        assert f"trtconv.node({operator!r})" in report["error"]["message"]
+        return
+    assert len(report["proof"]["runs"]) >= 3
+    assert (report["proof"]["max_relative_error"] <= report["proof"]["tolerance"]) == (code == 0)

@@ -55,11 +55,19 @@ def node(name: str, *inputs: Any, outputs: int = 1, **attributes: Any) -> Any:
 
     Returns:
         The output, or a sequence of them where there are several.
+
+    Raises:
+        InputError: The name has no domain, or is none of an operator.
     """
     from onnx import defs, helper
     from onnxscript import values
 
     domain, _, operator = name.rpartition("::")
+    if not (domain and operator.isidentifier()):
+        raise InputError(
+            f"trtconv.node({name!r}): the name is not DOMAIN::OPERATOR",
+            'Write trtconv.node("my.domain::SwishBeta", ...); what ONNX has itself is written with onnxscript.',
+        )
     kinds, parameter = defs.OpSchema.FormalParameterOption, defs.OpSchema.FormalParameter
     types = [f"T{number}" for number in range(max(len(inputs), 1))]
     taken = [

@@ -13,14 +13,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from trtconv.core.documents.export import Attempt, Branch, Proof, SizeRule
-from trtconv.core.errors import ExportFailed, TrtconvError
+from trtconv.core.errors import ExportFailed, InputError, TrtconvError
 from trtconv.core.frozen import frozen
 from trtconv.core.stages import Stage
 from trtconv.exporter.file import writers
 from trtconv.exporter.file.judging import judged, labelled
 from trtconv.exporter.file.parting import held_to_regions
 from trtconv.exporter.file.proof import prove_on
-from trtconv.exporter.file.validate import SECONDS, Objection, Validated, export_program, told
+from trtconv.exporter.file.validate import SECONDS, Objection, Validated, export_program, root_of, told
 from trtconv.exporter.job import Draft, Job
 from trtconv.exporter.module.torch_module import Subject
 from trtconv.exporter.module.values import draws_random, value_branches
@@ -253,6 +253,8 @@ def _tried(job: Job, way: Way, folder: Path) -> Draft | None:
         job.attempts.append(Attempt(str(way), error.message))
         return None
     except Exception as error:  # the exporters raise whatever their parts raise
+        if isinstance(root := root_of(error), InputError):
+            raise root from error  # a translation of the user's is wrong, and another way would not use it
         job.attempts.append(Attempt(str(way), told(error)))
         return None
     outcome = _disproof(draft.proof) if draft.proof.failed else "used"

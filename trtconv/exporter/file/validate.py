@@ -132,11 +132,16 @@ def _from(blame: Blame | None) -> str:
     return f"from {blame}" if blame is not None else _UNTOLD
 
 
+def root_of(error: BaseException) -> BaseException:
+    """Returns the error that all others were raised from."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return error
+
+
 def told(error: BaseException) -> str:
     """Returns what an exporter's exception says, without torch's banner and colours, and the line it comes from."""
-    root = error
-    while root.__cause__ is not None:
-        root = root.__cause__
+    root = root_of(error)
     text = re.sub(r"\x1b\[[0-9;]*m", "", str(root))
     bullets = re.findall(r"^  - (.+)$", text, re.MULTILINE)
     said = "; ".join(line.strip() for line in bullets[:2])[:400] or f"{type(root).__name__}: {first_line(root)}"
