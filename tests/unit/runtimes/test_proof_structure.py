@@ -61,7 +61,7 @@ def test_pieces_that_differ_in_names_alone_are_alike() -> None:
         {"inputs": (B, B)},
         {"values": {"axes": 2, "weights": np.ones(3)}},
     ],
-    ids=str,
+    ids=lambda second: "-".join(second),
 )
 def test_another_layer_makes_them_unlike(second: dict[str, Any]) -> None:
     one, other = keys(network=ReadNetwork(TENSORS, layers(**second), (X, OTHER), (Y, Z)))
