@@ -55,13 +55,6 @@ class Grid:
         """Returns a mask that is true for all sizes."""
         return np.ones(self.shape, dtype=bool)
 
-    def taken(self, rules: Sequence[SizeRule]) -> NDArray[np.bool_]:
-        """Returns a mask that is true for the sizes that all of some rules take."""
-        mask = self.everywhere()
-        for rule in rules:
-            mask &= np.vectorize(rule.takes, otypes=[bool])(self.values[rule.name])
-        return mask
-
     def at(self, sizes: Mapping[str, int]) -> NDArray[np.bool_]:
         """Returns a mask that is true for some sizes alone."""
         mask = self.everywhere()
