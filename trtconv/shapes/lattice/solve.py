@@ -29,7 +29,7 @@ from trtconv.shapes.lattice.wording import combination, needs, needs_in_part, re
 
 _MARGIN = 512
 """How far beyond the asked range valid sizes are looked for, to have the nearest ones."""
-_MARGINS = 16_384
+_MARGINS = 8_192
 """The same of all dimensions together: each is run at the candidates of all others, which is quadratic in their number
 where the candidates are not fewer."""
 _LEAST_MARGIN = 16
