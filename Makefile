@@ -38,6 +38,9 @@ SIZES := --dim batch=1:1:4 --dim height=64:256:512 --dim width=64:256:512
 PACKAGES := timm segmentation-models-pytorch monai diffusers transformers spandrel torchvision
 NEEDED := einops safetensors huggingface_hub tokenizers regex pyyaml requests pillow scipy importlib_metadata
 
+# Without compiled modules on disk, each of the thousands of processes that the tests start compiles the package.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: demo test test-slow test-all test-oldest test-export test-architectures check lint types bench bench-gpu suite-gpu test-gpu docs wheel fuzz mutants venv clean
 .DELETE_ON_ERROR:
 
