@@ -64,6 +64,8 @@ def right_regions(
         None where they are not, or where no rules of single dimensions say it; `job.together` has the line then.
     """
     regions = _regions(job, draft)
+    if any(map(regions.is_examples, wrong)):
+        return None
     bad = {regions.of(sizes) for sizes in wrong}
     if not bad.isdisjoint({-1, 0, *map(regions.of, right)}):
         return None

@@ -198,6 +198,11 @@ class Regions:
         # Which kernel is faster is asked of sizes too, by no line of the user's.
         return Region(tuple(g for g in asked if g.blame or "==" in g.text or "!=" in g.text), places, refused)
 
+    def is_examples(self, sizes: Sizes) -> bool:
+        """Whether some sizes are in the example's region; no other is looked for."""
+        own = self._example_region()
+        return own is not None and own.takes({**self.trials.axes.example, **sizes})
+
     def of(self, sizes: Sizes) -> int:
         """Returns the number of the region that has some sizes, -1 where none has."""
         whole = {**self.trials.axes.example, **sizes}
