@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from trtconv.core.config import Config
     from trtconv.core.documents.build import BuildReport
+    from trtconv.core.documents.quantize import QuantizeReport
 
 
 def _requests(
@@ -226,11 +227,14 @@ def _output(page: Path) -> Output:
     return Output(page, "the page", hint="Write --page FILE.html.")
 
 
-def _write_page(page: Path, request: BuildRequest, report: BuildReport) -> None:
+def _write_page(
+    page: Path, request: BuildRequest, report: BuildReport, quantized: QuantizeReport | None = None
+) -> None:
     from trtconv.cli.formats.page import engine_page
     from trtconv.cli.formats.page.gather import with_measured
 
-    atomic_write(page, engine_page(with_measured(request.report_path, report)), through_links=True)
+    subject = dataclasses.replace(with_measured(request.report_path, report), quantize=quantized)
+    atomic_write(page, engine_page(subject), through_links=True)
 
 
 def _divided(request: BuildRequest, given: Collection[str]) -> tuple[QuantizeRequest, BuildRequest]:
@@ -280,5 +284,5 @@ def _quantize_and_build(
             document, exit_code = {**report.to_json(), "quantization": quantized.to_json()}, report.exit_code
             said = f"{said}\n\n{text.build_text(report, flags.verbose)}"
             for path in pages:
-                _write_page(path, request, report)
+                _write_page(path, request, report, quantized)
     return Outcome(json.render(document) if flags.output_format == "json" else said, exit_code)

@@ -46,17 +46,19 @@ def quantize_text(report: QuantizeReport) -> str:
     return "\n\n".join(block for block in blocks if block)
 
 
-def _percent(value: float) -> str:
+def percent(value: float) -> str:
+    """Returns a share as text."""
     return f"{100 * value:.2f} %"
 
 
-def _loss(value: float, metric: MetricResult | None) -> str:
+def loss(value: float, metric: MetricResult | None) -> str:
     """Returns an error as text: a share, or by how much a metric is worse."""
-    return _percent(value) if metric is None else f"{value:.4g} worse"
+    return percent(value) if metric is None else f"{value:.4g} worse"
 
 
-def _gain(value: float, metric: MetricResult | None) -> str:
-    return _percent(value) if metric is None else f"{value:.4g}"
+def gain(value: float, metric: MetricResult | None) -> str:
+    """Returns by how much an error, or a metric, gets better."""
+    return percent(value) if metric is None else f"{value:.4g}"
 
 
 def _bar(value: float | None) -> str:
@@ -71,7 +73,7 @@ def _calibration(calibration: Calibration, metric: MetricResult | None) -> str:
     text += ", biases corrected" if calibration.biases_corrected else ""
     text += ", kept before" if calibration.cached else ""
     errors = calibration.methods
-    tried = ", ".join(f"{name} {_loss(errors[name], metric)}" for name in sorted(errors, key=lambda name: errors[name]))
+    tried = ", ".join(f"{name} {loss(errors[name], metric)}" for name in sorted(errors, key=lambda name: errors[name]))
     what = "error" if metric is None else clean(metric.metric)
     return clean(text) + (f"\n{what} by method: {tried}" if tried else "")
 
@@ -104,7 +106,7 @@ def _errors(report: QuantizeReport) -> str:
     if not report.error:
         return "the error was not measured: no samples were given (--data)"
     rows = [
-        (clean(name), f"rms {_percent(each.rms)}{_bar(each.standard_error)}", f"cosine {each.cosine:.6f}")
+        (clean(name), f"rms {percent(each.rms)}{_bar(each.standard_error)}", f"cosine {each.cosine:.6f}")
         for name, each in report.error.items()
     ]
     return "\n".join(["error against the float model, on samples that calibration did not see:", *table(rows, "  ")])
@@ -114,18 +116,18 @@ def _layers(layers: Sequence[LayerError], kind: str) -> str:
     if not layers:
         return ""
     worst = sorted(layers, key=lambda each: -each.rms)[:_LISTED]
-    rows = [(clean(each.node), each.op, f"rms {_percent(each.rms)}", f"cosine {each.cosine:.6f}") for each in worst]
+    rows = [(clean(each.node), each.op, f"rms {percent(each.rms)}", f"cosine {each.cosine:.6f}") for each in worst]
     more = len(layers) - len(worst)
     lines = [f"{count(len(layers), 'layer')} in {kind}, by the error of their results, the largest first:"]
     return "\n".join([*lines, *table(rows, "  "), *([f"  ... and {more} more"] if more else [])])
 
 
 def _budget(budget: BudgetRecord, metric: MetricResult | None) -> str:
-    asked = _percent(budget.asked) if metric is None else f"{clean(metric.metric)} {budget.asked:g}"
+    asked = percent(budget.asked) if metric is None else f"{clean(metric.metric)} {budget.asked:g}"
     what = "the error" if metric is None else "it"
-    lines = [f"budget: {asked}; with every layer quantised {what} is {_loss(budget.error_of_all, metric)}"]
+    lines = [f"budget: {asked}; with every layer quantised {what} is {loss(budget.error_of_all, metric)}"]
     rows = [
-        (clean(step.node), f"to {_loss(step.error, metric)}", f"gains {_gain(step.gain, metric)}")
+        (clean(step.node), f"to {loss(step.error, metric)}", f"gains {gain(step.gain, metric)}")
         for step in budget.left_in_float
     ]
     lines += table(rows, "  left in float: ") if rows else []
@@ -134,7 +136,7 @@ def _budget(budget: BudgetRecord, metric: MetricResult | None) -> str:
         gains = {name: budget.error_of_all - error for name, error in budget.alone.items()}
         first = sorted(gains, key=lambda name: -gains[name])[:_LISTED]
         lines += ["what each layer alone would gain in float, the most first:"]
-        lines += table([(clean(name), _gain(gains[name], metric)) for name in first], "  ")
+        lines += table([(clean(name), gain(gains[name], metric)) for name in first], "  ")
         lines += [f"  ... and {len(gains) - len(first)} more"] if len(gains) > len(first) else []
     return "\n".join(lines)
 
@@ -145,12 +147,12 @@ def _left(report: QuantizeReport) -> str:
     layers = report.left_in_float
     if layers:
         total = sum(each.multiply_adds or 0 for each in (*report.quantized, *layers))
-        rows = [(clean(each.node), each.op, _part(each, total), clean(each.reason)) for each in layers]
+        rows = [(clean(each.node), each.op, part_of(each, total), clean(each.reason)) for each in layers]
         lines += [f"{count(len(layers), 'layer')} in float:", *table(rows, "  ")]
     return "\n".join(lines)
 
 
-def _part(layer: Layerwise, total: int) -> str:
+def part_of(layer: Layerwise, total: int) -> str:
     """Returns how much of all multiply-adds a layer takes."""
     return "" if layer.multiply_adds is None or not total else f"{100 * layer.multiply_adds / total:.1f} %"
 
@@ -166,14 +168,14 @@ def _outcome(report: QuantizeReport) -> str:
     worst = max((each.rms for each in report.error.values()), default=0.0)
     output, metric = report.output, report.metric
     if output:
-        error = f", error {_percent(worst)}" if report.error else ""
+        error = f", error {percent(worst)}" if report.error else ""
         error += f", {metric.metric} {metric.value:.5g}" if metric else ""
         return clean(f"wrote {output.path}: {byte_size(output.bytes)}{error}")
     if report.budget and not report.quantized:
         why = f"NOT WRITTEN: the budget leaves no layer in {report.kind}."
         return f"{why}\nBuild the float model, or allow a larger error."
     if metric is None:
-        why = f"the error of {_percent(worst)} is above the tolerance of {_percent(report.tolerance)}"
+        why = f"the error of {percent(worst)} is above the tolerance of {percent(report.tolerance)}"
     else:
         why = f"{clean(metric.metric)} is {metric.value:.5g}, and {metric.wanted} is asked for"
     first = "Give more samples"

@@ -11,6 +11,7 @@ from trtconv.core.decode import Fault, checked_schema, decoded, json_of
 from trtconv.core.documents.bench import BenchReport
 from trtconv.core.documents.build import BuildReport
 from trtconv.core.documents.inspect import EngineInspection
+from trtconv.core.documents.quantize import QuantizeReport
 from trtconv.core.documents.saved import load_report, saved
 from trtconv.core.documents.verify import VerifyReport
 from trtconv.core.errors import InputError
@@ -40,6 +41,7 @@ class PageSubject:
         bench: What bench measured; None where it was not run.
         inspect: What inspect saw; None where it was not run.
         notes: What lies beside the engine and is not shown, and why.
+        quantize: How the model was quantised for this build; None where it was not.
     """
 
     path: Path
@@ -48,6 +50,7 @@ class PageSubject:
     bench: BenchReport | None = None
     inspect: EngineInspection | None = None
     notes: tuple[str, ...] = ()
+    quantize: QuantizeReport | None = None
 
 
 def gather(path: Path, given: Sequence[Path] = ()) -> PageSubject:

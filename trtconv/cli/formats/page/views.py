@@ -9,6 +9,7 @@ from trtconv.cli.formats.page.charts import share_bar, sizes_chart
 from trtconv.cli.formats.page.gather import PageSubject
 from trtconv.cli.formats.page.measured import PICKS, compared, latency, layers, memory, numerics
 from trtconv.cli.formats.page.network import network
+from trtconv.cli.formats.page.quantization import quantization
 from trtconv.cli.formats.page.rewrites import rewrites
 from trtconv.cli.formats.wording import byte_size, count, shape_text
 from trtconv.core.dims import Range
@@ -32,6 +33,7 @@ def view(subject: PageSubject, gpu: str | None = None) -> dict[str, object]:
         "rewrites": rewrites(subject),
         "numerics": numerics(subject.verify),
         "compared": compared(subject.report.proof),
+        "quantization": quantization(subject.quantize),
         "network": network(subject.report, gpu),
         "latency": latency(subject.bench),
         "layers": layers(subject.inspect),
