@@ -21,6 +21,7 @@ import logging
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -124,32 +125,41 @@ def share(model: onnx.ModelProto, feeds: Row) -> float:
     return inside / max(1, sum(n for _, n in counts))
 
 
-def network(name: str, seed: int, python: str | None) -> Row:
-    """Quantises a network by every recipe."""
-    net = networks.NETWORKS[name](seed)
-    held_out = networks.samples(net, _HELD_OUT, seed + 5000)
-    expected = outputs(net, held_out)
-    recipes: dict[str, Any] = {
+def recipes(python: str | None) -> dict[str, Callable[[Path], None]]:
+    """Returns name to what makes int8.onnx of float.onnx and the folder "samples" beside it."""
+    return {
         OURS: trtconv,
         "onnxruntime": lambda folder: by_onnxruntime(folder, "MinMax"),
         "onnxruntime, percentile": lambda folder: by_onnxruntime(folder, "Percentile"),
         **({"modelopt": lambda folder: modelopt(folder, python)} if python else {}),
     }
+
+
+def quantised(net: onnx.ModelProto, samples: list[Row], make: Callable[[Path], None]) -> onnx.ModelProto:
+    """Returns what a recipe makes of a network; raises what it does."""
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        onnx.save(net, folder / "float.onnx")
+        (folder / "samples").mkdir()
+        for number, feeds in enumerate(samples):
+            np.savez(folder / "samples" / f"{number:03}.npz", **feeds)
+        make(folder)
+        return onnx.load(folder / "int8.onnx")
+
+
+def network(name: str, seed: int, python: str | None) -> Row:
+    """Quantises a network by every recipe."""
+    net = networks.NETWORKS[name](seed)
+    held_out = networks.samples(net, _HELD_OUT, seed + 5000)
+    expected = outputs(net, held_out)
     rows: Row = {}
-    for recipe, make in recipes.items():
-        with tempfile.TemporaryDirectory() as temporary:
-            folder = Path(temporary)
-            onnx.save(net, folder / "float.onnx")
-            (folder / "samples").mkdir()
-            for number, feeds in enumerate(networks.samples(net, _CALIBRATING, seed)):
-                np.savez(folder / "samples" / f"{number:03}.npz", **feeds)
-            try:
-                make(folder)
-                made = onnx.load(folder / "int8.onnx")
-                got = outputs(made, held_out)
-                rows[recipe] = {"rms": rms(expected, got), "int8_share": round(share(made, held_out[0]), 3)}
-            except Exception as error:
-                rows[recipe] = {"failed": f"{type(error).__name__}: {error}"[:200]}
+    for recipe, make in recipes(python).items():
+        try:
+            made = quantised(net, networks.samples(net, _CALIBRATING, seed), make)
+            got = outputs(made, held_out)
+            rows[recipe] = {"rms": rms(expected, got), "int8_share": round(share(made, held_out[0]), 3)}
+        except Exception as error:
+            rows[recipe] = {"failed": f"{type(error).__name__}: {error}"[:200]}
     return rows
 
 
