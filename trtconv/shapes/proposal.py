@@ -6,14 +6,25 @@ from collections.abc import Mapping, Sequence
 
 from trtconv.core.bounds import bounds_by_name
 from trtconv.core.dim_flags import quoted
-from trtconv.core.dims import Range, dynamic_dims
+from trtconv.core.dims import InputSpec, Range
 from trtconv.core.errors import TrtconvError
 from trtconv.graph.model import OnnxModel
 from trtconv.shapes.lattice import SizeLattice, Sizes
 
 _BATCH = Range(1, 1, 8)
 _SIZE = Range(64, 256, 512)
+_VOLUME = Range(32, 64, 128)
+"""Of a side of what has three: at 512 a few channels are more than the 2^31 elements that TensorRT counts."""
 _LOOKED_AT = (1, 1024)
+
+
+def usual_bounds(inputs: Sequence[InputSpec]) -> dict[str, Range]:
+    """Returns the bounds to begin with of each dynamic dimension: of a batch, or of the sides of a sample."""
+    found: dict[str, Range] = {}
+    for spec in inputs:
+        sides = [dim for dim in spec.dims[1:] if isinstance(dim, str)]
+        found |= {dim: _VOLUME if len(sides) > 2 else _SIZE for dim in sides if dim not in found}
+    return found | {spec.dims[0]: _BATCH for spec in inputs if spec.dims and isinstance(spec.dims[0], str)}
 
 
 def propose(model: OnnxModel, given: Mapping[str, Range]) -> str:
@@ -27,11 +38,11 @@ def propose(model: OnnxModel, given: Mapping[str, Range]) -> str:
         sizes = Sizes(model)
         known = bounds_by_name(model.inputs, given)
         spans = {name: (known[name].min, known[name].max) if name in known else _LOOKED_AT for name in sizes.names}
-        lattice = sizes.lattice(spans, {name: known[name].opt if name in known else 256 for name in sizes.names})
-        places = dynamic_dims(model.inputs)
+        begin = usual_bounds(model.inputs)
+        asked = {name: known[name] if name in known else begin.get(name, _SIZE) for name in sizes.names}
+        lattice = sizes.lattice(spans, {name: asked[name].opt for name in sizes.names})
         missing = [name for name in sizes.names if name not in known]
-        usual = {n: _BATCH if any(at.endswith(":0") for at in places.get(n, [])) else _SIZE for n in missing}
-        bounds = _moved(lattice, {**known, **usual}, sizes.names)
+        bounds = _moved(lattice, asked, sizes.names)
         # An example that fails is worse than none.
         points = [{name: size for name, size in each.items() if name in sizes.names} for each in bounds]
         if lattice.empty or lattice.unknown or not all(check.holds.all() for check in sizes.run(points).checks):

@@ -12,9 +12,10 @@ from trtconv.core.dims import Range
 from trtconv.core.errors import InputError
 from trtconv.graph.model import OnnxModel
 from trtconv.pipeline.profiles import settle
-from trtconv.shapes.proposal import propose
+from trtconv.shapes.proposal import propose, usual_bounds
 
 NETS = {
+    "unet3d": OnnxModel.load(MODELS / "unet3d.onnx"),
     "unet": OnnxModel.load(MODELS / "unet.onnx"),
     "square": parse("g (float[1,h,w] x) => (float[1,a,b] y) { t = Transpose <perm = [0,2,1]> (x) y = Add (x, t) }"),
 }
@@ -31,6 +32,13 @@ def test_what_is_proposed_is_accepted(name: str) -> None:
 def test_the_rule_is_said_and_given_bounds_are_kept() -> None:
     said = propose(NETS["unet"], {"height": Range(64, 64, 64), "batch": Range(1, 1, 1)})
     assert said == "for example --dim width=64:256:512 (width takes multiples of 8 from 8 to 1024)"
+
+
+def test_volumes_are_smaller_than_images_and_a_batch_is_one_wherever_it_leads() -> None:
+    net = parse("g (float[n,1,d,h,w] x, float[k,n,w] z) => (float[n] y) { y = Relu (x) }")
+    sides = dict.fromkeys("dhw", Range(32, 64, 128))
+    assert usual_bounds(net.inputs) == {**sides, "n": Range(1, 1, 8), "k": Range(1, 1, 8)}
+    assert usual_bounds(NETS["unet"].inputs)["height"] == Range(64, 256, 512)
 
 
 def test_nothing_is_proposed_where_no_size_is_accepted() -> None:

@@ -12,8 +12,6 @@ from trtconv.core.files import files_below
 from trtconv.core.frozen import frozen
 from trtconv.core.text import clean, toml_string
 
-_BATCH = (1, 1, 8)
-_SIZE = (64, 256, 512)
 _MOST_MODELS = 500
 
 
@@ -72,17 +70,17 @@ def _found(path: Path, folder: Path) -> Found:
 
 def _bounds(path: Path, inputs: Sequence[InputSpec]) -> Iterator[tuple[str, str, str]]:
     """Yields a dimension, the bounds that are proposed for it, and which sizes the network accepts."""
+    from trtconv.shapes.proposal import usual_bounds
     from trtconv.shapes.report import SizesRequest, sizes
 
-    first = {spec.dims[0] for spec in inputs if spec.dims}
     names = dict.fromkeys(name for spec in inputs for name in spec.dims if isinstance(name, str))
     if not names:
         return
-    dims = sizes(SizesRequest(path)).lattice.record().dims
+    dims, usual = sizes(SizesRequest(path)).lattice.record().dims, usual_bounds(inputs)
     for name in names:
         valid, accepted = (dims[name].valid, dims[name].accepted) if name in dims else (None, "not known")
-        low, best, high = _BATCH if name in first else _SIZE
-        yield name, ":".join(str(_near(size, valid)) for size in (low, best, high)), accepted
+        sides = usual[name]
+        yield name, ":".join(str(_near(int(size), valid)) for size in (sides.min, sides.opt, sides.max)), accepted
 
 
 def _near(size: int, valid: Sequence[int] | None) -> int:
