@@ -17,6 +17,7 @@ from trtconv.core.dims import dynamic_dims
 from trtconv.core.frozen import frozen
 from trtconv.graph.model import OnnxModel
 from trtconv.shapes.lattice import Num, Sizes, Tensor
+from trtconv.shapes.lattice.number import is_just
 from trtconv.shapes.lattice.trial import Node
 from trtconv.shapes.traced.interpret import Example, Point, Reading, generic
 from trtconv.shapes.traced.repairs import ReshapeTarget, Scaling, Shuffle, Unrepaired, asked_of, freed, ints_of
@@ -323,7 +324,7 @@ class Baked:
             return None
         deep = block * block * channels
         fine = (channels, height * block, width * block) if op == "DepthToSpace" else (deep, height, width)
-        whole = dims[1].value == (deep if op == "DepthToSpace" else channels)
+        whole = is_just(dims[1], deep if op == "DepthToSpace" else channels)
         if not whole or min(height, width) < 1 or not _agrees(joined, (split[0], *fine)):
             return None
         return Shuffle(first, (index, after[0], last[0]), op, mode, block, channels, tuple(split), positions)
