@@ -43,8 +43,10 @@ def _work(stream: io.StringIO, monkeypatch: pytest.MonkeyPatch, pause: float = 0
 def test_lines(monkeypatch) -> None:
     lines = _work(io.StringIO(), monkeypatch).splitlines()
     assert lines[0].endswith(" s] load")
-    assert lines[1].endswith(" s] build")
-    assert any(line.endswith(" s] build: tactics\\x1b[2J (2/10)") for line in lines[2:])
+    # On a busy machine a stage is long enough to be told twice.
+    begin = next(number for number, line in enumerate(lines) if line.endswith(" s] build"))
+    assert all(line.endswith(" s] load") for line in lines[:begin])
+    assert any(line.endswith(" s] build: tactics\\x1b[2J (2/10)") for line in lines[begin + 1 :])
     assert "\x1b" not in "".join(lines)
 
 

@@ -162,16 +162,6 @@ def test_samples_at_a_size_that_the_network_does_not_take_are_named(tmp_path: Pa
         quantize(asked)
 
 
-def test_a_network_without_layers_is_handed_on(tmp_path: Path) -> None:
-    model = onnx.parser.parse_model(
-        '<ir_version: 8, opset_import: ["": 17]> g (float[1,4,8,8] x) => (float[1,4,8,8] y) { y = Relu (x) }'
-    )
-    onnx.save_model(model, tmp_path / "relu.onnx")
-    asked = request(RESIDUAL, tmp_path, [(1, 4, 8, 8)], model=tmp_path / "relu.onnx")
-    report = quantize(asked)
-    assert report.exit_code == 0 and not report.quantized and worst(report) == 0
-
-
 def test_a_budget_that_leaves_all_in_float_writes_nothing(tmp_path: Path) -> None:
     report = quantize(request(RESIDUAL, tmp_path, [(1, 4, 8, 8)], error_budget=0.0, method="min-max"))
     assert (report.exit_code, report.quantized, report.output) == (1, (), None)
