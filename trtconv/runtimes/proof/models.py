@@ -144,7 +144,8 @@ class Models:
             path_of_arrays = Path(folder, f"{task.number}-{int(task.closely)}.bin")
             with path_of_arrays.open("wb") as file:
                 for values in arrays.values():
-                    _plain(values).tofile(file)
+                    # Not `tofile`, which does not tell of a disk that is full.
+                    file.write(np.ascontiguousarray(values).reshape(-1).view(np.uint8).data)
             kinds = {
                 name: [_plain(values).dtype.str, str(values.dtype), values.shape] for name, values in arrays.items()
             }
