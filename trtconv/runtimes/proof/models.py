@@ -146,9 +146,7 @@ class Models:
                 for values in arrays.values():
                     # Not `tofile`, which does not tell of a disk that is full.
                     file.write(np.ascontiguousarray(values).reshape(-1).view(np.uint8).data)
-            kinds = {
-                name: [_plain(values).dtype.str, str(values.dtype), values.shape] for name, values in arrays.items()
-            }
+            kinds = {name: [_plain(values.dtype), str(values.dtype), values.shape] for name, values in arrays.items()}
             answer = {"number": task.number, "file": str(path_of_arrays), "arrays": kinds, "calm": calm, "why": why}
             tell({"event": "piece", **answer})
 
@@ -162,9 +160,9 @@ def load(event: Mapping[str, Any]) -> dict[str, Array]:
         }
 
 
-def _plain(values: Array) -> Array:
-    """Returns an array that a file can hold: types of ml_dtypes as raw bytes."""
-    return values if values.dtype.kind in "fiub" else values.view(np.dtype(f"V{values.dtype.itemsize}"))
+def _plain(dtype: np.dtype[Any]) -> str:
+    """Returns the type as which a file holds values: those of ml_dtypes are raw bytes."""
+    return dtype.str if dtype.kind in "fiub" else f"V{dtype.itemsize}"
 
 
 def _run(model: OnnxModel, task: Task) -> tuple[dict[str, Array], dict[str, int], str]:
