@@ -15,7 +15,7 @@ from onnx import numpy_helper
 from support.float_nets import net
 from trtconv.core.documents.proof import WeightCounts
 from trtconv.graph.model import OnnxModel
-from trtconv.runtimes.proof.bits import elements, same_bits
+from trtconv.runtimes.proof.bits import elements, same_bits, stored
 from trtconv.runtimes.proof.origin import Derivation, origins
 from trtconv.runtimes.proof.weights import Relation, accounts, weigh
 from trtconv.runtimes.tensorrt.readback.records import ReadLayer, ReadNetwork, ReadTensor
@@ -186,3 +186,24 @@ def test_bits_and_not_values_are_compared() -> None:
     assert same_bits(nan, nan.copy())
     assert not same_bits(np.zeros(2, np.float32), np.zeros(3, np.float32))
     assert elements(np.array([3.0, 0.0, -0.0, 1.0])).size == 2
+
+
+@pytest.mark.parametrize("size", [1, 5, (1 << 18) + 3])
+@pytest.mark.parametrize("changed", [None, 0, -1])
+def test_weights_in_a_file_are_compared_in_parts_of_any_size(tmp_path: Path, size: int, changed: int | None) -> None:
+    values = np.arange(size, dtype=np.float32)
+    (tmp_path / "w").write_bytes(bytes(16) + values.tobytes())
+    tensor = onnx.TensorProto(name="w", data_type=onnx.TensorProto.FLOAT, dims=[size])
+    tensor.data_location = onnx.TensorProto.EXTERNAL
+    for key, value in {"location": "w", "offset": "16", "length": str(4 * size)}.items():
+        tensor.external_data.add(key=key, value=value)
+    model = OnnxModel(onnx.ModelProto(), tmp_path / "m.onnx")
+    other = values.copy()
+    if changed is not None:
+        other[changed] += 1
+    equal = changed is None
+    assert same_bits(other, stored(model, tensor)) is equal
+    assert same_bits(np.array_split(other, 3), stored(model, tensor)) is equal
+    assert same_bits(other.astype(np.float64), stored(model, tensor)) is equal
+    assert not same_bits(np.append(other, 0), stored(model, tensor))
+    assert not same_bits(other[:-1], stored(model, tensor))

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
+import onnx
 from numpy.typing import NDArray
+
+from trtconv.graph.external_data import EXTERNAL, is_whole, raw_chunks
+from trtconv.graph.model import OnnxModel
 
 Array = NDArray[Any]
 
@@ -13,24 +18,36 @@ _CHUNK = 1 << 18
 """Elements that are compared at a time: few enough for the processor's cache."""
 
 
-def same_bits(one: Array, two: Array) -> bool:
-    """Whether two arrays hold the same bits in the same order, whatever their shapes.
+def same_bits(one: Array | Iterable[Array], two: Array | Iterable[Array]) -> bool:
+    """Whether two tensors hold the same bits in the same order, whatever their shapes.
 
     Args:
-        one: An array.
+        one: An array, or its parts, flat, as `stored` yields them.
         two: Another, cast where the types differ.
     """
-    if one.size != two.size:
-        return False
-    one, two = one.reshape(-1), two.reshape(-1)
-    for start in range(0, one.size, _CHUNK):
-        a, b = one[start : start + _CHUNK], two[start : start + _CHUNK]
-        if a.dtype != b.dtype:
-            with np.errstate(all="ignore"):
-                b = b.astype(a.dtype)
-        if not np.array_equal(_bytes(a), _bytes(b)):
+    left, right = _parts(one), _parts(two)
+    a, b = next(left, None), next(right, None)
+    while a is not None and b is not None:
+        count = min(a.size, b.size)
+        if not _same(a[:count], b[:count]):
             return False
-    return True
+        a = a[count:] if a.size > count else next(left, None)
+        b = b[count:] if b.size > count else next(right, None)
+    return a is None and b is None
+
+
+def stored(model: OnnxModel, tensor: onnx.TensorProto) -> Iterator[Array]:
+    """Yields the values of a tensor, flat: a part at a time where they lie in a file, which may have much of them.
+
+    Raises:
+        InputError: The values cannot be read.
+    """
+    if tensor.data_location == EXTERNAL and is_whole(tensor.data_type):
+        dtype = onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type)
+        for chunk in raw_chunks(tensor, model.path):
+            yield np.frombuffer(chunk, dtype)
+    else:
+        yield from _parts(model.array(tensor))
 
 
 def elements(values: Array) -> Array:
@@ -40,6 +57,21 @@ def elements(values: Array) -> Array:
     kept = bits[np.asarray(flat != 0)]
     kept.sort()
     return np.asarray(kept)
+
+
+def _parts(values: Array | Iterable[Array]) -> Iterator[Array]:
+    """Yields flat parts of at least one element."""
+    if isinstance(values, np.ndarray):
+        flat = values.reshape(-1)
+        return (flat[start : start + _CHUNK] for start in range(0, flat.size, _CHUNK))
+    return (part for part in values if part.size)
+
+
+def _same(one: Array, two: Array) -> bool:
+    if one.dtype != two.dtype:
+        with np.errstate(all="ignore"):
+            two = two.astype(one.dtype)
+    return np.array_equal(_bytes(one), _bytes(two))
 
 
 def _bytes(values: Array) -> Array:

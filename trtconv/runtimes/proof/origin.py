@@ -21,7 +21,7 @@ from trtconv.core.errors import TrtconvError
 from trtconv.graph.folding import FOLDED, evaluate
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.scope import Scope
-from trtconv.runtimes.proof.bits import elements, same_bits
+from trtconv.runtimes.proof.bits import elements, same_bits, stored
 
 Array = NDArray[Any]
 
@@ -81,8 +81,7 @@ def _named(file: OnnxModel, given: OnnxModel, old: onnx.TensorProto | None, new:
             return Derivation.FILE if list(old.external_data) == list(new.external_data) else Derivation.CHANGED
         if old.raw_data == new.raw_data and old.raw_data:
             return Derivation.FILE
-    one, two = file.array(old), given.array(new)
-    if not same_bits(two, one):
+    if not same_bits(stored(given, new), stored(file, old)):
         return Derivation.CHANGED
     return Derivation.FILE if old.data_type == new.data_type else Derivation.DERIVED
 

@@ -23,7 +23,7 @@ from trtconv.core.findings import Location
 from trtconv.core.frozen import frozen
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.scope import Scope
-from trtconv.runtimes.proof.bits import elements, same_bits
+from trtconv.runtimes.proof.bits import elements, same_bits, stored
 from trtconv.runtimes.proof.origin import Derivation, constants
 from trtconv.runtimes.tensorrt.readback.records import ReadLayer, ReadNetwork
 
@@ -254,7 +254,7 @@ def _held(
 ) -> Account:
     """Holds a weight to constants one of which it must be."""
     for each in sources:
-        if same_bits(weight.values, stock.array(each)):
+        if same_bits(weight.values, stored(stock.model, each.tensor)):
             return Account(weight, Relation.EQUAL, (each.name,))
     for each in sources:
         if moved and np.array_equal(elements(weight.values), elements(stock.array(each).astype(weight.values.dtype))):
@@ -266,7 +266,7 @@ def _held(
 def _own(stock: _Stock, weight: Weight) -> Account:
     """Looks for a weight among all constants; single numbers are many, and shown by what computes with them."""
     for each in stock.sized(weight.values.size) if weight.values.size > 1 else ():
-        if same_bits(weight.values, stock.array(each)):
+        if same_bits(weight.values, stored(stock.model, each.tensor)):
             return Account(weight, Relation.EQUAL, (each.name,))
     return Account(weight, Relation.OWN)
 
