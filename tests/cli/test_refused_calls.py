@@ -37,7 +37,7 @@ REFUSED: tuple[tuple[str, int, str], ...] = (
     ("build net.onnx -o new.engine --preprocess scale=1/0 SIZES", 2, "--preprocess 'scale=1/0': a division by 0"),
     ("build net.onnx -o new.engine --preprocess scael=2 SIZES", 2, "there are size, image, scale"),
     ("build net.onnx -o new.engine --images image=8x8+8x8 SIZES", 2, "a size comes twice"),
-    ("build net.onnx -o new.engine --images input=q SIZES", 2, "--images: net.onnx has no input 'q'"),
+    ("build net.onnx -o new.engine --images input=q SIZES", 2, "images: net.onnx has no input 'q'"),
     ("build net.onnx -o new.engine --postprocess y=argmax:9 SIZES", 2, "no axis 9"),
     # Types by pattern.
     ("build net.onnx -o new.engine --node-precision no*=fp16 SIZES", 2, "--node-precision no*=fp16 has no effect"),

@@ -8,7 +8,7 @@ import pytest
 def test_both_files_have_to_be_named(call) -> None:
     ended = call("run", "a.engine", "-o", "y.npz")
     assert ended.code == 2
-    assert "error: --inputs is missing" in ended.err
+    assert "error: a run lacks its inputs" in ended.err
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

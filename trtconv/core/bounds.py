@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from trtconv.core.dim_flags import quoted
 from trtconv.core.dims import InputRange, InputSpec, Range, Shape, ShapeProfile, dynamic_dims
 from trtconv.core.errors import InputError
+from trtconv.core.export_command import freeing_command
 from trtconv.core.expressions import Expression, derived, free_names
 from trtconv.core.suggest import did_you_mean
 
@@ -106,10 +107,8 @@ def _resolve(inputs: Sequence[InputSpec], bounds: Mapping[str, Range]) -> dict[s
     for given, bound in bounds.items():
         if given in static:
             if bound.min != static[given] or bound.max != static[given]:
-                raise InputError(
-                    f"dimension {given} is static ({static[given]}) and cannot range over {bound.short}",
-                    f"Leave out {given}, or export the model with that axis dynamic.",
-                )
+                message = f"dimension {given} is static ({static[given]}) and cannot range over {bound.short}"
+                raise InputError(message, f"Leave out {given}.{_export(inputs, bounds)}")
             continue
         name = given if given in dims or given in free_names(list(dims)) else by_place.get(given)
         if name is None:
@@ -118,7 +117,7 @@ def _resolve(inputs: Sequence[InputSpec], bounds: Mapping[str, Range]) -> dict[s
                 hint = did_you_mean(owner, known, f"It has: {', '.join(map(str, inputs))}.")
                 raise InputError(f"the model has no input {owner!r}", hint)
             near = did_you_mean(given, dims, " ").strip()
-            hint = f"{near} It has: {_list_dims(inputs)}.".strip()
+            hint = f"{near} It has: {_list_dims(inputs)}.".strip() + ("" if near else _export(inputs, bounds))
             raise InputError(f"the model has no dimension {given!r}", hint)
         if name in ranges and ranges[name] != bound:
             raise InputError(
@@ -196,6 +195,12 @@ def _computed(expression: Expression, ranges: Mapping[str, Range]) -> Range:
 
 def _bounds_of(expression: Expression, ranges: Mapping[str, Range]) -> str:
     return ", ".join(f"{name}={ranges[name]}" for name in expression.symbols)
+
+
+def _export(inputs: Sequence[InputSpec], bounds: Mapping[str, Range]) -> str:
+    """Says how a model is made whose sizes range as was asked; nothing where no fixed size of it could be meant."""
+    command = freeing_command(inputs, bounds)
+    return f" If the exporter fixed what is to vary, export again from its Python: {command}" if command else ""
 
 
 def _list_dims(inputs: Sequence[InputSpec]) -> str:

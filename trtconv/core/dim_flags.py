@@ -78,7 +78,8 @@ def parse_bounds(dims: Sequence[str], inputs: Sequence[str]) -> dict[str, Range]
 
     Args:
         dims: As `parse_dims` takes them.
-        inputs: "x=1:1:4,3,64:256:512,_": bounds of each axis, in order; _ leaves one out. "x=1x3x64x64" is a shape.
+        inputs: "x=1:1:4,3,64:256:512,_": bounds of each axis, in order; _ leaves one out. "x=1x3x64x64" is a shape. An
+            axis may say its name, as `trtconv export` has it: "x=batch=1:1:4,3,height=64:256:512,_".
 
     Returns:
         Dimension name or `INPUT:AXIS` to range.
@@ -95,7 +96,7 @@ def _axes(text: str) -> list[str]:
     axes = [axis.strip() for axis in shape.split("x" if _SHAPE.fullmatch(shape) else ",")]
     if not (equals and name and all(axes)):
         raise InputError(f"--input {text!r} is not INPUT=BOUNDS,BOUNDS,...", "Write --input x=1:1:4,3,64:256:512,64.")
-    return [f"{name}:{axis}={bounds}" for axis, bounds in enumerate(axes) if bounds != "_"]
+    return [bounds if "=" in bounds else f"{name}:{axis}={bounds}" for axis, bounds in enumerate(axes) if bounds != "_"]
 
 
 def write_bounds(bounds: Mapping[str, Range]) -> list[str]:

@@ -24,12 +24,14 @@ from trtconv.core.errors import EngineFailed, EnvironmentMissing, InputError, Tr
 from trtconv.core.options import refuse_unmet, validate
 from trtconv.core.process import Lost, WorkerBug, call
 from trtconv.core.progress import NullProgress, Progress
+from trtconv.core.requests.base import takes_request
 from trtconv.core.requests.bench import BenchRequest
 from trtconv.core.requests.engine import InspectRequest, RefitRequest, RunRequest, VerifyRequest
 from trtconv.engine.hearing import Hearing
 from trtconv.pipeline.extending.added import code_of
 
 
+@takes_request
 def verify(request: VerifyRequest, progress: Progress | None = None) -> VerifyReport:
     """Compares an engine with the model that it was built from, which runs on ONNX Runtime in float32.
 
@@ -77,6 +79,7 @@ def verify(request: VerifyRequest, progress: Progress | None = None) -> VerifyRe
     return report
 
 
+@takes_request
 def bench(request: BenchRequest, progress: Progress | None = None) -> BenchReport:
     """Times an engine, or two in turns, or serves requests on several at the same time.
 
@@ -111,6 +114,7 @@ def bench(request: BenchRequest, progress: Progress | None = None) -> BenchRepor
     return dataclasses.replace(hearing.report, seconds=seconds, incomplete=why or hearing.report.incomplete)
 
 
+@takes_request
 def inspect(request: InspectRequest, progress: Progress | None = None) -> EngineInspection | ModelInspection:
     """Looks into an engine, the report of one, or an ONNX file.
 
@@ -136,6 +140,7 @@ def inspect(request: InspectRequest, progress: Progress | None = None) -> Engine
     return decoded(EngineInspection, document)
 
 
+@takes_request
 def run(request: RunRequest, progress: Progress | None = None) -> RunReport:
     """Runs an engine once, with inputs of a file, and writes its outputs into another.
 
@@ -155,6 +160,7 @@ def run(request: RunRequest, progress: Progress | None = None) -> RunReport:
     return decoded(RunReport, _document("trtconv.engine.running:serve", request, f"running {request.engine}", progress))
 
 
+@takes_request
 def refit(request: RefitRequest, progress: Progress | None = None) -> RefitReport:
     """Puts the weights of another model of the same graph into an engine, without building it again.
 
@@ -175,6 +181,7 @@ def refit(request: RefitRequest, progress: Progress | None = None) -> RefitRepor
     return decoded(RefitReport, _document("trtconv.engine.refitting:serve", request, what, progress))
 
 
+@takes_request
 def run_pipeline(request: RunRequest, progress: Progress | None = None) -> PipelineRunReport:
     """Runs a model in parts once; as `run`, with a `MODEL.pipeline.json` for the engine."""
     _require_files(request)
@@ -182,6 +189,7 @@ def run_pipeline(request: RunRequest, progress: Progress | None = None) -> Pipel
     return decoded(PipelineRunReport, _document(task, request, f"running {request.engine}", progress))
 
 
+@takes_request
 def verify_pipeline(request: VerifyRequest, progress: Progress | None = None) -> PipelineVerifyReport:
     """Compares a model in parts with the model.
 
@@ -211,11 +219,17 @@ def verify_pipeline(request: VerifyRequest, progress: Progress | None = None) ->
     return dataclasses.replace(report, seconds={**report.seconds, "total": time.monotonic() - started})
 
 
+_RUN = (
+    "Write: trtconv run ENGINE --inputs IN.npz -o OUT.npz; in Python RunRequest(ENGINE, inputs=IN_NPZ, output=OUT_NPZ)."
+)
+
+
 def _require_files(request: RunRequest) -> None:
     """Raises InputError where a run has no inputs, or nowhere to write to."""
-    for flag, path in (("--inputs", request.inputs), ("-o", request.output)):
-        if path is None:
-            raise InputError(f"{flag} is missing", "Write: trtconv run ENGINE --inputs IN.npz -o OUT.npz.")
+    if request.inputs is None:
+        raise InputError("a run lacks its inputs", _RUN)
+    if request.output is None:
+        raise InputError("a run lacks the file that its outputs go to", _RUN)
 
 
 def _document(

@@ -42,8 +42,8 @@ def serve(request: InspectRequest, tell: Tell) -> dict[str, object]:
             raise InputError(f"{path} cannot be read: {error.strerror or error}", "Check its permissions.") from error
         if kind == "onnx" and request.key is not None:
             raise InputError(f"{path} is a model, and models are not signed", "Leave out --key.")
-        if kind != "engine" and request.weights is not None:
-            raise InputError(f"{path} is not an engine, and takes no weights", "Leave out --weights.")
+        if kind != "engine":
+            _require_nothing_to_load_with(request)
         if kind == "onnx":
             return _onnx(path).to_json()
         if kind == "report":
@@ -52,6 +52,19 @@ def serve(request: InspectRequest, tell: Tell) -> dict[str, object]:
             file = FileIdentity(str(path), sha256_of(path), path.stat().st_size, signed_by)
             return _of_report(kind, file, saved.report).to_json()
         return _engine(request, clock).to_json()
+
+
+def _require_nothing_to_load_with(request: InspectRequest) -> None:
+    """Raises InputError where something is given that only an engine is loaded with."""
+    given = {
+        "--weights": request.weights,
+        "--report": request.report,
+        "--plugin": request.plugins,
+        "--lean-runtime": request.lean_runtime,
+    }
+    for flag, files in given.items():
+        if files:
+            raise InputError(f"{request.path} is no engine, and is read without {flag}", f"Leave out {flag}.")
 
 
 def kind_of(path: Path) -> str:

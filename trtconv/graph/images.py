@@ -44,17 +44,17 @@ def take_images(model: OnnxModel, how: Preprocessing) -> ImageInput:
     least = _LEAST_OPSET_OF_PLANES if how.pixels in PLANES else _LEAST_OPSET
     if model.opset < least:
         raise InputError(
-            f"--images needs opset {least}, and {model.path} has {model.opset}",
+            f"images need opset {least}, and {model.path} has {model.opset}",
             "Export the model again, or preprocess outside of the engine.",
         )
     spec = _input(model, how)
     size = _size(spec, how)
     images = how.images or ((size,) if size is not None else ())
     if size is not None and sum(size[0] * image[0] + size[1] * image[1] for image in images) > _MOST_WEIGHTS:
-        raise InputError("--images: the matrices that resize would be of gigabytes", "Name fewer or smaller sizes.")
+        raise InputError("images: the matrices that resize would be of gigabytes", "Name fewer or smaller sizes.")
     if how.pixels in PLANES and (not images or any(side % 2 for image in images for side in image)):
         raise InputError(
-            f"--images: {how.pixels} has half as many rows and columns of chroma, and needs sizes that are even",
+            f"images: {how.pixels} has half as many rows and columns of chroma, and needs sizes that are even",
             "Say image=HEIGHTxWIDTH.",
         )
     front = _Front(model, spec, how)
@@ -66,16 +66,16 @@ def _input(model: OnnxModel, how: Preprocessing) -> InputSpec:
     """Returns the input that is to take images."""
     objections = {spec.name: _why_not(spec, how) for spec in model.inputs}
     if how.input and how.input not in objections:
-        raise InputError(f"--images: {model.path} has no input {how.input!r}", f"It has {', '.join(objections)}.")
+        raise InputError(f"images: {model.path} has no input {how.input!r}", f"It has {', '.join(objections)}.")
     fitting = [spec for spec in model.inputs if objections[spec.name] is None and how.input in ("", spec.name)]
     if len(fitting) == 1:
         return fitting[0]
     if fitting:
         names = ", ".join(spec.name for spec in fitting)
-        raise InputError(f"--images: {names} of {model.path} can all be images", "Say which: input=NAME.")
+        raise InputError(f"images: {names} of {model.path} can all be images", "Say which: input=NAME.")
     told = "; ".join(f"{name} {each}" for name, each in objections.items() if how.input in ("", name))
     raise InputError(
-        f"--images: {model.path} has no input that can be an image in color={how.color}, layout={how.layout}: {told}",
+        f"images: {model.path} has no input that can be an image in color={how.color}, layout={how.layout}: {told}",
         "Say color= and layout= as the network takes them.",
     )
 
@@ -102,14 +102,14 @@ def _size(spec: InputSpec, how: Preprocessing) -> Size | None:
     wanted = how.sizes[0] if how.sizes else None
     if wanted is not None and any(isinstance(a, int) and a != b for a, b in zip(own, wanted, strict=True)):
         raise InputError(
-            f"--images: {spec.name} is {own[0]}x{own[1]}, and size= says {wanted[0]}x{wanted[1]}",
+            f"images: {spec.name} is {own[0]}x{own[1]}, and size= says {wanted[0]}x{wanted[1]}",
             "Leave out size=, which is then the network's; image= lists the sizes of images.",
         )
     if wanted is None and isinstance(own[0], int) and isinstance(own[1], int):
         return own[0], own[1]
     if wanted is None and any(isinstance(side, int) for side in own):
         raise InputError(
-            f"--images: {spec.name} is {own[0]}x{own[1]}, of which one is fixed", "Say size=HEIGHTxWIDTH as well."
+            f"images: {spec.name} is {own[0]}x{own[1]}, of which one is fixed", "Say size=HEIGHTxWIDTH as well."
         )
     return wanted
 
@@ -143,7 +143,7 @@ class _Front:
         model, how, name = self._model, self._how, self._spec.name
         value = next(each for each in model.proto.graph.input if each.name == name)
         if name in model.outputs:
-            raise InputError(f"--images: {name} is returned as it is", "Leave it out of the model's outputs.")
+            raise InputError(f"images: {name} is returned as it is", "Leave it out of the model's outputs.")
         inner = model.fresh_name(f"{name}_preprocessed")
         rename_inside(model, {name: inner})
         made = self._pixels = self._node("Cast", [name], to=TensorProto.FLOAT)

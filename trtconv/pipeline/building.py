@@ -17,6 +17,7 @@ from trtconv.core.gpus import gpu_labels
 from trtconv.core.hashing import Hashing
 from trtconv.core.options import refuse_unmet, shared
 from trtconv.core.progress import Progress
+from trtconv.core.requests.base import takes_request
 from trtconv.core.requests.build import BuildRequest, BuildSettings
 from trtconv.core.stages import Stage
 from trtconv.core.stopwatch import Stopwatch
@@ -54,6 +55,7 @@ from trtconv.runtimes.proof.subject import ProofSubject
 from trtconv.runtimes.tensorrt import EngineBlob, ParsedNetwork, Runtime, RuntimeInfo
 
 
+@takes_request
 def build(request: BuildRequest, progress: Progress | None = None) -> BuildReport:
     """Converts an ONNX model into a TensorRT engine, and writes the engine and its report.
 

@@ -19,6 +19,7 @@ from trtconv.core.errors import BuildFailed, EnvironmentMissing
 from trtconv.core.findings import Finding, Severity
 from trtconv.core.options import refuse_unmet, shared
 from trtconv.core.progress import Progress
+from trtconv.core.requests.base import takes_request
 from trtconv.core.requests.build import BuildSettings
 from trtconv.core.requests.check import CheckRequest
 from trtconv.core.selection import Selection
@@ -50,6 +51,7 @@ _SMALL_NETWORK = 64
 """Layers up to which `check` builds an engine to see whether it can: that takes some hundredths of a second."""
 
 
+@takes_request
 def check(request: CheckRequest, progress: Progress | None = None) -> CheckReport:
     """Says what stands between a model and a right engine, without building one.
 

@@ -27,6 +27,7 @@ from trtconv.core.frozen import frozen
 from trtconv.core.node_patterns import matches
 from trtconv.core.options import refuse_unmet
 from trtconv.core.progress import Progress
+from trtconv.core.requests.base import takes_request
 from trtconv.core.requests.build import BuildRequest
 from trtconv.core.scratch import Scratch
 from trtconv.core.stages import Stage
@@ -70,6 +71,7 @@ class BuiltPart:
     blob: EngineBlob | None = None
 
 
+@takes_request
 def build_pipeline(request: BuildRequest, progress: Progress | None = None) -> PipelineReport:
     """Converts as much of a model as TensorRT takes into engines, and writes what joins them with the rest.
 

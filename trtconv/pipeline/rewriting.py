@@ -13,6 +13,7 @@ from trtconv.core.documents.rewrite import Comparison, RewriteReport
 from trtconv.core.outputs import Output, check_all
 from trtconv.core.progress import Progress
 from trtconv.core.reading import sha256_of
+from trtconv.core.requests.base import takes_request
 from trtconv.core.requests.files import files_read
 from trtconv.core.requests.rewrite import RewriteRequest
 from trtconv.core.stages import Stage
@@ -29,6 +30,7 @@ from trtconv.runtimes.proof.subject import allowed_error
 from trtconv.shapes.traced.search import baked_in
 
 
+@takes_request
 def rewrite(request: RewriteRequest, progress: Progress | None = None) -> RewriteReport:
     """Writes the model as the passes make it, after running both on ONNX Runtime.
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from trtconv.core.dims import Range
+from trtconv.core.export_command import export_command
 from trtconv.core.findings import Finding, Severity
 from trtconv.core.target import Target
-from trtconv.graph.model import OnnxModel
 from trtconv.rules.base import ModelView, Rule
 from trtconv.shapes.traced.repairs import Unrepaired, line_of, words
 
@@ -130,27 +129,12 @@ class BakedReshape(Rule):
                 yield _refused(self, view, refusal)
 
 
-def export_again(model: OnnxModel, ranges: Mapping[str, Range]) -> str:
-    """Returns the command that exports a model with every size dynamic, for who has its Python.
-
-    Args:
-        model: The model; its inputs' names and axes are in the command.
-        ranges: Bounds of the dynamic dimensions, by name.
-    """
-    words = ["trtconv", "export", "FILE.py:NETWORK", "-o", model.path.name]
-    for spec in model.inputs:
-        bounds = ((dim, ranges.get(str(dim))) for dim in spec.dims)
-        axes = (str(dim) if bound is None else f"{dim}={bound}" for dim, bound in bounds)
-        dtype = "" if spec.dtype == "float" else f":{spec.dtype}"
-        words += ["--input", f"{spec.name}={','.join(axes)}{dtype}"]
-    return shlex.join(words)
-
-
 def _refused(rule: Rule, view: ModelView, refusal: Unrepaired) -> Finding:
     node = refusal.node
     message = f"{node.label}{line_of(node)} keeps the sizes of the exporter's example: it {refusal.why}"
     examples = view.baked.examples()
     point = examples[0].point if examples else {}
     ranges = {name: Range(max(1, size // 2), size, size * 2) for name, size in point.items()}
-    fix = f"Export it again with what fixes no size, from its Python: {export_again(view.model, ranges)}"
+    command = export_command(view.model.inputs, ranges, view.model.path.name)
+    fix = f"Export it again with what fixes no size, from its Python: {command}"
     return dataclasses.replace(rule.finding(message, node.location), fix=fix)

@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from trtconv.core.dim_flags import quoted
 from trtconv.core.dims import Range, ShapeProfile
+from trtconv.core.export_command import export_command
 from trtconv.core.findings import Finding, Location, Severity
 from trtconv.core.target import Target
-from trtconv.rules.baked_sizes import export_again
 from trtconv.rules.base import ModelView, Page, Rule
 from trtconv.shapes.lattice import Check, DimLattice
 from trtconv.shapes.memory import MOST_ELEMENTS
@@ -120,7 +120,7 @@ def _again(view: SizesView) -> str:
     """
     if not view.is_baked:
         return ""
-    command = export_again(view.model, view.profiles[0].dims)
+    command = export_command(view.model.inputs, view.profiles[0].dims, view.model.path.name)
     return f"The exporter fixed the sizes of its example. Export it again, from its Python: {command}"
 
 

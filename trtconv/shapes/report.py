@@ -14,7 +14,7 @@ from trtconv.core.encode import Document, plain
 from trtconv.core.errors import InputError
 from trtconv.core.expressions import derived
 from trtconv.core.frozen import frozen
-from trtconv.core.requests.base import Bounds, Request
+from trtconv.core.requests.base import Bounds, Request, takes_request
 from trtconv.graph.model import OnnxModel
 from trtconv.shapes.lattice import SizeLattice, Sizes
 from trtconv.shapes.memory import activations
@@ -65,6 +65,7 @@ class SizesReport(Document):
         return {**head, **{key: plain(getattr(self, key)) for key in rest}}
 
 
+@takes_request
 def sizes(request: SizesRequest) -> SizesReport:
     """Finds the sizes that a model accepts, on shapes alone.
 

@@ -139,7 +139,7 @@ def test_planes_that_cannot_be(fitted: Fitted) -> None:
     for words, net, opset, what in (
         ("pixels=nv12,image=13x50", NET, 13, "sizes that are even"),
         ("pixels=nv12", "float[n,3,h,w] x", 13, "Say image=|sizes that are even"),
-        ("pixels=nv12", NET, 12, "needs opset 13"),
+        ("pixels=nv12", NET, 12, "need opset 13"),
     ):
         with pytest.raises(InputError, match=what):
             fitted(words, net, opset)

@@ -14,7 +14,7 @@ def sizes_text(report: SizesReport) -> str:
     path, dims = report.model.path, report.lattice.dims
     if not dims:
         state = "its shapes fit together" if report.exit_code == 0 else "its shapes do not fit together"
-        return f"{leading(path)} has no dynamic dimension; {state}"
+        return f"{leading(path)} has no dynamic dimension; {state}. trtconv export writes files whose sizes vary"
     rows = [("dimension", "step", "accepted")]
     for name, dim in dims.items():
         step = "-" if dim.step is None else str(dim.step) + (f" + {dim.offset}" if dim.offset else "")

@@ -175,18 +175,23 @@ def _tensor(report: SavedReport, tensor: TensorInfo, batched: bool) -> str:
             f"{report.path}: {tensor.kind} {tensor.name} is {tensor.dtype}, which Triton has no type for",
             "Cast it in the model.",
         )
-    dims = list(tensor.shape)[1 if batched else 0 :]
-    lines = [f"    name: {_text(tensor.name)}", f"    data_type: {TYPES[tensor.dtype]}"]
-    lines.append(f"    dims: [ {', '.join(map(str, dims or [1]))} ]")
-    if not dims:
+    more = []
+    if len(tensor.shape) == batched:
         # Triton has no tensors without dimensions.
-        lines.append("    reshape { shape: [ ] }")
+        more.append("reshape { shape: [ ] }")
     if tensor.format is not None:
         # Of Triton 24.08 and newer; requests bring the elements as the engine has them.
-        lines.append("    is_non_linear_format_io: true")
+        more.append("is_non_linear_format_io: true")
     if any(tensor.name in profile.values for profile in report.profiles):
-        lines.append("    is_shape_tensor: true")
-    return "\n".join(["  {", *lines, "  }"])
+        more.append("is_shape_tensor: true")
+    return _block(tensor, batched, more)
+
+
+def _block(tensor: TensorInfo, batched: bool, more: Sequence[str] = ()) -> str:
+    """Returns an input or output of a model, with what else is said of it."""
+    dims = ", ".join(map(str, list(tensor.shape)[1 if batched else 0 :] or [1]))
+    lines = [f"name: {_text(tensor.name)}", f"data_type: {TYPES[tensor.dtype]}", f"dims: [ {dims} ]", *more]
+    return "\n".join(["  {", *(f"    {line}" for line in lines), "  }"])
 
 
 def ensemble(name: str, document: PipelineDocument, members: Sequence[tuple[Served, Sequence[TensorInfo]]]) -> Served:
@@ -213,7 +218,7 @@ def ensemble(name: str, document: PipelineDocument, members: Sequence[tuple[Serv
     batch = min(each.batch for each, _ in members)
     lines = [f"name: {_text(name)}", 'platform: "ensemble"', f"max_batch_size: {batch}"]
     for kind, listed in (("input", document.inputs), ("output", document.outputs)):
-        blocks = [_ensemble_tensor(tensors[each.name], batched=batch > 0) for each in listed]
+        blocks = [_block(tensors[each.name], batched=batch > 0) for each in listed]
         lines += [f"{kind} [", *",\n".join(blocks).splitlines(), "]"]
     lines.append("ensemble_scheduling {")
     for each, own in members:
@@ -223,11 +228,6 @@ def ensemble(name: str, document: PipelineDocument, members: Sequence[tuple[Serv
         lines += ["    }", "  ]"]
     lines.append("}")
     return Served(name, batch, "" if batch else "one of its engines makes none", "\n".join(lines) + "\n")
-
-
-def _ensemble_tensor(tensor: TensorInfo, batched: bool) -> str:
-    dims = ", ".join(map(str, list(tensor.shape)[1 if batched else 0 :] or [1]))
-    return f"  {{\n    name: {_text(tensor.name)}\n    data_type: {TYPES[tensor.dtype]}\n    dims: [ {dims} ]\n  }}"
 
 
 def _instances(profiles: int) -> Iterator[str]:

@@ -7,13 +7,15 @@ import functools
 import typing
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from trtconv.core.dims import Range
 from trtconv.core.errors import InputError
 from trtconv.core.files import openable
-from trtconv.core.options import validate
+from trtconv.core.options import options, validate
 
+Taken = ParamSpec("Taken")
+Returned = TypeVar("Returned")
 Bounds = Mapping[str, Range]
 """Dimension name or INPUT:AXIS to its range."""
 
@@ -23,7 +25,9 @@ OUTPUT = "output"
 
 
 class Request:
-    """A dataclass that takes what callers of the Python API like to write: paths as text, bounds as `Range.of` does.
+    """A dataclass that takes what callers of the Python API like to write.
+
+    Paths may be text, bounds are what `Range.of` takes, and what a flag reads into an object may be the flag's text.
 
     A path that is written is one by which the file can then be opened (`openable`). A word that an option does not
     take, or a number out of its range, is refused as on the command line.
@@ -35,6 +39,21 @@ class Request:
             if value is not None:
                 object.__setattr__(self, name, take(value))
         validate(self)
+
+
+def takes_request(function: Callable[Taken, Returned]) -> Callable[Taken, Returned]:
+    """Lets a function of the Python API say what it takes, where it is given something else."""
+
+    @functools.wraps(function)
+    def called(*args: Taken.args, **kwargs: Taken.kwargs) -> Returned:
+        given = args[0] if args else kwargs.get("request")
+        if not isinstance(given, Request):
+            name, kind = function.__name__, function.__annotations__["request"]
+            words = f"trtconv.{name}(trtconv.{kind}(...))"
+            raise InputError(f"{name} takes a {kind}, and was given {type(given).__name__}", f"Write {words}.")
+        return function(*args, **kwargs)
+
+    return called
 
 
 def _ranges(bounds: Mapping[str, Any]) -> Bounds:
@@ -52,6 +71,7 @@ def _ranges(bounds: Mapping[str, Any]) -> Bounds:
 def _conversions(request: type) -> tuple[tuple[str, Callable[[Any], Any]], ...]:
     """Returns what becomes of the values of those fields that take more than they hold."""
     kinds = typing.get_type_hints(request)
+    read = {name: each.read for name, each in options(request) if len(each.flags) == 1 and not each.flags[0].many}
     found: list[tuple[str, Callable[[Any], Any]]] = []
     for field in dataclasses.fields(request):
         kind = kinds[field.name]
@@ -62,6 +82,8 @@ def _conversions(request: type) -> tuple[tuple[str, Callable[[Any], Any]], ...]:
             found.append((field.name, _ranges))
         elif kind == tuple[Bounds, ...]:
             found.append((field.name, lambda several: tuple(map(_ranges, several))))
+        elif str not in _members(kind) and (reads := read.get(field.name)) is not None:
+            found.append((field.name, functools.partial(_of_text, reads)))
     return tuple(found)
 
 
@@ -71,6 +93,10 @@ def _read(value: Any) -> Any:
 
 def _written(value: Any) -> Any:
     return openable(Path(value)) if isinstance(value, (str, Path)) else value
+
+
+def _of_text(reads: Callable[[str], Any], value: Any) -> Any:
+    return reads(value) if isinstance(value, str) else value
 
 
 def _members(kind: Any) -> tuple[Any, ...]:

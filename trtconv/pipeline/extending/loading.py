@@ -18,7 +18,7 @@ from trtconv.core.target import Target
 from trtconv.graph.model import OnnxModel
 from trtconv.passes import PASSES
 from trtconv.passes.base import BrokenContract, Pass, PassResult, complaint, fingerprint, run_one
-from trtconv.plugins.registry import OperatorReference, entering
+from trtconv.plugins.registry import OperatorReference, entering, hold
 from trtconv.rules import RULES
 from trtconv.rules.base import ModelView, Rule
 from trtconv.shapes.lattice.registry import OPERATORS
@@ -74,6 +74,7 @@ def load(code: AgreedCode) -> Extension:
         OPERATORS.clear()
         OPERATORS.update(before)
         raise InputError(f"{code.path}: {error.message}", error.hint) from error
+    hold(code, entered)
     return Extension(code, owner, tuple(passes), tuple(rules), operators, references)
 
 

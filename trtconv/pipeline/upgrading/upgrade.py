@@ -12,6 +12,7 @@ from trtconv.core.documents.upgrade import ModelUpgrade, UpgradeReport
 from trtconv.core.errors import InputError
 from trtconv.core.frozen import frozen
 from trtconv.core.progress import NullProgress, Progress
+from trtconv.core.requests.base import takes_request
 from trtconv.core.requests.build import BuildRequest
 from trtconv.core.requests.upgrade import UpgradeRequest
 from trtconv.core.target import Target
@@ -22,6 +23,7 @@ from trtconv.pipeline.upgrading.judging import Allowance, judged
 _SLICE_SECONDS = 0.2
 
 
+@takes_request
 def upgrade(request: UpgradeRequest, progress: Progress | None = None) -> UpgradeReport:
     """Says what another TensorRT makes of models that one builds today. Nothing is written.
 

@@ -184,5 +184,5 @@ def _missing(target: Target | None, statuses: list[RuntimeStatus]) -> Environmen
     wanted = target or Target("rtx")
     hint = f"Install it: {_install(wanted)}"
     if wanted.family == "tensorrt":
-        hint += "; or use --target rtx, which builds without a GPU"
+        hint += "; or use --target rtx, which builds without a GPU; trtconv check --target tensorrt-10 needs neither"
     return EnvironmentMissing(reasons, hint + ".")
