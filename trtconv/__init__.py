@@ -12,6 +12,7 @@ from trtconv.core.version import __version__
 
 TYPE_CHECKING = False  # What typing.TYPE_CHECKING is; spares the import of typing.
 if TYPE_CHECKING:
+    from trtconv.core.builder_options import BuilderOptions
     from trtconv.core.dims import Range
     from trtconv.core.documents.bench import BenchReport
     from trtconv.core.documents.build import BuildReport
@@ -59,6 +60,7 @@ __all__ = [
     "BuildFailed",
     "BuildReport",
     "BuildRequest",
+    "BuilderOptions",
     "CheckReport",
     "CheckRequest",
     "ConvertReport",
@@ -171,6 +173,7 @@ _HOMES = {
         "VerifyRequest",
     ),
     "trtconv.core.documents.saved": ("SavedReport", "load_report"),
+    "trtconv.core.builder_options": ("BuilderOptions",),
     "trtconv.core.dims": ("Range",),
     "trtconv.exporter.parts": ("ExportPart", "OutputOf"),
     "trtconv.exporter.translations": ("node", "translation"),

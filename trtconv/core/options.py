@@ -50,6 +50,20 @@ class Flag(NamedTuple):
         """How it is written in full: "--output" for "-o --output"."""
         return self.names.split()[-1].partition("/")[0]
 
+    def admits(self, number: float) -> bool:
+        """Returns whether a number is in its range; NaN is in none."""
+        low = self.least is None or number >= self.least
+        high = self.most is None or number <= self.most
+        return number == number and low and high and (self.above is None or number > self.above)
+
+    @property
+    def span(self) -> str:
+        """Its range in words."""
+        if self.least is not None and self.most is not None:
+            return f"{self.least} to {self.most}"
+        bounds = {"above": self.above, "at least": self.least, "at most": self.most}
+        return " and ".join(f"{word} {bound}" for word, bound in bounds.items() if bound is not None) or "a number"
+
     @property
     def name(self) -> str:
         """What the value is called: "cast_io" for "--cast-io"."""
@@ -250,9 +264,8 @@ def validate(held: object) -> None:
             raise InputError(
                 f"{flag.option} {value!r} is unknown", did_you_mean(str(value), flag.takes, hint, synonyms=TYPES)
             )
-        bounded = flag.takes is int and isinstance(value, int) and flag.least is not None and flag.most is not None
-        if bounded and not flag.least <= value <= flag.most:
-            raise InputError(f"{flag.option} {value} is not {flag.least} to {flag.most}", "Leave it out, or change it.")
+        if flag.takes in (int, float) and isinstance(value, (int, float)) and not flag.admits(value):
+            raise InputError(f"{flag.option} {value} is not {flag.span}", "Leave it out, or change it.")
 
 
 def refuse_unmet(request: object) -> None:

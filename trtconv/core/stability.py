@@ -11,6 +11,7 @@ FIRST = "0.1.0"
 """The version since which names are there that `SINCE` does not have."""
 SINCE: Mapping[str, str] = dict.fromkeys(
     (
+        "BuilderOptions",
         "ExportPart",
         "OutputOf",
         "RefitRequest",

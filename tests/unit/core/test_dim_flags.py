@@ -21,7 +21,12 @@ def test_an_input_as_a_whole() -> None:
     assert list(make_profile(UNET.inputs, parse_bounds([], ["x=2,3,64,64"])).inputs["x"].opt) == [2, 3, 64, 64]
 
 
-@pytest.mark.parametrize("text", ["x", "x=", "=1", "x=1,,3", "x=1,a", "x=4:1"])
+def test_an_input_with_names_as_export_has_them() -> None:
+    named = parse_bounds([], ["x=batch=1:1:4,3,height=64:256:512,_"])
+    assert named == {"batch": Range(1, 1, 4), "x:1": Range(3, 3, 3), "height": Range(64, 256, 512)}
+
+
+@pytest.mark.parametrize("text", ["x", "x=batch=,3", "x=", "=1", "x=1,,3", "x=1,a", "x=4:1"])
 def test_an_input_that_cannot_be_read(text: str) -> None:
     with pytest.raises(InputError):
         parse_bounds([], [text])

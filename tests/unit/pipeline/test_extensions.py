@@ -154,6 +154,13 @@ def test_references_of_an_extension_count_where_it_is_named(tmp_path: Path) -> N
         assert find("acme", "DoubleRows") is None
 
 
+def test_a_file_is_run_once_for_all_that_is_in_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code = loaded(tmp_path, REFERENCE + '\nprint("it runs")\n').code
+    with foreign.using(ForeignCode(extensions=(code,))):
+        assert find("acme", "DoubleRows") is not None
+    assert "".join(capsys.readouterr()).count("it runs") == 1
+
+
 REFUSED = {
     "a code without its number": [('"ACME101"', '"ACME7"')],
     "no owner": [('owner = "ACME"', "")],

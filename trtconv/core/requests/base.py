@@ -27,7 +27,8 @@ OUTPUT = "output"
 class Request:
     """A dataclass that takes what callers of the Python API like to write.
 
-    Paths may be text, bounds are what `Range.of` takes, and what a flag reads into an object may be the flag's text.
+    Paths may be text, bounds are what `Range.of` takes, and what a flag or a table of trtconv.toml is read into may be
+    its text.
 
     A path that is written is one by which the file can then be opened (`openable`). A word that an option does not
     take, or a number out of its range, is refused as on the command line.
@@ -72,6 +73,7 @@ def _conversions(request: type) -> tuple[tuple[str, Callable[[Any], Any]], ...]:
     """Returns what becomes of the values of those fields that take more than they hold."""
     kinds = typing.get_type_hints(request)
     read = {name: each.read for name, each in options(request) if len(each.flags) == 1 and not each.flags[0].many}
+    load = {name: each.load for name, each in options(request) if len(each.settings) == 1}
     found: list[tuple[str, Callable[[Any], Any]]] = []
     for field in dataclasses.fields(request):
         kind = kinds[field.name]
@@ -84,6 +86,8 @@ def _conversions(request: type) -> tuple[tuple[str, Callable[[Any], Any]], ...]:
             found.append((field.name, lambda several: tuple(map(_ranges, several))))
         elif str not in _members(kind) and (reads := read.get(field.name)) is not None:
             found.append((field.name, functools.partial(_of_text, reads)))
+        elif (loads := load.get(field.name)) is not None and _maps_to_objects(kind):
+            found.append((field.name, functools.partial(_of_table, loads)))
     return tuple(found)
 
 
@@ -97,6 +101,14 @@ def _written(value: Any) -> Any:
 
 def _of_text(reads: Callable[[str], Any], value: Any) -> Any:
     return reads(value) if isinstance(value, str) else value
+
+
+def _of_table(loads: Callable[[Any], Any], value: Mapping[str, Any]) -> Any:
+    return loads(value) if value and all(isinstance(each, str) for each in value.values()) else value
+
+
+def _maps_to_objects(kind: Any) -> bool:
+    return typing.get_origin(kind) is Mapping and typing.get_args(kind)[1] is not str
 
 
 def _members(kind: Any) -> tuple[Any, ...]:
