@@ -12,6 +12,7 @@ import pytest
 from support.engines import build, call_here, give_gpu
 from support.gpu import FakeDriver
 from trtconv.cli.formats.inspection import inspect_text
+from trtconv.core.agreement import CodeFile
 from trtconv.core.dims import InputSpec
 from trtconv.core.documents.build import InputProfile
 from trtconv.core.documents.inspect import LayerSummary, Quantizers
@@ -223,3 +224,13 @@ def test_files_that_are_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path,
 
 def test_the_document_is_json(gpu: FakeDriver, tmp_path: Path) -> None:
     json.dumps(inspect(InspectRequest(build(tmp_path).engine)).to_json())
+
+
+def test_what_is_no_engine_is_read_without_what_engines_are_loaded_with(tmp_path: Path) -> None:
+    model, library = tmp_path / "net.onnx", tmp_path / "libnvinfer_lean.so"
+    model.write_bytes(b"\x08\x08")
+    library.write_bytes(b"library")
+    code = (CodeFile(library),)
+    for given, flag in (({"lean_runtime": code}, "--lean-runtime"), ({"plugins": code}, "--plugin")):
+        with pytest.raises(InputError, match=f"is read without {flag}"):
+            inspect(InspectRequest(model, **given))
