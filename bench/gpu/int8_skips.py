@@ -347,7 +347,8 @@ def measured(trt: Any, maker: Any, network: str, folder: Path, late: Callable[[]
         rows[way] = {**json.loads((place / f"{way}.json").read_text()), **errors, **seconds}
         engines[way] = engine
         print(f"  {network} {way} {rows[way]}", flush=True)
-    for way, latency in zip(engines, race(list(engines.values()))[0], strict=True):
+    times = race(list(engines.values()))[0] if engines else []
+    for way, latency in zip(engines, times, strict=True):
         rows[way]["us"] = latency.us
     for way, engine in engines.items():
         spent = layer_times(trt, engine)
