@@ -15,6 +15,8 @@ from trtconv.passes.base import NodePass, Refusal
 
 _FOREIGN = frozenset({"uint2", "int2", "uint4", "float8_e5m2", "float8_e5m2fnuz", "float8_e4m3fnuz"})
 """Element types, as NumPy names them, that its parser has no quantised weights of."""
+_NEWER = frozenset({"int4", "float8_e4m3fn"})
+"""Those that TensorRT 8 has not."""
 _NARROW = frozenset({"int4", "uint4"})
 _CONVOLUTIONS = frozenset({"Conv", "ConvTranspose"})
 
@@ -25,7 +27,7 @@ class SettleConstants(NodePass):
     A constant that is moved in front of its DequantizeLinear is stored as it is behind; a channel or block whose
     scale is 0 becomes zeros with the scale 1. Folded into float initializers are single numbers without axes, uint4,
     uint2 and int2, the float8 types beside E4M3, int4 around another zero point than 0, and what is quantised in blocks
-    for a convolution or along an axis in front of the last two.
+    for a convolution or along an axis in front of the last two; for TensorRT 8 all that is int4, float8 or in blocks.
 
     Before:
         <ir_version: 8, opset_import: ["": 17]>
@@ -58,7 +60,7 @@ class SettleConstants(NodePass):
         if linear.zero_point is not None and linear.zero_point.dtype != values.dtype:
             # No model of ONNX's; what reads it says so.
             return None
-        if _has_no_form(linear, values):
+        if _has_no_form(linear, values, target):
             return _folded(field, node, linear, values)
         return _settled(field, node, linear, values)
 
@@ -71,12 +73,14 @@ def _is_weight(linear: Linear) -> bool:
     return any(layer.op_type in _CONVOLUTIONS for layer in linear.weights_of)
 
 
-def _has_no_form(linear: Linear, values: NDArray[np.generic]) -> bool:
+def _has_no_form(linear: Linear, values: NDArray[np.generic], target: Target) -> bool:
     kind, axis = str(values.dtype), int(linear.attributes.get("axis", 1))
     if _blocks(linear) and (_is_weight(linear) or axis % max(1, values.ndim) < values.ndim - 2):
         return True
     if kind in _NARROW and _is_weight(linear):
         return False  # widen-int4-weights keeps them quantised.
+    if target.before(9) and (_blocks(linear) or kind in _NEWER):
+        return True
     shifted = linear.zero_point is not None and bool((linear.zero_point.astype(np.float32) != 0).any())
     return values.ndim == 0 or kind in _FOREIGN or (kind == "int4" and shifted)
 

@@ -1,36 +1,51 @@
-"""int8 weights of products, for a TensorRT that quantises them itself."""
+"""int8 constants other than the weights of int8 convolutions, for a TensorRT that takes no such constants."""
 
 from __future__ import annotations
 
-import numpy as np
-import onnx_graphsurgeon as gs
+from typing import Any
 
+import numpy as np
+import onnx
+import onnx_graphsurgeon as gs
+from numpy.typing import NDArray
+
+from trtconv.core.frozen import frozen
 from trtconv.core.target import Target
 from trtconv.graph.editor import Field
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.quantization import dequantize, quantize_symmetric
+from trtconv.graph.scope import Scope
 from trtconv.graph.views import Linear
 from trtconv.passes.base import NodePass, Refusal
-from trtconv.passes.quantized import has_linear
+from trtconv.passes.quantized import MOVERS, has_linear
 
+_CONVOLUTIONS = frozenset({"Conv", "ConvTranspose"})
 _PRODUCTS = frozenset({"Gemm", "MatMul"})
+_RESHAPES = frozenset({"Flatten", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze"})
+"""Operators that keep every value of a weight."""
+_BETWEEN = MOVERS | {"Relu"}
+"""Operators that an int8 layer may have between itself and the DequantizeLinear in front."""
 
 
 class WriteWeightQuantizers(NodePass):
-    """Writes int8 weights of a product as float ones behind a QuantizeLinear, which gives the same codes.
+    """Writes int8 constants that no int8 convolution takes as its weight in float: the same numbers.
 
-    TensorRT 8 takes int8 constants as weights of convolutions. Those of products it refuses in large networks
+    TensorRT 8 takes int8 constants as weights of convolutions. Others it refuses in large networks
     ("params.weights.type() != DataType::kINT8"), and a small one was off by 0.8 % that is exact as written here
-    (bench/results/gpu-int8-8.6.json).
+    (bench/results/gpu-int8-8.6.json). Weights of products, of convolutions in float, and weights that are transposed
+    or reshaped become float ones behind a QuantizeLinear, which gives the same codes; biases, scales of
+    normalisations, embeddings and whatever else is quantised become float initializers.
 
     Before (tensorrt-8.6):
         <ir_version: 8, opset_import: ["": 17]>
-        g (float[3,2] x) => (float[3,2] y) <int8[2,2] w = {1, 2, 3, 4}, float s = {0.5}, int8 z = {0}>
-        { d = DequantizeLinear (w, s, z)  y = MatMul (x, d) }
+        g (float[3,2] x) => (float[3,2] y)
+          <int8[2,2] w = {1, 2, 3, 4}, int8[2] b = {3, 5}, float s = {0.5}, int8 z = {0}>
+        { d = DequantizeLinear (w, s, z)  e = DequantizeLinear (b, s, z)  m = MatMul (x, d)  y = Add (m, e) }
     After:
         <ir_version: 8, opset_import: ["": 17]>
-        g (float[3,2] x) => (float[3,2] y) <float[2,2] real = {0.5, 1, 1.5, 2}, float s = {0.5}, int8 z = {0}>
-        { q = QuantizeLinear (real, s, z)  d = DequantizeLinear (q, s, z)  y = MatMul (x, d) }
+        g (float[3,2] x) => (float[3,2] y)
+          <float[2,2] real = {0.5, 1, 1.5, 2}, float[2] e = {1.5, 2.5}, float s = {0.5}, int8 z = {0}>
+        { q = QuantizeLinear (real, s, z)  d = DequantizeLinear (q, s, z)  m = MatMul (x, d)  y = Add (m, e) }
     """
 
     name = "write-weight-quantizers"
@@ -39,32 +54,103 @@ class WriteWeightQuantizers(NodePass):
     def may_act(self, model: OnnxModel, target: Target) -> bool:
         return target.before(9) and has_linear(model) and super().may_act(model, target)
 
+    def concerns(self, scope: Scope, index: int, target: Target) -> bool:
+        return scope.constant(scope.columns.inputs[index][0]) is not None
+
     def visit(self, field: Field, node: gs.Node, target: Target) -> str | Refusal | None:
         linear = Linear(field.scope, field.index(node))
         values = field.values(node.inputs[0])
         if values is None or values.dtype != np.int8 or linear.scale is None or linear.attributes.get("block_size"):
             return None
-        if not any(behind.op in _PRODUCTS for behind in node.outputs[0].outputs):
-            return None
-        if isinstance(linear.channels, str):
-            return Refusal(linear.channels)
         if linear.zero_point is None or linear.zero_point.any():
             # normalize-quantizers and others see to that.
             return None
+        readers = _readers(field.scope, node.outputs[0].name)
+        if readers and all(each.in_int8 for each in readers):
+            return None
+        if isinstance(linear.channels, str):
+            return Refusal(linear.channels)
         axis = linear.channels[0]
         real = dequantize(values, linear.scale, linear.zero_point, axis)
-        if not np.array_equal(quantize_symmetric(real, linear.scale, axis), values):
-            return Refusal("its codes are not those of what they mean")
-        name = node.inputs[0].name
-        codes = field.variable(f"{name}.codes")
-        parameters = list(node.inputs[1:])
-        quantizer = field.node(
-            "QuantizeLinear",
-            f"{node.name or name}.quantize",
-            [field.constant(f"{name}.real", real), *parameters],
-            codes,
-        )
-        quantizer.attrs.update(node.attrs)
-        node.inputs[0] = codes
-        field.replace(node, [quantizer, node])
-        return f"int8 {list(values.shape)} written as a float constant and its QuantizeLinear"
+        if not np.isfinite(real).all():
+            return Refusal("what it means is not finite")
+        same = np.array_equal(quantize_symmetric(real, linear.scale, axis), values)
+        if not same or not any(each.is_weight for each in readers):
+            field.fold_into(node, real)
+            return f"int8 {list(values.shape)} written as a float constant"
+        done = _give_in_float(field, node, real)
+        if not all(each.in_int8 for each in readers if all(each.node is not other for other in done)):
+            _quantise(field, node, real)
+            return f"int8 {list(values.shape)} written as a float constant and its QuantizeLinear"
+        return f"int8 {list(values.shape)} written as a float constant where it is no weight"
+
+
+@frozen
+class _Reader:
+    """What reads a dequantised constant.
+
+    Args:
+        scope: The graph that it is in.
+        node: The node.
+        name: The constant.
+    """
+
+    scope: Scope
+    node: onnx.NodeProto
+    name: str
+
+    @property
+    def is_weight(self) -> bool:
+        """Whether the constant is its weight, or that of a layer behind it."""
+        if self.node.op_type in _RESHAPES:
+            return any(each.is_weight for each in _readers(self.scope, self.node.output[0]))
+        if self.node.op_type in _PRODUCTS:
+            return self.name in self.node.input[:2]
+        return self._convolves
+
+    @property
+    def in_int8(self) -> bool:
+        """Whether it is a convolution that runs in int8 with the constant as its weight."""
+        if not self._convolves:
+            return False
+        before = self.scope.producer(self.node.input[0])
+        while before is not None and before.op_type in _BETWEEN:
+            before = self.scope.producer(before.input[0])
+        return before is not None and before.op_type == "DequantizeLinear"
+
+    @property
+    def _convolves(self) -> bool:
+        return self.node.op_type in _CONVOLUTIONS and self.node.input[1] == self.name
+
+
+def _readers(scope: Scope, name: str) -> list[_Reader]:
+    """Returns the nodes that read a tensor, also in inner graphs."""
+    seen = list(scope.seen_from(name))
+    return [_Reader(each, node, name) for each in seen for node in each.consumers.get(name, ())]
+
+
+def _give_in_float(field: Field, node: gs.Node, real: NDArray[Any]) -> list[onnx.NodeProto]:
+    """Gives a float constant to those that read a dequantised one not as their weight; returns them."""
+    (output,) = node.outputs
+    given = []
+    for each in {id(reader): reader for reader in output.outputs}.values():
+        proto = field.scope.columns.nodes[field.index(each)]
+        if not _Reader(field.scope, proto, output.name).is_weight:
+            given.append((each, proto))
+    if given:
+        constant = field.constant(f"{output.name}.real", real)
+        for each, _ in given:
+            each.inputs = [constant if tensor is output else tensor for tensor in each.inputs]
+            field.replace(each, [each])
+    return [proto for _, proto in given]
+
+
+def _quantise(field: Field, node: gs.Node, real: NDArray[Any]) -> None:
+    """Puts a float constant and a QuantizeLinear in front of a DequantizeLinear, in the place of its codes."""
+    name = node.inputs[0].name
+    codes = field.variable(f"{name}.codes")
+    inputs = [field.constant(f"{name}.real", real), *node.inputs[1:]]
+    quantizer = field.node("QuantizeLinear", f"{node.name or name}.quantize", inputs, codes)
+    quantizer.attrs.update(node.attrs)
+    node.inputs[0] = codes
+    field.replace(node, [quantizer, node])

@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from onnx import helper, numpy_helper
 
-from support.onnx_models import RTX, wrap
+from support.onnx_models import RTX, TENSORRT_8, wrap
 from support.session import run
+from trtconv.core.target import Target
 from trtconv.graph.model import OnnxModel
 from trtconv.passes import PassResult, passes_for, run_passes
 
@@ -44,12 +45,12 @@ def constant_net(
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
 
 
-def settled(proto: onnx.ModelProto) -> tuple[OnnxModel, PassResult]:
+def settled(proto: onnx.ModelProto, target: Target = RTX) -> tuple[OnnxModel, PassResult]:
     """Runs the pass, twice: the second time there is nothing left to do."""
     model = wrap(proto)
     passes = [each for each in passes_for("int8") if each.name == "settle-quantized-constants"]
-    done = run_passes(model, passes, RTX)
-    again = run_passes(model, passes, RTX)
+    done = run_passes(model, passes, target)
+    again = run_passes(model, passes, target)
     assert not again.edits
     return model, done
 
@@ -155,3 +156,17 @@ def test_scales_that_do_not_fit_their_blocks_are_left() -> None:
     _, done = settled(constant_net(values, np.ones((3, 4, 2, 2), np.float32), None, axis=0, block_size=2))
     assert not done.edits
     assert "do not fit blocks" in done.skipped[0].reason
+
+
+@pytest.mark.parametrize("kind", ["int4", "float8_e4m3fn", "blocks", "int8"])
+def test_what_only_newer_versions_know_is_folded_for_tensorrt_8(kind: str) -> None:
+    dtype = {"int4": ml_dtypes.int4, "float8_e4m3fn": ml_dtypes.float8_e4m3fn}.get(kind, np.int8)
+    values = np.arange(-4, 4, dtype=np.int8).reshape(4, 2).astype(dtype)
+    scale = np.array([[0.5, 2], [4, 0.25]], np.float32) if kind == "blocks" else np.float32(0.5)
+    proto = constant_net(values, np.asarray(scale), None, **({"axis": 0, "block_size": 2} if kind == "blocks" else {}))
+    means = values.astype(np.float32) * (np.repeat(scale, 2, 0) if kind == "blocks" else scale)
+    model, done = settled(proto, TENSORRT_8)
+    assert len(done.edits) == (kind != "int8")
+    if kind != "int8":
+        np.testing.assert_array_equal(model.main.values("w"), means)
+    assert not settled(proto)[1].edits

@@ -1,4 +1,4 @@
-"""int8 weights of products for TensorRT 8: the same codes, from float weights."""
+"""int8 constants for TensorRT 8: weights have the same codes, from float ones; others are float."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
-from support.onnx_models import wrap
+from support.onnx_models import parse, wrap
 from support.session import session
 from trtconv.core.target import Target
 from trtconv.passes import PASSES, run_passes
@@ -69,10 +69,64 @@ def test_the_codes_are_the_same(axis: int | None, op: str, seed: int) -> None:
     np.testing.assert_array_equal(got, session(proto, sized=False).run(None, feeds)[0])
 
 
-@pytest.mark.parametrize(("op", "target"), [("MatMul", TEN), ("MatMul", RTX), ("Conv", EIGHT)])
-def test_others_stay(op: str, target: Target) -> None:
-    codes = np.arange(1, 5, dtype=np.int8).reshape((2, 2, 1, 1) if op == "Conv" else (2, 2))
-    assert NAME not in names(model(codes, np.float32(0.5), None, op), target)[1]
+@pytest.mark.parametrize("target", [TEN, RTX])
+def test_other_targets_take_int8_constants(target: Target) -> None:
+    codes = np.arange(1, 5, dtype=np.int8).reshape(2, 2)
+    assert NAME not in names(model(codes, np.float32(0.5), None), target)[1]
+
+
+HEAD = """<ir_version: 10, opset_import: ["": 17]> g (float[1,4,4,4] x) => (float[n,c,h,w] y)
+<int8[4,4,1,1] w = {1, -2, 3, 4, 5, -6, 7, 8, 9, 10, -11, 12, 13, 14, 15, -128}, int8[4] b = {3, -4, 5, 127},
+ float[4] s = {0.5, 0.25, 0.1, 0.3}, float u = {0.05}, int8[4] zs = {0, 0, 0, 0}, int8 z = {0},
+ int64[2] flat = {4, 4}, int64[1] at = {2},
+ int64[4] bias = {1, 4, 1, 1}, int64[4] row = {1, 4, 1, 4}>
+{ q = QuantizeLinear (x, u, z)  a = DequantizeLinear (q, u, z)
+  d = DequantizeLinear <axis = 0> (w, s, zs)  e = DequantizeLinear (b, u, z)
+"""
+FORMS = [
+    ("y = Conv (a, d)", 1),
+    ("m = MaxPool <kernel_shape = [1,1]> (a)  r = Relu (m)  y = Conv (r, d)", 1),
+    ("g = DequantizeLinear <axis = 1> (w, s, zs)  y = ConvTranspose (a, g)", 1),
+    ("y = Conv (a, d, e)", 1),
+    ("y = Conv (x, d)", 0),
+    ("f = Sigmoid (a)  y = Conv (f, d)", 0),
+    ("t = Transpose <perm = [1,0,2,3]> (d)  y = Conv (a, t)", 0),
+    ("f = Reshape (d, flat)  t = Transpose <perm = [1,0]> (f)  m = MatMul (a, t)  y = Add (m, e)", 0),
+    ("v = Reshape (e, bias)  y = Mul (a, v)", 0),
+    ("y = Add (a, e)", 0),
+    ("y = LayerNormalization <axis = -1> (a, e, e)", 0),
+    ("k = Gather (d, at)  y = Conv (a, k)", 0),
+    ("y0 = Conv (a, d)  v = Reshape (d, row)  y = Add (y0, v)", 1),
+    ("y0 = Conv (a, d)  y1 = Conv (x, d)  y = Add (y0, y1)", 0),
+    ("f = Reshape (d, flat)  m = MatMul (a, f)  v = Reshape (d, row)  y = Add (m, v)", 0),
+    (
+        "o = ReduceMean <keepdims = 0> (x)  c = Cast <to = 9> (o)"
+        " y = If (c) <then_branch = t () => (float[n,c,h,w] p) { p = Conv (a, d, e) },"
+        " else_branch = f () => (float[n,c,h,w] r) { r = Add (a, e) }>",
+        0,
+    ),
+]
+
+
+@pytest.mark.parametrize(("body", "kept"), FORMS)
+def test_no_int8_constant_is_left_but_weights_of_int8_convolutions(body: str, kept: int) -> None:
+    proto = parse(f"{HEAD} {body} }}")
+    rewritten, _ = names(proto, EIGHT)
+    left = wrap(rewritten)
+    constant = {node.output[0] for node in rewritten.graph.node if left.main.values(node.input[0]) is not None}
+    readers = [
+        (node.op_type, list(node.input).index(name))
+        for scope in left.scopes
+        for node in scope.graph.node
+        for name in constant.intersection(node.input)
+        if left.main.producer(name).op_type == "DequantizeLinear"
+    ]
+    assert len(readers) == kept and set(readers) <= {("Conv", 1), ("ConvTranspose", 1)}
+    feeds = {"x": np.random.default_rng(3).standard_normal((1, 4, 4, 4)).astype(np.float32)}
+    np.testing.assert_array_equal(
+        session(rewritten, sized=False).run(None, feeds)[0], session(proto, sized=False).run(None, feeds)[0]
+    )
+    assert not run_passes(wrap(rewritten), (WriteWeightQuantizers(),), EIGHT).edits
 
 
 @pytest.mark.parametrize(("scale", "point"), [(3e38, 0), (0.5, 3)])
