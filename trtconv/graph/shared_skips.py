@@ -20,30 +20,46 @@ class SharedSkip:
         concat: Position of the Concat.
         scale: The scale.
         nodes: Positions of its QuantizeLinear and DequantizeLinear nodes, and of those of what MaxPool makes of it.
+        in_float: Positions of the Concats that take it in float: what quantises their result quantises it too.
     """
 
     tensor: str
     concat: int
     scale: float
     nodes: tuple[int, ...]
+    in_float: tuple[int, ...] = ()
 
 
 def shared_skips(scope: Scope) -> Iterator[SharedSkip]:
     """Yields the shared skips of a graph, each once."""
     seen: set[str] = set()
     for index in scope.by_op.get("Concat", ()):
-        scale = _scale_behind(scope, scope.columns.nodes[index].output[0])
-        for name in scope.columns.inputs[index] if scale is not None else ():
-            tensor = _quantised(scope, name, scale)
-            if tensor is not None and tensor not in seen and _read_elsewhere(scope, tensor, name):
-                seen.add(tensor)
-                yield SharedSkip(tensor, index, float(scale or 0), tuple(sorted(_of_scale(scope, tensor, scale))))
+        for scale in sorted(set(_scales_behind(scope, scope.columns.nodes[index].output[0]))):
+            for name in scope.columns.inputs[index]:
+                skip = _skip(scope, index, name, scale)
+                if skip is not None and skip.tensor not in seen:
+                    seen.add(skip.tensor)
+                    yield skip
 
 
-def _scale_behind(scope: Scope, tensor: str) -> float | None:
-    """Returns the scale of the quantiser behind a tensor; None without one, or where it is not a single number."""
-    scales = [_single(scope, at) for at in _positions(scope, tensor, "QuantizeLinear")]
-    return scales[0] if scales else None
+def _skip(scope: Scope, concat: int, name: str, scale: float) -> SharedSkip | None:
+    """Returns what an input of a Concat is a skip of that shares the scale of the result; None where it is none."""
+    tensor = _quantised(scope, name, scale)
+    nodes = tuple(sorted(set(_of_scale(scope, name if tensor is None else tensor, scale))))
+    if tensor is None:
+        joins = {i for i in scope.by_op["Concat"] if name in scope.columns.inputs[i]}
+        return SharedSkip(name, concat, scale, nodes, tuple(sorted(joins))) if nodes else None
+    return SharedSkip(tensor, concat, scale, nodes) if _read_elsewhere(scope, tensor, name) else None
+
+
+def _scales_behind(scope: Scope, tensor: str) -> Iterator[float]:
+    """Yields the scales of the quantisers behind a tensor, and behind what MaxPool makes of it, that are single."""
+    for quantizer in _positions(scope, tensor, "QuantizeLinear"):
+        scale = _single(scope, quantizer)
+        if scale is not None:
+            yield scale
+    for pool in _positions(scope, tensor, "MaxPool"):
+        yield from _scales_behind(scope, scope.columns.nodes[pool].output[0])
 
 
 def _single(scope: Scope, index: int) -> float | None:
@@ -56,7 +72,7 @@ def _single(scope: Scope, index: int) -> float | None:
     return float(linear.scale.reshape(-1)[0])
 
 
-def _quantised(scope: Scope, name: str, scale: float | None) -> str | None:
+def _quantised(scope: Scope, name: str, scale: float) -> str | None:
     """Returns the tensor that an input of a Concat is the quantised form of, with a scale; None where it is not."""
     dequantizer = scope.producers.get(name)
     if dequantizer is None or scope.columns.ops[dequantizer] != "DequantizeLinear":
@@ -77,7 +93,7 @@ def _read_elsewhere(scope: Scope, tensor: str, joined: str) -> bool:
     return scope.uses_of(tensor) - given > 1 or scope.uses_of(codes) > 1 or scope.uses_of(joined) > 1
 
 
-def _of_scale(scope: Scope, tensor: str, scale: float | None) -> Iterator[int]:
+def _of_scale(scope: Scope, tensor: str, scale: float) -> Iterator[int]:
     """Yields the quantisers of a tensor that have a scale, and of what MaxPool makes of it."""
     for quantizer in _positions(scope, tensor, "QuantizeLinear"):
         if _single(scope, quantizer) != scale:
@@ -85,9 +101,13 @@ def _of_scale(scope: Scope, tensor: str, scale: float | None) -> Iterator[int]:
         yield quantizer
         for dequantizer in _positions(scope, scope.columns.nodes[quantizer].output[0], "DequantizeLinear"):
             yield dequantizer
-            real = scope.columns.nodes[dequantizer].output[0]
-            for moved in _positions(scope, real, "MaxPool"):
-                yield from _of_scale(scope, scope.columns.nodes[moved].output[0], scale)
+            yield from _of_scale_pooled(scope, scope.columns.nodes[dequantizer].output[0], scale)
+    yield from _of_scale_pooled(scope, tensor, scale)
+
+
+def _of_scale_pooled(scope: Scope, tensor: str, scale: float) -> Iterator[int]:
+    for pool in _positions(scope, tensor, "MaxPool"):
+        yield from _of_scale(scope, scope.columns.nodes[pool].output[0], scale)
 
 
 def _positions(scope: Scope, tensor: str, *ops: str) -> Iterable[int]:

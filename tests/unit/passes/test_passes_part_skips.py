@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import onnx
 import pytest
 
 from support.onnx_models import RTX, TENSORRT_8, parse, wrap
@@ -90,3 +91,71 @@ def test_an_input_of_the_graph_is_a_skip_where_something_else_reads_it(skip: str
     if not reads:
         text = text.replace(f"Neg ({skip})", "Neg (a)")
     assert bool(run_passes(wrap(parse(text)), (PartSkipScales(),), TENSORRT_8).edits) == reads
+
+
+FLOAT = f"""{HEAD} (float[1,2,4,4] p, float[1,4,H,H] y) <float s = {{{SCALE}}}, float o = {{OTHER}}, int8 z = {{0}}>
+{{ r = Relu (x)  n = Neg (x)
+   [qn] f = QuantizeLinear (n, s, z)  [dn] h = DequantizeLinear (f, s, z)
+   [join] c = Concat <axis = 1> (h, SKIP)
+   BODY BEHIND }}"""
+READ = "[q] a = QuantizeLinear (SKIP, s, z) [d] b = DequantizeLinear (a, s, z) "
+HALF = "MaxPool <kernel_shape = [2,2], strides = [2,2]>"
+POOLED = f"m = {HALF} (FROM) [qm] e = QuantizeLinear (m, s, z) [dm] p = DequantizeLinear (e, s, z) "
+BARE = f"p = {HALF} (b) "
+DIRECT = "k = QuantizeLinear (c, o, z)  y = DequantizeLinear (k, o, z)"
+THEN_POOLED = f"g = {HALF} (c)  k = QuantizeLinear (g, o, z)  y = DequantizeLinear (k, o, z)"
+
+
+def in_float(body: str, behind: str = DIRECT, skip: str = "r", other: float = SCALE) -> str:
+    text = FLOAT.replace("BODY", body).replace("BEHIND", behind).replace("FROM", skip).replace("SKIP", skip)
+    return text.replace("OTHER", str(other)).replace("[1,4,H,H]", "[1,4,4,4]" if "g =" in behind else "[1,4,8,8]")
+
+
+@pytest.mark.parametrize("skip", ["r", "x"])
+@pytest.mark.parametrize("behind", [DIRECT, THEN_POOLED], ids=["quantised", "pooled and quantised"])
+@pytest.mark.parametrize(
+    "body", [READ + POOLED.replace("FROM", "b"), READ + BARE, POOLED], ids=["both", "read", "pooled"]
+)
+def test_a_skip_in_float_is_read_quantised_by_a_scale_of_its_own(body: str, behind: str, skip: str) -> None:
+    """What is quantised behind the Concat TensorRT quantises in front of it: both are one scale there."""
+    model = wrap(parse(in_float(body, behind, skip)))
+    assert "TC314" in {each.code for each in run_rules(model, TENSORRT_8)}
+    before = run(model.proto, feeds := {"x": np.random.default_rng(1).standard_normal((1, 2, 8, 8)).astype(np.float32)})
+    assert len(run_passes(model, (PartSkipScales(),), TENSORRT_8).edits) == 1
+    own = np.float32(SCALE) * np.float32(128 / 127)
+    main = model.main
+    (concat,) = (node for node in model.proto.graph.node if node.op_type == "Concat")
+    real = main.producer(concat.input[1])
+    assert real.op_type == "DequantizeLinear" and main.producer(real.input[0]).input[0] == skip
+    quantisers = [node for node in model.proto.graph.node if node.op_type == "QuantizeLinear"]
+    assert sum(node.input[0] == skip for node in quantisers) == 1
+    scales = {node.input[0]: float(main.values(node.input[1])) for node in quantisers}
+    behind_concat = {"c", "g", "n"}
+    assert scales == {name: pytest.approx(SCALE if name in behind_concat else own) for name in scales}
+    after = run(model.proto, feeds)
+    assert all(np.abs(a - b).max() <= 1.51 * own for a, b in zip(before, after, strict=True))
+    assert not run_passes(model, (PartSkipScales(),), TENSORRT_8).edits
+    assert "TC314" not in {each.code for each in run_rules(model, TENSORRT_8)}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [in_float(READ + BARE, other=0.051), in_float(POOLED, other=0.051), in_float(POOLED.replace("FROM", "x"))],
+    ids=["read with another scale", "pooled with another scale", "pooled of something else"],
+)
+def test_a_skip_in_float_of_another_scale_stays(text: str) -> None:
+    assert not run_passes(wrap(parse(text)), (PartSkipScales(),), TENSORRT_8).edits
+
+
+def test_two_inputs_that_are_skips_in_float_are_both_parted() -> None:
+    text = in_float(READ + BARE, skip="x").replace("(h, x)", "(h, x, w)").replace(" x) =>", " x, float[1,2,8,8] w) =>")
+    text = text.replace("[1,4,8,8]", "[1,6,8,8]").replace("{ r =", "{ v = QuantizeLinear (w, s, z) r =")
+    text = text.replace("p = MaxPool", "aw = DequantizeLinear (v, s, z) at = Add (aw, b) p = MaxPool").replace(
+        "(b)", "(at)"
+    )
+    model = wrap(parse(text))
+    assert len(run_passes(model, (PartSkipScales(),), TENSORRT_8).edits) == 2
+    (concat,) = (node for node in model.proto.graph.node if node.op_type == "Concat")
+    sources = [model.main.producer(model.main.producer(name).input[0]).input[0] for name in concat.input]
+    assert sources == ["n", "x", "w"]
+    onnx.checker.check_model(model.proto)
