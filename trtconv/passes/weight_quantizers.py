@@ -17,7 +17,7 @@ from trtconv.graph.quantization import dequantize, quantize_symmetric
 from trtconv.graph.scope import Scope
 from trtconv.graph.views import Linear
 from trtconv.passes.base import NodePass, Refusal
-from trtconv.passes.quantized import MOVERS, has_linear
+from trtconv.passes.quantized import MOVERS, has_linear, read_linear, read_weights
 
 _CONVOLUTIONS = frozenset({"Conv", "ConvTranspose"})
 _PRODUCTS = frozenset({"Gemm", "MatMul"})
@@ -34,7 +34,8 @@ class WriteWeightQuantizers(NodePass):
     ("params.weights.type() != DataType::kINT8"), and a small one was off by 0.8 % that is exact as written here
     (bench/results/gpu-int8-8.6.json). Weights of products, of convolutions in float, and weights that are transposed
     or reshaped become float ones behind a QuantizeLinear, which gives the same codes; biases, scales of
-    normalisations, embeddings and whatever else is quantised become float initializers.
+    normalisations, embeddings and whatever else is quantised become float initializers, also where a QuantizeLinear
+    quantises them.
 
     Before (tensorrt-8.6):
         <ir_version: 8, opset_import: ["": 17]>
@@ -55,12 +56,16 @@ class WriteWeightQuantizers(NodePass):
         return target.before(9) and has_linear(model) and super().may_act(model, target)
 
     def concerns(self, scope: Scope, index: int, target: Target) -> bool:
-        return scope.constant(scope.columns.inputs[index][0]) is not None
+        taken = scope.columns.inputs[index][0]
+        quantizer = scope.producer(taken)
+        return scope.constant(taken if quantizer is None else quantizer.input[0]) is not None
 
     def visit(self, field: Field, node: gs.Node, target: Target) -> str | Refusal | None:
         linear = Linear(field.scope, field.index(node))
         values = field.values(node.inputs[0])
-        if values is None or values.dtype != np.int8 or linear.scale is None or linear.attributes.get("block_size"):
+        if values is None:
+            return _fold_constant(field, node)
+        if values.dtype != np.int8 or linear.scale is None or linear.attributes.get("block_size"):
             return None
         if linear.zero_point is None or linear.zero_point.any():
             # normalize-quantizers and others see to that.
@@ -127,6 +132,18 @@ def _readers(scope: Scope, name: str) -> list[_Reader]:
     """Returns the nodes that read a tensor, also in inner graphs."""
     seen = list(scope.seen_from(name))
     return [_Reader(each, node, name) for each in seen for node in each.consumers.get(name, ())]
+
+
+def _fold_constant(field: Field, node: gs.Node) -> str | None:
+    """Folds a float constant, its QuantizeLinear and a DequantizeLinear that is no weight's."""
+    reader = read_linear(field, node)
+    if isinstance(reader, str) or any(each.is_weight for each in _readers(field.scope, node.outputs[0].name)):
+        return None
+    weights = read_weights(field, reader)
+    if isinstance(weights, str) or not np.isfinite(weights.computed).all():
+        return None
+    field.fold_into(node, weights.computed)
+    return f"constant {list(weights.computed.shape)} and its quantisers written as a float constant"
 
 
 def _give_in_float(field: Field, node: gs.Node, real: NDArray[Any]) -> list[onnx.NodeProto]:

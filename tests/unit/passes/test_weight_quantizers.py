@@ -134,3 +134,17 @@ def test_codes_that_would_change_stay(scale: float, point: int) -> None:
     codes = np.array([[-128, 127], [1, 2]], np.int8)
     alone = wrap(model(codes, np.array(scale, np.float32), None, point=point))
     assert not run_passes(alone, (WriteWeightQuantizers(),), EIGHT).edits
+
+
+@pytest.mark.parametrize("reader", ["Add (x, d)", "Add (d, x)", "MatMul (x, d)", "Gemm (x, t, d)"])
+def test_a_float_constant_is_quantised_as_a_weight_alone(reader: str) -> None:
+    proto = parse(
+        f"""<ir_version: 10, opset_import: ["": 17]> g (float[2,2] x) => (float[2,2] y)
+        <float[2,2] w = {{0.26, -0.74, 30, 1}}, float[2,2] t = {{1, 2, 3, 4}}, float s = {{0.1}}, int8 z = {{0}}>
+        {{ q = QuantizeLinear (w, s, z)  d = DequantizeLinear (q, s, z)  y = {reader} }}"""
+    )
+    rewritten, _ = names(proto, EIGHT)
+    ops = [node.op_type for node in rewritten.graph.node]
+    assert ("QuantizeLinear" in ops) == reader.startswith("MatMul")
+    feeds = {"x": np.array([[1, 2], [-3, 0.5]], np.float32)}
+    np.testing.assert_array_equal(session(rewritten).run(None, feeds)[0], session(proto).run(None, feeds)[0])
