@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import time
 from pathlib import Path
 
@@ -44,6 +45,8 @@ class Job:
         regions: Of the sizes of the last draft that was held to them.
         blind: Whether the tracer made constants of sizes, and nobody can say what they mean.
         unguarded: Whether torch.export was asked for its guards alone, and had none to tell.
+        cost: Processor time that the first right file took.
+        room: Processor time that ways to a better file may still take, once there is a right one.
         started: When it began, by the monotonic clock.
     """
 
@@ -65,6 +68,8 @@ class Job:
     regions: Regions | None = None
     blind: bool = False
     unguarded: bool = False
+    cost: float = math.inf
+    room: float = math.inf
     started: float = dataclasses.field(default_factory=time.monotonic)
 
     @property

@@ -7,8 +7,10 @@ hold and where they do not, and wherever the trials met other operations.
 from __future__ import annotations
 
 import collections
+import contextlib
 import itertools
 import math
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -24,6 +26,7 @@ from trtconv.exporter.file.validate import SECONDS, Objection, Validated, export
 from trtconv.exporter.job import Draft, Job
 from trtconv.exporter.module.torch_module import Subject
 from trtconv.exporter.module.values import draws_random, value_branches
+from trtconv.exporter.patches.time_limit import ExportTimeOver, limited
 from trtconv.exporter.patches.torch_quiet import quiet_torch
 from trtconv.exporter.sizing.guards import guards_of
 from trtconv.exporter.sizing.probes import other_ways
@@ -36,6 +39,8 @@ _SPAN = 4
 _COUNTED = 1024
 _NAMED = 4
 """Branches that a message names."""
+_PART, _LEAST = 0.5, 3.0
+"""Processor time of all ways after a right file: so much of what that one took, and at least so many seconds."""
 Sizes = Mapping[str, int]
 
 
@@ -60,18 +65,7 @@ def best_draft(job: Job) -> Draft:
     Raises:
         ExportFailed: No exporter takes the module, or what can be exported leaves out an end of the bounds.
     """
-    drafts: list[Draft] = []
-    for number, way in enumerate(_ways(job)):
-        if job.seconds_left <= 0:
-            job.attempts.append(
-                Attempt(str(way), f"not tried: the {job.options.time_limit:g} s of --time-limit are over")
-            )
-            continue
-        draft = _tried(job, way, job.folder / str(number))
-        if draft is not None:
-            drafts.append(draft)
-            if not draft.proof.failed and _share(draft.rules, job.rules) == 1.0:
-                break
+    drafts = _drafts(job)
     good = [draft for draft in drafts if not draft.proof.failed]
     good.sort(key=lambda draft: _share(draft.rules, job.rules), reverse=True)
     best = next((held for draft in good if (held := held_to_regions(job, draft)) is not None), None)
@@ -87,6 +81,33 @@ def best_draft(job: Job) -> Draft:
     if drafts and job.objection is None:
         return drafts[0]
     raise _failure(job)
+
+
+def _drafts(job: Job) -> list[Draft]:
+    """Returns a draft of each way that makes one, until one takes every size, or the time for better ones is over."""
+    drafts: list[Draft] = []
+    for number, way in enumerate(_ways(job)):
+        if job.seconds_left <= 0:
+            job.attempts.append(
+                Attempt(str(way), f"not tried: the {job.options.time_limit:g} s of --time-limit are over")
+            )
+            continue
+        if job.room <= 0 and (way.where or way.exporter == "torch.export"):  # a trace costs little
+            job.attempts.append(Attempt(str(way), "not tried: a right file is there, and better ones took long"))
+            continue
+        begun = time.process_time()
+        draft = _tried(job, way, job.folder / str(number))
+        right = draft is not None and not draft.proof.failed
+        spent = time.process_time() - begun
+        if math.isfinite(job.room):
+            job.room -= spent
+        elif right:
+            job.cost, job.room = spent, max(_PART * spent, _LEAST)
+        if draft is not None:
+            drafts.append(draft)
+            if right and _share(draft.rules, job.rules) == 1.0:
+                break
+    return drafts
 
 
 def settled(job: Job, draft: Draft) -> Draft:
@@ -160,7 +181,7 @@ def _reads_values(job: Job) -> bool:
 
 
 def _not_accepted(job: Job, found: Sequence[Branch]) -> bool:
-    """Whether there are branches on values that nobody accepted, of which there is an objection then."""
+    """Whether there are branches on values that nobody accepted, which is an objection then."""
     kept = {each.at: each for each in (*job.branches, *found) if each.check or job.accepts(each)}
     job.branches = tuple(kept.values())
     refused = [each for each in found if each.at not in kept]
@@ -264,6 +285,7 @@ def _tried(job: Job, way: Way, folder: Path) -> Draft | None:
 
 def _program(job: Job, way: Way, folder: Path) -> Draft:
     """Writes by way of torch.export, which also tells what the file relies on."""
+    begun = time.thread_time()
     with job.clock.stage(Stage.VALIDATE), quiet_torch():
         found = export_program(job.subject, job.axes, job.rules, way.sizes, _seconds(job))
         if isinstance(found, Objection) and job.subject.program is not None:
@@ -273,8 +295,13 @@ def _program(job: Job, way: Way, folder: Path) -> Draft:
         job.objection = found
         raise ExportFailed(found.message)
     job.guards = found.guards
-    with job.clock.stage(Stage.EXPORT), quiet_torch():
-        raw = writers.write_program(found.program, job.subject, job.opset, folder, job.translations)
+    left = max(job.room - (time.thread_time() - begun), 1.0)
+    within = limited(left) if math.isfinite(left) else contextlib.nullcontext()
+    try:
+        with job.clock.stage(Stage.EXPORT), quiet_torch(), within:
+            raw = writers.write_program(found.program, job.subject, job.opset, folder, job.translations)
+    except ExportTimeOver:
+        raise ExportFailed(f"torch.onnx.export took more than {left:.0f} s of processor time") from None
     return judged(job, way.exporter, way.sizes, raw, found.guards)
 
 
@@ -293,7 +320,7 @@ def _trace(job: Job, way: Way, folder: Path) -> Draft:
 
 def _seconds(job: Job) -> float:
     """Returns the processor time that torch.export may take."""
-    return max(min(SECONDS, job.seconds_left), 1.0)
+    return max(min(SECONDS, job.seconds_left, job.room), 1.0)
 
 
 def _used(job: Job, best: Draft) -> Draft:

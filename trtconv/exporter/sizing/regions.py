@@ -85,15 +85,18 @@ class Regions:
         trials: The module's behaviour at other sizes.
         rules: The sizes that it takes, dimension by dimension.
         before: The regions of the same module by other rules; they, and the time that they took, count here too.
+        seconds: Processor time to take at most.
 
     Attributes:
         seconds: Processor time that is left to look for more.
     """
 
-    def __init__(self, trials: Trials, rules: Sequence[SizeRule], before: Regions | None = None) -> None:
+    def __init__(
+        self, trials: Trials, rules: Sequence[SizeRule], before: Regions | None = None, seconds: float = SECONDS
+    ) -> None:
         self.trials = trials
         self.rules = tuple(rules)
-        self.seconds: float = SECONDS if before is None else before.seconds
+        self.seconds: float = min(seconds, SECONDS if before is None else before.seconds)
         self._known: list[Region] = [] if before is None else [*(before._found or before._known)]
         self._untold: bool = before is not None and before._untold
         self._found: list[Region] = []
