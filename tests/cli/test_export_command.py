@@ -176,3 +176,32 @@ def test_translations_are_run_and_proven(call, tmp_path: Path, operator: str, fa
         return
     assert len(report["proof"]["runs"]) >= 3
     assert (report["proof"]["max_relative_error"] <= report["proof"]["tolerance"]) == (code == 0)
+
+
+SIDES = """
+import torch
+
+
+class Net(torch.nn.Module):
+    def forward(self, x):
+        y = x * 2 if x.shape[2] >= 40 else x
+        return y + 1 if x.shape[3] % 5 == 2 else y
+"""
+
+
+@needs_torch
+def test_every_side_is_built(call, tmp_path: Path) -> None:
+    pytest.importorskip("tensorrt_rtx")
+    (tmp_path / "net.py").write_text(SIDES)
+    axes = "x=1,3,height=16:32:64,width=16:20:24"
+    flags = f"--input {axes} --split-branches --build --target rtx --format json -q"
+    ended = call("export", f"{tmp_path / 'net.py'}:Net", "-o", str(tmp_path / "m.onnx"), *flags.split())
+    assert ended.code == 0, ended.err
+    built = sorted(each.name for each in tmp_path.glob("*.engine"))
+    assert built == [f"m.{n}.engine" for n in range(1, 5)]
+    assert sorted(each.name for each in tmp_path.glob("*.onnx")) == [f"m.{n}.onnx" for n in range(1, 5)]
+    for number in range(1, 5):
+        report = json.loads((tmp_path / f"m.{number}.engine.json").read_text())
+        low, _, top = (report["profiles"][0]["x"][end][2] for end in ("min", "opt", "max"))
+        assert (low >= 40) is (top >= 40), "an engine takes heights of one side alone"
+    json.loads(ended.out)

@@ -51,3 +51,44 @@ def test_what_is_left_is_what_torch_export_may_take(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(Job, "seconds_left", property(lambda job: 7.0))
     _export(tmp_path / "m.onnx")
     assert set(given) == {7.0}
+
+
+class Padded(torch.nn.Module):
+    """Runs other code at sizes that are no multiple of 4, which the example is."""
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        length = input.shape[2]
+        if length % 4:
+            return torch.nn.functional.pad(input, (0, -length % 4))[:, :, :length] * 2.0
+        return input
+
+
+def test_better_files_get_a_share_of_the_time_that_a_right_one_took(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A right file for some sizes is there at once; ways to better ones are not begun when their share is spent."""
+    bounds = {"batch": (1, 4), "length": (4, 40)}
+    axes = {"input": ("batch", None, "length")}
+    outcomes = {}
+    for least in (-1.0, 60.0):
+        monkeypatch.setattr(candidates, "_PART", 0.0)
+        monkeypatch.setattr(candidates, "_LEAST", least)
+        options = ExportOptions(check=False)
+        path = tmp_path / f"{least}.onnx"
+        report = trtconv.export(Padded().eval(), {"input": torch.randn(1, 2, 8)}, path, axes, bounds, options)
+        outcomes[least] = {str(each.exporter): each.outcome for each in report.attempts}
+        assert report.rules["length"].takes(8)
+        assert not report.rules["length"].takes(9)
+    assert "not tried" in outcomes[-1.0]["torch.export at other sizes"]
+    assert "not tried" not in outcomes[-1.0]["torchscript"]
+    assert not any("not tried" in each for each in outcomes[60.0].values())
+
+
+def test_what_is_over_ends_the_writing_of_a_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def never(*arguments: object) -> None:
+        raise candidates.ExportTimeOver
+
+    monkeypatch.setattr(candidates.writers, "write_program", never)
+    report = _export(tmp_path / "m.onnx")
+    assert "torch.onnx.export took more than" in report.attempts[0].outcome
+    assert report.exporter == "torchscript"
