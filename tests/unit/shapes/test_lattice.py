@@ -394,6 +394,23 @@ class TestUnknown:
         model = parse("g (float[1,2,h] x) => (float[a,b,c] y) { t = Transpose <perm = [0,1]> (x) y = Relu (x) }")
         assert Sizes(model).lattice({"h": (1, 9)}).empty
 
+    @pytest.mark.parametrize(
+        "node",
+        [
+            "Einsum (x, x)",
+            'Transpose <perm = ["a"]> (x)',
+            "DepthToSpace (x)",
+            "Gemm (x)",
+        ],
+    )
+    def test_what_is_malformed_is_named_and_does_not_hide_what_others_ask(self, node: str) -> None:
+        text = f"g (float[1,2,h,8] x) => (float[a,b,c,d] y) {{ t = {node}  y = SpaceToDepth <blocksize = 4> (x) }}"
+        lattice = Sizes(parse(text)).lattice({"h": (1, 9)})
+        (name,) = lattice.unknown
+        assert name.startswith(node.split()[0])
+        assert lattice.dims["h"].valid == (4, 8)
+        assert not lattice.exact
+
     @pytest.mark.parametrize(("value", "step"), [("1", 2), ("0", 3)])
     def test_constant_branch(self, value: str, step: int) -> None:
         model = parse(

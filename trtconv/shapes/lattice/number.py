@@ -124,7 +124,7 @@ def combine(function: Callable[[Value, Value], Value], a: Num, b: Num) -> Num:
         return Num(None, mask)
     value = function(a.value, b.value)
     if not isinstance(value, np.ndarray) or value.ndim == 0:
-        return lift(value if isinstance(value, np.floating) else np.asarray(value).item())
+        return _always(lift(value if isinstance(value, np.floating) else np.asarray(value).item()), mask)
     return settle(a, b, value, mask)
 
 
@@ -134,8 +134,22 @@ def settle(a: Num, b: Num, value: NDArray[Any], mask: int) -> Num:
         if value is operand.value:
             return operand
     if value.dtype == np.bool_ and value.size and bool(value[0]) == bool(value.all()) == bool(value.any()):
-        return Num(bool(value[0]))
+        return _always(Num(bool(value[0])), mask)
     return Num(value, mask)
+
+
+def is_mixed(mask: int) -> bool:
+    """Whether a mask is of several dimensions."""
+    return bool(mask & (mask - 1))
+
+
+def _always(num: Num, mask: int) -> Num:
+    """Returns what a choice came to at every candidate, where the choice depends on the dimensions of a mask.
+
+    All sizes of one dimension are in a run, so that this is known then. Not all combinations of several are: the choice
+    may be another one at those that are not, and the number is marked to depend on them.
+    """
+    return Num(num.value, num.mask | mask) if is_mixed(mask) and mask & ~num.mask else num
 
 
 def product(nums: Iterable[Num]) -> Num:
@@ -227,12 +241,12 @@ def _choose(a: Num, b: Num, better: Callable[[Value, Value], Value]) -> Num:
         return a
     if a.value is None or b.value is None:
         return Num(None, a.mask | b.mask)
-    wins = better(a.value, b.value)
+    wins, mask = better(a.value, b.value), a.mask | b.mask
     if np.all(wins):
-        return a
+        return _always(a, mask)
     if not np.any(wins):
-        return b
-    return Num(np.where(wins, a.value, b.value), a.mask | b.mask)
+        return _always(b, mask)
+    return Num(np.where(wins, a.value, b.value), mask)
 
 
 def select(condition: Num, a: Num, b: Num) -> Num:
@@ -242,9 +256,9 @@ def select(condition: Num, a: Num, b: Num) -> Num:
     if condition.value is None:
         return Num(None, condition.mask | a.mask | b.mask)
     if np.all(condition.value):
-        return a
+        return _always(a, condition.mask)
     if not np.any(condition.value):
-        return b
+        return _always(b, condition.mask)
     mask = condition.mask | a.mask | b.mask
     if a.value is None or b.value is None:
         return Num(None, mask)

@@ -19,7 +19,7 @@ from trtconv.graph.model import OnnxModel
 from trtconv.graph.scope import python_line
 from trtconv.graph.walk import constant_of, reads
 from trtconv.shapes.lattice import elementwise, indexing, reducing, reshaping, windows
-from trtconv.shapes.lattice.number import UNKNOWN, Num
+from trtconv.shapes.lattice.number import UNKNOWN, Num, is_mixed
 from trtconv.shapes.lattice.registry import OPERATORS
 from trtconv.shapes.lattice.repeats import Repeats
 from trtconv.shapes.lattice.tensor import MAX_ELEMENTS, Tensor
@@ -111,6 +111,7 @@ class Program:
         for position, tensor in instead.items():
             inputs += [None] * (position + 1 - len(inputs))
             inputs[position] = tensor
+        trial.compared += any(map(_chosen, inputs))
         if node.op == "If" and node.domain == "":
             branch = self._branch(node, inputs)
             if branch is not None:
@@ -197,6 +198,15 @@ def _made(trial: Trial, node: Node, inputs: Sequence[Tensor | None]) -> list[Ten
         raise Opaque("trtconv does not know the shapes of this operator")
     made = function(trial, node, inputs)
     return made if isinstance(made, list) else [made]
+
+
+def _chosen(tensor: Tensor | None) -> bool:
+    """Whether an element is the same number at every candidate of this run, and may be another at others."""
+    return (
+        tensor is not None
+        and tensor.data is not None
+        and any(n.constant and is_mixed(n.mask) for n in tensor.data.flat)
+    )
 
 
 def _vague(tensor: Tensor | None) -> bool:

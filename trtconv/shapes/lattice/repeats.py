@@ -134,4 +134,4 @@ def _tensor_key(tensor: Tensor, with_elements: bool) -> Hashable:
 
 
 def _num_key(num: Num) -> Hashable:
-    return (type(num.value), num.value) if num.constant else id(num)
+    return (type(num.value), num.value, num.mask) if num.constant else id(num)

@@ -167,9 +167,13 @@ def join(
     first = np.repeat(np.arange(one.rows), counts)
     within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
     second = order[np.repeat(starts, counts) + within]
-    if ones:
-        first, second = _with_ones(first, second, left, right)
     complete, sampled = one.complete and two.complete, one.sampled or two.sampled
+    if ones:
+        wanted = [_asked(table, asked or {}) for table in (one, two)]
+        for fits in ((left == 1, right != 1), (left != 1, right == 1)):
+            pairs, whole = _pairs(*fits, *wanted)
+            first, second = (np.concatenate(columns) for columns in zip((first, second), pairs, strict=True))
+            complete &= whole
     # A size is refused for want of a partner only where all possible partners were looked at.
     judged = {**({} if two.sampled else one.judged), **({} if one.sampled else two.judged)}
     if len(first) > MAX_ROWS:
@@ -183,9 +187,7 @@ def _thinned(
     columns: Mapping[str, Vector], first: Vector, second: Vector, asked: Mapping[str, Sequence[int]]
 ) -> Vector:
     """Returns some of too many rows: those that were asked for, and every size with at least one partner."""
-    wanted = np.ones(len(first), dtype=bool)
-    for name, column in columns.items():
-        wanted &= np.isin(column, np.array(asked.get(name, ()), np.int64))
+    wanted = _asked(Table(columns), asked)
     some = np.linspace(0, len(first) - 1, MAX_ROWS).astype(np.int64)
     return distinct(np.concatenate([some, np.flatnonzero(wanted), _firsts(first), _firsts(second)]))
 
@@ -198,10 +200,27 @@ def _firsts(values: Vector) -> Vector:
     return found
 
 
-def _with_ones(first: Vector, second: Vector, left: Vector, right: Vector) -> tuple[Vector, Vector]:
-    for a, b in ((left == 1, right != 1), (left != 1, right == 1)):
-        rows, others = np.flatnonzero(a), np.flatnonzero(b)
-        if len(rows) * len(others) <= 4 * MAX_ROWS:
-            first = np.concatenate([first, np.repeat(rows, len(others))])
-            second = np.concatenate([second, np.tile(others, len(rows))])
-    return first, second
+def _asked(table: Table, asked: Mapping[str, Sequence[int]]) -> NDArray[np.bool_]:
+    """Tells which rows have only sizes that were asked for."""
+    rows = np.ones(table.rows, dtype=bool)
+    for name, column in table.columns.items():
+        rows &= np.isin(column, np.array(asked.get(name, ()), np.int64))
+    return rows
+
+
+def _pairs(
+    ones: NDArray[np.bool_], others: NDArray[np.bool_], asked: NDArray[np.bool_], also: NDArray[np.bool_]
+) -> tuple[tuple[Vector, Vector], bool]:
+    """Returns rows of two tables, each with each, and whether all; of too many those asked for, and of each row one."""
+    one, two = np.flatnonzero(ones), np.flatnonzero(others)
+    if len(one) * len(two) <= 4 * MAX_ROWS:
+        return (np.repeat(one, len(two)), np.tile(two, len(one))), True
+    longest = np.arange(max(len(one), len(two)))
+    some, more = np.flatnonzero(ones & asked), np.flatnonzero(others & also)
+    even = np.linspace(0, len(one) * len(two) - 1, MAX_ROWS).astype(np.int64)
+    firsts = np.concatenate([one[even // len(two)], one[longest % len(one)], np.repeat(some, len(more))])
+    seconds = np.concatenate([two[even % len(two)], two[longest % len(two)], np.tile(more, len(some))])
+    order = np.lexsort((seconds, firsts))
+    new = np.ones(len(order), dtype=bool)
+    new[1:] = (np.diff(firsts[order]) != 0) | (np.diff(seconds[order]) != 0)
+    return (firsts[order][new], seconds[order][new]), False

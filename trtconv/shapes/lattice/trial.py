@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from trtconv.core.findings import Location
 from trtconv.core.frozen import frozen
-from trtconv.shapes.lattice.number import UNKNOWN, Num, combine, identical, same
+from trtconv.shapes.lattice.number import UNKNOWN, Num, combine, identical, is_mixed, same
 from trtconv.shapes.lattice.tensor import Tensor
 
 
@@ -121,8 +121,7 @@ class Trial:
 
     def _note(self, condition: Num, says: str, a: Num, b: Num, *, ties: bool, ones: bool = False) -> None:
         mask = condition.mask or a.mask | b.mask
-        if mask & (mask - 1):
-            self.compared += 1
+        self.compared += is_mixed(mask)
         if condition.value is None or np.all(condition.value):
             return
         assert self.node is not None
@@ -151,6 +150,7 @@ class Trial:
             sure = a if a.known else b
             return sure if sure.known and not np.any(np.equal(sure.value, 1)) else UNKNOWN
         if same(a, b):
+            self.compared += is_mixed(a.mask | b.mask)
             return a if a.mask.bit_count() <= b.mask.bit_count() else b
         ones = [np.equal(num.value, 1) for num in (a, b)]
         fits = np.equal(a.value, b.value) | ones[0] | ones[1]
