@@ -60,6 +60,7 @@ ROOMS = {
         "unit/shapes/test_lattice_torch.py",
         "unit/rules/test_rules_sizes.py",
         "unit/graph/test_constants.py",
+        "unit/passes/test_passes_match_skip.py",
         "unit/core/test_named_sizes.py",
         "unit/runtimes/test_layer_table.py",
         "unit/pipeline/test_extensions.py",

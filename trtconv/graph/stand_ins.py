@@ -169,7 +169,7 @@ def stand_in(values: NDArray[Any], likeness: Likeness, seed: int) -> NDArray[Any
         likeness: What they have in common.
         seed: Of the random numbers.
     """
-    if likeness in _UNCHANGED or not values.size or values.dtype.kind in "OSU":
+    if not values.size or values.dtype.kind in "OSU":
         return values
     random = np.random.default_rng(seed)
     if values.dtype.kind == "b":

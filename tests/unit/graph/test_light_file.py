@@ -57,6 +57,24 @@ def test_a_light_model_is_the_model(tmp_path_factory: pytest.TempPathFactory, ki
     assert light.proto == whole.proto
 
 
+@pytest.mark.parametrize(
+    "unknown",
+    [b"\x98\x06\x96\x01", b"\x99\x06" + b"abcdefgh", b"\x9a\x06\x03abc", b"\x9d\x06" + b"abcd"],
+    ids=["number", "8 bytes", "text", "4 bytes"],
+)
+@pytest.mark.parametrize("where", ["model", "graph", "weight"])
+def test_fields_of_a_newer_onnx_are_passed_over(tmp_path: Path, unknown: bytes, where: str) -> None:
+    """Field 99, which ONNX does not have, of each kind of content."""
+    path, values = tmp_path / "m.onnx", np.arange(40_000, dtype=np.float32)
+    proto = model_of({"w": values})
+    part = {"model": proto, "graph": proto.graph, "weight": proto.graph.initializer[0]}[where]
+    part.MergeFromString(unknown)
+    onnx.save_model(proto, path)
+    light = light_model(path)
+    assert lies_in(light.main.initializer("w"), path) == (where != "weight")
+    np.testing.assert_array_equal(light.array(light.main.initializer("w")), values)
+
+
 def test_a_session_of_a_light_model_computes_what_one_of_the_model_does(tmp_path: Path) -> None:
     path, weights = tmp_path / "m.onnx", np.arange(40_000, dtype=np.float16)
     onnx.save_model(model_of({"w0": weights}), path)

@@ -31,6 +31,16 @@ def test_what_repeats_is_told_by_its_residues(accepts, words: str) -> None:
     assert regular(SIZES, accepts(SIZES)) == words
 
 
+@pytest.mark.parametrize(
+    ("small", "words"),
+    [([1], "1"), ([1, 2, 3], "1 to 3"), ([2, 3], "2 to 3"), ([1, 3], "1, 3"), ([1, 2, 5], "1, 2, 5")],
+)
+def test_small_sizes_beside_a_rule_are_told_apart(small: list[int], words: str) -> None:
+    sizes = np.arange(1, 4096)
+    accepted = np.isin(sizes, small) | ((sizes >= 16) & (sizes % 8 == 0))
+    assert regular(sizes, accepted) == f"{words} or, from 16 on, a multiple of 8"
+
+
 def test_what_does_not_repeat_is_not_told_as_if_it_did() -> None:
     squares = np.isin(SIZES, [n * n for n in range(1, 9)])
     assert periodic(SIZES, squares) is None
@@ -76,6 +86,7 @@ RELATIONS: dict[str, Callable[[int, int], bool]] = {
     "ceil the other way": lambda a, b: -(-a // 3) == b,
     "floors of both": lambda a, b: a // 4 == b // 4,
     "floors of both, of two divisors": lambda a, b: a // 8 == b // 3,
+    "floors of both, of a larger second divisor": lambda a, b: a // 3 == b // 8,
     "broadcast": lambda a, b: a == b or 1 in (a, b),
 }
 

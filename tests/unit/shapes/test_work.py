@@ -71,6 +71,11 @@ def test_what_runs_inside_another_kernel_takes_nothing() -> None:
     assert done(body, 1000) == [0]
 
 
+def test_products_of_what_has_no_sizes_take_no_operations() -> None:
+    body = "g (float x, float[h,4] z) => (float[a,b] y) { t = MatMul (x, z)  y = Relu (t) }"
+    assert all(np.isfinite(done(body, 4)))
+
+
 def test_each_kernel_takes_something() -> None:
     one, two = (
         done(f"g (float[h,2] x) => (float[a,b] y) {{ {body} }}", 1)[0]

@@ -27,7 +27,7 @@ _MOST_POINTS = 512
 _MOST_READINGS = 24
 _MOST_BATCHES = 8
 _LARGEST_BATCH = 64
-_LARGEST_SIDE = 512
+_MOST_SIDE = 512
 """Of a feature map whose positions are tokens."""
 _MOST_ELEMENTS = 1 << 26
 """Of a tensor of a model that is run at sizes which nobody asked for."""
@@ -348,9 +348,7 @@ def _sizes_at(tensors: Mapping[str, Tensor], row: int, name: str) -> list[int] |
 def _areas(products: Sequence[int]) -> Iterator[tuple[int, int]]:
     """Yields heights and widths that a network of usual strides makes products of, such as a number of tokens."""
     for product in products:
-        heights = [
-            n for n in range(2, min(product, _LARGEST_SIDE) + 1) if product % n == 0 and product // n <= _LARGEST_SIDE
-        ]
+        heights = [n for n in range(2, min(product, _MOST_SIDE) + 1) if product % n == 0 and product // n <= _MOST_SIDE]
         for height, stride in itertools.product(heights, _STRIDES):
             yield height * stride, product // height * stride
 
