@@ -115,9 +115,11 @@ def test_what_a_target_has_stays(opset: int, body: str, target: Target) -> None:
 @pytest.mark.parametrize(
     ("kind", "head", "stays"), [("float", 64, False), ("float16", 8, False), ("float16", 64, True)]
 )
-def test_attention_without_a_kernel_is_written_out(kind: str, head: int, stays: bool) -> None:
+@pytest.mark.parametrize(("masked", "mask"), [("", ""), (", {}[3,3] m", ", m")])
+def test_attention_without_a_kernel_is_written_out(kind: str, head: int, stays: bool, masked: str, mask: str) -> None:
     shape = f"{kind}[1,2,3,{head}]"
-    body = f"({shape} q, {shape} k, {shape} v) => ({shape} y) {{ y = Attention (q, k, v) }}"
+    inputs = f"{shape} q, {shape} k, {shape} v{masked.format(kind)}"
+    body = f"({inputs}) => ({shape} y) {{ y = Attention (q, k, v{mask}) }}"
     model, cast = wrap(parse(text(23, body))), wrap(parse(text(23, body)))
     assert bool(run_passes(model, passes_for("as-is"), RTX).edits) != stays
     assert bool(run_passes(cast, passes_for("fp16"), RTX).edits) == (head < 16)
