@@ -145,7 +145,7 @@ DEFECTS = {
     10: Defect(
         "what the builder refuses stood at the graph",
         ("trtconv build nms.onnx --dim n=8 -q",),
-        (r"node\[0\] NonMaxSuppression /head/Nms[\s\S]*TC4",),
+        (r"node\[0\] NonMaxSuppression \"/head/Nms\"[\s\S]*TC4",),
         (r"onnx: graph\n",),
     ),
     11: Defect(

@@ -350,6 +350,10 @@ def test_a_folder_shows_builds_that_failed(call, built: engines.Built, tmp_path:
     text = Reader(page).text
     for said in ("2 failed", "other.onnx", f"no such dim {MARKUP}", "Write --dim n=1.", "TC403", "no kernel for it"):
         assert said in text
+    # The same builds, told twice, are no more.
+    (built.engine.parent / "again.json").write_text(json.dumps(runs))
+    assert call("report", str(built.engine.parent), "-o", str(page)).code == 0
+    assert "2 failed" in Reader(page).text
     (built.engine.parent / "build.json").write_text(json.dumps({**runs, "runs": [{**failed, "error": 3}]}))
     assert call("report", str(built.engine.parent), "-o", str(page)).code == 0
     assert "build.json" in Reader(page).text

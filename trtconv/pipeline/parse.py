@@ -111,7 +111,7 @@ def findings_of(error: BuildFailed, model: OnnxModel) -> tuple[Finding, ...]:
     """
     found = tuple(f for f in error.findings if isinstance(f, Finding))
     found = found or (codes.BUILDER_REFUSED.finding(error.message, fix=error.hint),)
-    return tuple(dataclasses.replace(f, location=_place(model, f)) for f in found)
+    return tuple(_placed(model, each) for each in found)
 
 
 def refused_with_tactics() -> tuple[Finding, ...]:
@@ -121,14 +121,23 @@ def refused_with_tactics() -> tuple[Finding, ...]:
     return (codes.TACTIC_OTHER.finding(message, Severity.INFO, fix=fix),)
 
 
-def _place(model: OnnxModel, finding: Finding) -> Location:
-    """Returns the first node that a refusal of the builder names; layers are called as nodes, with a number behind."""
+def _placed(model: OnnxModel, finding: Finding) -> Finding:
+    """Returns a refusal of the builder at the first node that it names, which a partition can leave out."""
     if finding.location.index is not None or finding.code != codes.BUILDER_REFUSED.code:
-        return finding.location
-    words = [word.strip(".:;") for word in _BETWEEN_NAMES.split(finding.message)]
+        return finding
+    place = _named(model, finding.message)
+    if place is None:
+        return finding
+    fix = f"{finding.fix} Or leave it to ONNX Runtime: build --partition (docs/partition.md).".strip()
+    return dataclasses.replace(finding, location=place, fix=fix)
+
+
+def _named(model: OnnxModel, message: str) -> Location | None:
+    """Returns the first node that a message names; layers are called as nodes, with a number behind."""
+    words = [word.strip(".:;") for word in _BETWEEN_NAMES.split(message)]
     wanted = dict.fromkeys([*words, *(_NUMBER.sub("", word) for word in words)])
     named = {name: scope.location(i) for scope in model.scopes for i, name in enumerate(scope.columns.names) if name}
-    return next((named[word] for word in wanted if word in named), finding.location)
+    return next((named[word] for word in wanted if word in named), None)
 
 
 _BETWEEN_NAMES = re.compile(r"[\s\[\]{}()\"',+|]+|\.\.\.")

@@ -401,6 +401,7 @@ class TestFailure:
         (finding,) = self.fails(model).findings
         place = finding.location
         assert (place.index, place.node, place.op) == (0, "a", "Relu")
+        assert finding.fix.endswith("Or leave it to ONNX Runtime: build --partition (docs/partition.md).")
 
     def test_the_builder_refuses_wide_ranges(self, use: Use, model: Path) -> None:
         """As std::bad_alloc for two ranging dimensions: what does build is tried and told."""

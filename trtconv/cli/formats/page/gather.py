@@ -199,7 +199,8 @@ def gather_all(folder: Path) -> Folder:
             left_out[str(path)] = str(error)
     if not found and not left_out and not failures:
         raise InputError(f"{folder} has no report of a build", "Build a model into it: trtconv build MODEL -o ENGINE.")
-    return Folder(tuple(found), others, left_out, tuple(failures))
+    # Two documents may tell of one build.
+    return Folder(tuple(found), others, left_out, tuple(dict.fromkeys(failures)))
 
 
 @frozen
