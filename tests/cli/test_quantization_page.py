@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import re
 from pathlib import Path
 
@@ -12,8 +13,9 @@ from support.cli import build_report
 from support.float_nets import GROUPED, saved_net, saved_samples
 from support.onnx_models import RTX
 from trtconv.cli.formats.page import engine_page
-from trtconv.cli.formats.page.gather import PageSubject
+from trtconv.cli.formats.page.gather import PageSubject, with_measured
 from trtconv.core.documents.quantize import QuantizeReport
+from trtconv.core.errors import InputError
 from trtconv.core.requests.quantize import QuantizeRequest
 from trtconv.pipeline.quantizing import quantize
 
@@ -61,3 +63,20 @@ def test_without_a_budget_no_gain_is_told_and_without_quantisation_nothing(repor
     assert {len(row) for row in rows_of(dataclasses.replace(report, budget=None))} == {6}
     assert {len(row) for row in rows_of(report)} == {7}
     assert not rows_of(None)
+
+
+def test_what_lies_beside_an_engine_is_shown_where_it_is_of_its_model(report: QuantizeReport, tmp_path: Path) -> None:
+    beside = tmp_path / "m.engine.quantize.json"
+    beside.write_text(json.dumps(report.to_json()))
+    other = build_report()
+    mine = dataclasses.replace(other, model=report.output)
+    found = with_measured(tmp_path / "m.engine.json", mine)
+    assert found.quantize is not None and not found.notes
+    assert rows_of(found.quantize) == rows_of(report)
+    assert with_measured(tmp_path / "n.engine.json", mine, [beside]).quantize == found.quantize
+    assert with_measured(tmp_path / "n.engine.json", mine).quantize is None
+    assert with_measured(tmp_path / "m.engine.json", other).notes == (
+        f"{beside.name} is of another engine and is not shown",
+    )
+    with pytest.raises(InputError, match="another engine"):
+        with_measured(tmp_path / "n.engine.json", other, [beside])

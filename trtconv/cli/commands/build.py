@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
     from trtconv.core.config import Config
     from trtconv.core.documents.build import BuildReport
-    from trtconv.core.documents.quantize import QuantizeReport
 
 
 def _requests(
@@ -227,14 +226,11 @@ def _output(page: Path) -> Output:
     return Output(page, "the page", hint="Write --page FILE.html.")
 
 
-def _write_page(
-    page: Path, request: BuildRequest, report: BuildReport, quantized: QuantizeReport | None = None
-) -> None:
+def _write_page(page: Path, request: BuildRequest, report: BuildReport) -> None:
     from trtconv.cli.formats.page import engine_page
     from trtconv.cli.formats.page.gather import with_measured
 
-    subject = dataclasses.replace(with_measured(request.report_path, report), quantize=quantized)
-    atomic_write(page, engine_page(subject), through_links=True)
+    atomic_write(page, engine_page(with_measured(request.report_path, report)), through_links=True)
 
 
 def _divided(request: BuildRequest, given: Collection[str]) -> tuple[QuantizeRequest, BuildRequest]:
@@ -274,15 +270,19 @@ def _quantize_and_build(
     pages = [] if page is None else [openable(Path(page))]
     quantizing, building = _divided(request, given)
     quantised = Output(quantizing.output, "the quantised model", typed=False, within=request.within)
-    check_all([*request.outputs, quantised, *map(_output, pages)], files_read(request))
-    with at_work(flags.quiet, quantizing.output, request.engine_path, request.report_path, *pages) as progress:
+    record = with_ending(request.engine_path, f"{request.engine_path.suffix}.quantize.json")
+    told = Output(record, "what was quantised", typed=False, within=request.within)
+    check_all([*request.outputs, quantised, told, *map(_output, pages)], files_read(request))
+    with at_work(flags.quiet, quantizing.output, record, request.engine_path, request.report_path, *pages) as progress:
         quantized = quantize(quantizing, progress)
         said, exit_code = quantize_text(quantized), quantized.exit_code
         document = {"quantization": quantized.to_json(), "exit_code": exit_code}
         if not exit_code:
+            # The page that report makes later has what it tells.
+            atomic_write(record, f"{json.render(quantized.to_json())}\n".encode(), through_links=True)
             report = build(building, progress)
             document, exit_code = {**report.to_json(), "quantization": quantized.to_json()}, report.exit_code
             said = f"{said}\n\n{text.build_text(report, flags.verbose)}"
             for path in pages:
-                _write_page(path, request, report, quantized)
+                _write_page(path, request, report)
     return Outcome(json.render(document) if flags.output_format == "json" else said, exit_code)

@@ -42,7 +42,7 @@ Exit status: 0 written; 2 a bad call, or files that are no reports or do not bel
     "given",
     multiple=True,
     metavar="FILE",
-    help="Show this document of verify, bench or inspect, instead of the one beside the engine. Repeatable.",
+    help="Show this document of verify, bench, inspect or quantize, instead of the one beside the engine. Repeatable.",
 )
 @click.option(
     "--gpu",

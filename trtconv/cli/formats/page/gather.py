@@ -20,10 +20,12 @@ from trtconv.core.findings import Severity
 from trtconv.core.frozen import frozen
 from trtconv.core.reading import DOCUMENT_BYTES, open_plain, read_plain, sha256_of
 
-_KINDS: dict[str, type[VerifyReport] | type[BenchReport] | type[EngineInspection]] = {
+_Shown = VerifyReport | BenchReport | EngineInspection | QuantizeReport
+_KINDS: dict[str, type[VerifyReport] | type[BenchReport] | type[EngineInspection] | type[QuantizeReport]] = {
     "verify": VerifyReport,
     "bench": BenchReport,
     "inspect": EngineInspection,
+    "quantize": QuantizeReport,
 }
 """Command to its document."""
 _MEASURED = tuple(f".{kind}.json" for kind in _KINDS)
@@ -58,8 +60,8 @@ def gather(path: Path, given: Sequence[Path] = ()) -> PageSubject:
 
     Args:
         path: An engine with its report beside it, or the report.
-        given: Documents of verify, bench and inspect. What ENGINE.verify.json, ENGINE.bench.json and
-            ENGINE.inspect.json tell is taken where none of the kind is given.
+        given: Documents of verify, bench, inspect and quantize. What ENGINE.verify.json, ENGINE.bench.json,
+            ENGINE.inspect.json and ENGINE.quantize.json tell is taken where none of the kind is given.
 
     Raises:
         InputError: A file cannot be read, is none of these, or is of another engine.
@@ -70,12 +72,11 @@ def gather(path: Path, given: Sequence[Path] = ()) -> PageSubject:
 
 def with_measured(path: Path, report: BuildReport, given: Sequence[Path] = ()) -> PageSubject:
     """Adds to a build's report what was measured; see `gather`."""
-    known = None if report.engine is None else report.engine.sha256
     measured: dict[str, Any] = {}
     notes = []
     for file in given:
         kind, found = _measured(file, *_KINDS)
-        if _engine_of(found) != known:
+        if not _is_of(found, report):
             raise InputError(f"{file} is of another engine than {path}", f"Run trtconv {kind} again.")
         measured[kind] = found
     for kind in _KINDS:
@@ -83,7 +84,7 @@ def with_measured(path: Path, report: BuildReport, given: Sequence[Path] = ()) -
         if kind in measured or not beside.is_file():
             continue
         _, found = _measured(beside, kind)
-        if _engine_of(found) == known:
+        if _is_of(found, report):
             measured[kind] = found
         else:
             notes.append(f"{beside.name} is of another engine and is not shown")
@@ -256,7 +257,7 @@ def _json_files(folder: Path) -> Iterator[Path]:
 
 def _measured(path: Path, *kinds: str) -> tuple[str, Any]:
     """Reads a document of one of some kinds; returns which, and the document."""
-    hint = "Write one with --format json: trtconv verify, bench or inspect."
+    hint = "Write one with --format json: trtconv verify, bench, inspect or quantize."
     try:
         document = checked_schema(json_of(read_plain(path, DOCUMENT_BYTES)))
     except OSError as error:
@@ -271,6 +272,13 @@ def _measured(path: Path, *kinds: str) -> tuple[str, Any]:
             faults.append((len(fault.place), f"{path} is not a document of {kind}: {fault}"))
     # The one that goes wrong deepest inside is what was meant.
     raise InputError(max(faults)[1], hint)
+
+
+def _is_of(document: _Shown, report: BuildReport) -> bool:
+    """Whether a document is of the engine of a report, or of the quantised model that it was built from."""
+    if isinstance(document, QuantizeReport):
+        return document.output is not None and document.output.sha256 == report.model.sha256
+    return _engine_of(document) == (None if report.engine is None else report.engine.sha256)
 
 
 def _engine_of(document: VerifyReport | BenchReport | EngineInspection) -> str | None:
