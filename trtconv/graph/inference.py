@@ -13,6 +13,8 @@ from trtconv.graph.propagation import data_can_be_propagated
 from trtconv.graph.scope import Inferred, Scope, Whole
 from trtconv.graph.walk import inner_graphs
 
+_MICROSOFT = "com.microsoft"
+_QUANTIZERS = ("QuantizeLinear", "DequantizeLinear")
 SMALL_ELEMENTS = 64
 """Integer tensors up to this size are read from external data at once: shape inference needs their values."""
 
@@ -25,7 +27,7 @@ def infer(whole: Whole, model: Callable[[], onnx.ModelProto], light: Callable[[]
         model: Returns a copy that may be changed, without weights.
         light: Returns the model as bytes, its weights only if they are small.
     """
-    data = _without_misread_pads(whole, model) or light()
+    data = _in_standard_domain(whole, _without_misread_pads(whole, model) or light())
     # Inference gives up with an exception on some models that are valid otherwise; little is then known.
     main = whole.scopes[0]
     for data_prop in (True, False) if data_can_be_propagated(main.graph, data, main.columns) else (False,):
@@ -38,6 +40,20 @@ def infer(whole: Whole, model: Callable[[], onnx.ModelProto], light: Callable[[]
         inferred = onnx.ModelProto.FromString(data)
     graphs = [inferred.graph, *(inner_graphs(inferred.graph.node) if len(whole.scopes) > 1 else ())]
     return tuple([*graph.input, *graph.value_info, *graph.output] for graph in graphs)
+
+
+def _in_standard_domain(whole: Whole, data: bytes) -> bytes:
+    """Returns a model whose quantisers of ONNX Runtime's own domain, which inference does not know, are in ONNX's."""
+    places = ((each.columns, index) for each in whole.scopes for op in _QUANTIZERS for index in each.by_op.get(op, ()))
+    if not any(columns.domains[index] == _MICROSOFT for columns, index in places):
+        return data
+    copy = onnx.ModelProto.FromString(data)
+    for graph in (copy.graph, *inner_graphs(copy.graph.node)):
+        for node in graph.node:
+            if node.domain == _MICROSOFT and node.op_type in _QUANTIZERS:
+                node.ClearField("domain")
+    serialized: bytes = copy.SerializeToString()
+    return serialized
 
 
 def _without_misread_pads(whole: Whole, model: Callable[[], onnx.ModelProto]) -> bytes | None:

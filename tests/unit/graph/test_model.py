@@ -10,7 +10,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from support.onnx_models import RTX, deconvs, parse, rewritten
+from support.onnx_models import RTX, deconvs, parse, rewritten, wrap
 from trtconv.core.budget import Budget, allowed
 from trtconv.core.errors import InputError
 from trtconv.graph.editor import Field
@@ -391,3 +391,19 @@ def test_inputs_are_what_a_caller_must_give() -> None:
         ("x", "float", ("n", 3, "x:2", 7)),
         ("count", "int64", ()),
     ]
+
+
+def test_sizes_and_types_are_known_behind_quantisers_of_onnx_runtime() -> None:
+    text = """<ir_version: 8, opset_import: ["": 17, "com.microsoft": 1]>
+    g (float[1,4,8,8] x, bool c) => (float[n,k,h,w] y)
+    <float s = {0.05}, int8 z = {0}, float[4,4,1,1] w>
+    { q = com.microsoft.QuantizeLinear (x, s, z)  d = com.microsoft.DequantizeLinear (q, s, z)
+      y = If (c) <
+        then_branch = t () => (float[n,k,h,w] a)
+        { e = com.microsoft.QuantizeLinear (d, s, z) f = com.microsoft.DequantizeLinear (e, s, z) a = Relu (f) },
+        else_branch = e () => (float[n,k,h,w] b) { b = Neg (d) }> }"""
+    model = wrap(parse(text))
+    main, then = model.main, next(scope for scope in model.scopes if "f" in scope.producers)
+    assert (main.dtype("q"), main.dtype("d"), then.dtype("e")) == ("int8", "float32", "int8")
+    assert [scope.shape(name) for scope, name in ((main, "q"), (main, "d"), (then, "f"))] == [(1, 4, 8, 8)] * 3
+    assert {node.domain for node in model.proto.graph.node} == {"com.microsoft", ""}
