@@ -270,7 +270,7 @@ def _quantize_and_build(
     pages = [] if page is None else [openable(Path(page))]
     quantizing, building = _divided(request, given)
     quantised = Output(quantizing.output, "the quantised model", typed=False, within=request.within)
-    record = with_ending(request.engine_path, f"{request.engine_path.suffix}.quantize.json")
+    record = request.report_path.with_name(f"{request.report_path.name.removesuffix('.json')}.quantize.json")
     told = Output(record, "what was quantised", typed=False, within=request.within)
     check_all([*request.outputs, quantised, told, *map(_output, pages)], files_read(request))
     with at_work(flags.quiet, quantizing.output, record, request.engine_path, request.report_path, *pages) as progress:
