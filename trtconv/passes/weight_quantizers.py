@@ -91,7 +91,7 @@ class WriteWeightQuantizers(NodePass):
 
 
 @frozen
-class _Reader:
+class _ConstantReader:
     """What reads a dequantised constant.
 
     Args:
@@ -128,10 +128,10 @@ class _Reader:
         return self.node.op_type in _CONVOLUTIONS and self.node.input[1] == self.name
 
 
-def _readers(scope: Scope, name: str) -> list[_Reader]:
+def _readers(scope: Scope, name: str) -> list[_ConstantReader]:
     """Returns the nodes that read a tensor, also in inner graphs."""
     seen = list(scope.seen_from(name))
-    return [_Reader(each, node, name) for each in seen for node in each.consumers.get(name, ())]
+    return [_ConstantReader(each, node, name) for each in seen for node in each.consumers.get(name, ())]
 
 
 def _fold_constant(field: Field, node: gs.Node) -> str | None:
@@ -152,7 +152,7 @@ def _give_in_float(field: Field, node: gs.Node, real: NDArray[Any]) -> list[onnx
     given = []
     for each in {id(reader): reader for reader in output.outputs}.values():
         proto = field.scope.columns.nodes[field.index(each)]
-        if not _Reader(field.scope, proto, output.name).is_weight:
+        if not _ConstantReader(field.scope, proto, output.name).is_weight:
             given.append((each, proto))
     if given:
         constant = field.constant(f"{output.name}.real", real)
