@@ -147,3 +147,25 @@ def test_a_report_has_all_files_and_the_worst_exit_code(tmp_path: Path) -> None:
     assert Path(written["output"]["path"]).name == "m.1.onnx"
     assert [Path(each["output"]["path"]).name for each in written["sides"]] == ["m.2.onnx"]
     assert isinstance(report.sides[0].sizes[0], SizeRule)
+
+
+class Remainders(nn.Module):
+    """Other code at odd sizes of both together: a file for even sizes is right, and no rule says all of it."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * 2 if x.shape[2] % 4 == 1 and x.shape[3] % 4 == 3 else x + 0
+
+
+def test_sizes_that_a_line_takes_from_a_file_are_told_with_the_line(tmp_path: Path) -> None:
+    report = _exported(Remainders(), tmp_path, trtconv.ExportOptions(check=False))
+    assert not _takes(report, 17, 19)
+    for rule in report.sizes:
+        assert rule.narrowed is not None
+        assert "x.shape[2] % 4 == 1" in rule.narrowed.code
+        assert "other code" in rule.remark
+
+
+def test_sides_of_remainders_together_are_refused_with_the_line(tmp_path: Path) -> None:
+    with pytest.raises(trtconv.ExportFailed) as failed:
+        _exported(Remainders(), tmp_path)
+    assert "test_export_sides.py:" in failed.value.message

@@ -25,6 +25,7 @@ _LARGEST_STEP = 64
 _ASKED, _MET = 512, 16
 """Sizes of a dimension at which the guards are asked, and the ways among them that are tried."""
 _OTHER_CODE = "PyTorch takes more sizes, by other code, which the file does not have"
+_WRITTEN = "PyTorch takes more sizes, at which what the exporter writes differs from it"
 
 
 def judged(job: Job, exporter: str, traced: Sizes, raw: Path, guards: Guards | None) -> Draft:
@@ -110,10 +111,11 @@ def _parted(job: Job, draft: Draft, route: proof.RouteOf, right: Sequence[Sizes]
 def _stepped(job: Job, draft: Draft, route: proof.RouteOf, bad: Sizes) -> Draft:
     """Returns a draft for the example plus multiples of powers of two, the smallest at which the file is right.
 
-    An exporter may write an operation for sizes that divide, and say nothing of others (adaptive pooling). The same
-    draft is returned where that does not help.
+    An exporter may write an operation for sizes that divide, and say nothing of others (adaptive pooling), or a line
+    of the user's may run other code at some sizes together, which is named. The same draft is returned where that does
+    not help.
     """
-    example = job.axes.example
+    example, line = job.axes.example, line_between(job, draft, bad)
     steps = dict.fromkeys(example, 1)
 
     def accepts(sizes: Sizes) -> bool:
@@ -126,8 +128,10 @@ def _stepped(job: Job, draft: Draft, route: proof.RouteOf, bad: Sizes) -> Draft:
             break
         with job.clock.stage(Stage.SIZES), quiet_torch():
             rules = find_rules(job.trials.narrowed(accepts))
-        remark = "PyTorch takes more sizes, at which what the exporter writes differs from it"
-        rules = tuple(_explained(new, old, None, remark) for new, old in zip(rules, job.rules, strict=True))
+        rules = tuple(
+            _explained(new, old, line, _WRITTEN if line is None else _OTHER_CODE)
+            for new, old in zip(rules, job.rules, strict=True)
+        )
         if any(_is_fixed(new) and not _is_fixed(old) for new, old in zip(rules, job.rules, strict=True)):
             break
         with job.clock.stage(Stage.PROOF), quiet_torch():
