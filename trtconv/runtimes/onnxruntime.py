@@ -328,7 +328,9 @@ def session_options() -> Any:
     return options
 
 
-def session_of(model: Path | bytes, folder: Path, late: bool = False, *, small: bool = False) -> Any:
+def session_of(
+    model: Path | bytes, folder: Path, late: bool = False, *, small: bool = False, mapped: bool = False
+) -> Any:
     """Does as `session` for a model as it is, in a file or serialized.
 
     Args:
@@ -336,12 +338,15 @@ def session_of(model: Path | bytes, folder: Path, late: bool = False, *, small: 
         folder: Where its external data lies.
         late: As for `session`.
         small: As for `session`.
+        mapped: Leave external data in its file, mapped into memory, instead of copies arranged for many runs.
     """
     import onnxruntime
 
     options = session_options()
     if small:
         options.intra_op_num_threads = 1
+    if mapped:
+        options.add_session_config_entry("session.disable_prepacking", "1")
     if late:
         options.execution_order = onnxruntime.ExecutionOrder.PRIORITY_BASED
     options.add_session_config_entry("session.model_external_initializers_file_folder_path", str(folder.absolute()))

@@ -11,7 +11,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import trtconv  # noqa: E402
-from trtconv.exporter.file import proof  # noqa: E402
+from trtconv.exporter.file import proof, running  # noqa: E402
 from trtconv.exporter.inputs import InputDecl  # noqa: E402
 from trtconv.exporter.module.torch_module import Subject, prepare  # noqa: E402
 
@@ -90,3 +90,27 @@ def test_a_branch_is_no_near_tie(tmp_path: Path) -> None:
         Noisy().eval(), torch.ones(1, 8), tmp_path / "m.onnx", {"x": (None, "n")}, {"n": (4, 20)}, options
     )
     assert not report.rules["n"].takes(11)
+
+
+def test_large_weights_are_left_in_their_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Mapped, not copied; what is compared is the same."""
+    asked = []
+    made = running.session_of
+
+    def session_of(path: Path, folder: Path, mapped: bool = False) -> Any:
+        asked.append(mapped)
+        return made(path, folder, mapped=mapped)
+
+    monkeypatch.setattr(running, "session_of", session_of)
+    options = trtconv.ExportOptions(check=False)
+    net = torch.nn.Linear(64, 64).eval()
+    errors: list[float] = []
+    for limit in (1 << 30, 1 << 10):
+        monkeypatch.setattr(running, "_MAPPED", limit)
+        report = trtconv.export(
+            net, torch.randn(2, 64), tmp_path / f"{limit}.onnx", {"input": ("n", None)}, {"n": (1, 9)}, options
+        )
+        errors.append(report.proof.worst or 0.0)
+        assert set(asked) == {limit == 1 << 10}
+        asked.clear()
+    assert max(errors) < 1e-5

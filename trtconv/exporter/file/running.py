@@ -51,11 +51,20 @@ class Running:
         return max(limit, same_network({"float32"}, False)) if self.widened else limit
 
 
+_MAPPED = 256 << 20
+"""Bytes of weights beyond which they are not copied: a comparison runs a file a few times."""
+
+
+def _bytes_beside(path: Path) -> int:
+    """Returns the size of a file's external data."""
+    return sum(each.stat().st_size for each in path.parent.iterdir() if each != path and each.is_file())
+
+
 def run_file(path: Path) -> Running | NotLoaded:
     """Loads a file; references run operators that are not ONNX's."""
     proto = onnx.load(path, load_external_data=False)
     foreign, wide = bool(custom_domains(proto)), None
-    loaded = session_of(path, path.parent)
+    loaded = session_of(path, path.parent, mapped=_bytes_beside(path) > _MAPPED)
     if isinstance(loaded, str) and foreign:
         loaded = session(OnnxModel.load(path))
     elif isinstance(loaded, str) and (wide := in_float32(path)) is not None:
