@@ -263,7 +263,7 @@ class _Work:
             report.profiles,
             self.request.prove,
             self.request.prove_time,
-            prepared.sized.known,
+            prepared.sized.tensor_sizes,
         ) as proof:
             plan = dataclasses.replace(report.plan, io=model.io)
             blob, best = self._build(model, network, prepared, plan)

@@ -50,9 +50,9 @@ class Sized:
     view: SizesView | None = None
 
     @property
-    def known(self) -> KnownSizes | None:
+    def tensor_sizes(self) -> KnownSizes | None:
         """The shapes of the model's tensors at opt of the profiles; None where nothing was checked."""
-        return None if self.view is None else self.view.known(self.profiles)
+        return None if self.view is None else self.view.tensor_sizes(self.profiles)
 
     def milder(self, findings: Iterable[Finding]) -> tuple[Finding, ...]:
         """Takes sizes that an exporter wrote into the model for harmless where it accepts all that were asked for."""

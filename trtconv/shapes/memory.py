@@ -70,7 +70,7 @@ def activations(sizes: Sizes, points: Sequence[Point], trial: Trial | None = Non
 
 def _elements(trial: Trial, tensor: Tensor) -> Numbers | None:
     """Returns how many elements a tensor has at every point, None where that is not known."""
-    if tensor.shape is None or not all(num.known for num in tensor.shape):
+    if tensor.shape is None or not all(num.is_known for num in tensor.shape):
         return None
     count = np.ones(trial.rows)
     for num in tensor.shape:

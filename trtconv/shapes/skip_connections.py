@@ -109,7 +109,7 @@ def _met(node: Node, index: int, tensors: Mapping[str, Tensor], join: Node, mine
 def _spatial(tensor: Tensor | None) -> list[NDArray[np.int64]] | None:
     """Returns the sizes behind batch and channels, one entry a candidate; None where they are not known."""
     dims = None if tensor is None else tensor.shape
-    if dims is None or len(dims) < 3 or not all(num.known for num in dims[2:]):
+    if dims is None or len(dims) < 3 or not all(num.is_known for num in dims[2:]):
         return None
     return [_vector(num) for num in dims[2:]]
 

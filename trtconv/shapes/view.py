@@ -69,7 +69,7 @@ class SizesView:
         found = activations(self.sizes, [sizes for _, _, sizes in self.points], self.trial)
         return [each for each, (_, pick, _) in zip(found, self.points, strict=True) if pick == "max"]
 
-    def known(self, profiles: Sequence[ShapeProfile]) -> KnownSizes:
+    def tensor_sizes(self, profiles: Sequence[ShapeProfile]) -> KnownSizes:
         """Returns the shapes of the model's tensors at opt of profiles, which may be other ones."""
         return known_sizes(self.sizes, profiles)
 

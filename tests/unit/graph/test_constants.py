@@ -11,6 +11,8 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from support.onnx_models import RTX
+from trtconv.core import budget
+from trtconv.graph.folding import evaluate
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.walk import constant_of, reads
 from trtconv.passes import PASSES, run_passes
@@ -187,3 +189,14 @@ def test_what_a_node_reads_is_what_its_bodies_take_from_outside() -> None:
     model = quantised("outer", "value_float")
     (node,) = [node for node in model.proto.graph.node if node.op_type == "If"]
     assert reads(node) == {"p", "x", "c", "z"}
+
+
+@pytest.mark.parametrize(("terms", "affordable"), [(999, True), (1001, False)])
+def test_long_products_of_constants_are_computed_within_the_budget(terms: int, *, affordable: bool) -> None:
+    """A product of two vectors has one element, and takes as many multiplications as they are long."""
+    node = helper.make_node("MatMul", ["a", "b"], ["y"])
+    feeds = {"a": np.ones((1, terms), np.float32), "b": np.ones((terms, 1), np.float32)}
+    with budget.allowed(budget.Budget(candidates=1000)):
+        found = evaluate([node], feeds, "y", [helper.make_opsetid("", 17)])
+    assert (found is not None) == affordable
+    assert found is None or found.tolist() == [[terms]]

@@ -42,7 +42,7 @@ def _differs(made: Tensor | None, expected: Any) -> str | None:
     if made is None or made.shape is None:
         return None
     sizes = [dim.value if dim.value is None else int(np.max(dim.value)) for dim in made.shape]
-    if any(dim.known and np.ptp(dim.value) for dim in made.shape):
+    if any(dim.is_known and np.ptp(dim.value) for dim in made.shape):
         return "sizes that differ where those of the inputs do not"
     if len(sizes) != expected.ndim or any(a not in (None, b) for a, b in zip(sizes, expected.shape, strict=True)):
         return f"shape {sizes}, expected {expected.shape}"

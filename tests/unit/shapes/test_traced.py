@@ -216,6 +216,18 @@ DOUBTFUL = {
         "Concat",
         "joins sizes 2 and 1 at axis 0",
     ),
+    "a result that does not grow with the batch": (
+        """g (float[n,4,h,16] x) => (float[a,b,c,d] y, float[e,f,g,i] z) <int64[4] s = {1,4,16,16}> {
+            y = Reshape (x, s) z = ReduceMean <axes = [0]> (x) }""",
+        "ReduceMean",
+        "returns [1, 4, 16, 16] for twice the batch",
+    ),
+    "a result that grows elsewhere with the batch": (
+        """g (float[n,4,h,16] x) => (float[a,b,c,d] y) <int64[4] s = {1,4,16,16}> {
+            r = Reshape (x, s) y = Transpose <perm = [1,0,2,3]> (r) }""",
+        "Transpose",
+        "returns [4, 2, 16, 16] for twice the batch",
+    ),
     "a Resize of a known batch": (
         """g (float[n,2,h,w] x) => (float[a,b,c,d] y) <int64[4] s = {1,2,8,8}, int64[4] t = {1,2,1,1}> {
             r = Resize <mode = "nearest"> (x, , , s) m = ReduceMean <axes = [2,3], keepdims = 0> (x)

@@ -317,7 +317,7 @@ def _wrong_shapes(model: OnnxModel, inputs: Sizing, outputs: Sizing) -> str:
         return f"it does not take these: {failed[0].evidence(0)}"
     for name, wanted in outputs.items():
         made = trial.tensors[name].shape or []
-        found = "x".join(str(int(np.ravel(num.value)[0]) if num.known else "?") for num in made)
+        found = "x".join(str(int(np.ravel(num.value)[0]) if num.is_known else "?") for num in made)
         if found != wanted:
             return f"{name} is {found}, and should be {wanted}"
     return "" if outputs else "the line names no output"

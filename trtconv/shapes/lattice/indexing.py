@@ -6,7 +6,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trtconv.shapes.lattice.number import ONE, UNKNOWN, Num, ceil_div, combine, is_just, larger, select, smaller
-from trtconv.shapes.lattice.registry import Inputs, axis_of, given, ints_of, like, normal, operator, shape_of, tensor
+from trtconv.shapes.lattice.registry import (
+    Inputs,
+    axis_of,
+    ints_of,
+    like,
+    normal,
+    operator,
+    optional_input,
+    shape_of,
+    tensor,
+)
 from trtconv.shapes.lattice.reshaping import FAR
 from trtconv.shapes.lattice.tensor import Elements, Tensor, boxed
 from trtconv.shapes.lattice.trial import Node, Opaque, Trial
@@ -37,7 +47,7 @@ def _slice_plan(node: Node, inputs: Inputs, rank: int) -> list[tuple[int, Num, N
         raise Opaque("it slices from and to positions that are not known")
     found = ints_of(node, inputs, "axes", 3)
     axes = list(range(len(first))) if found is None else found
-    told = given(inputs, 4)
+    told = optional_input(inputs, 4)
     steps = [ONE] * len(first) if told is None else told.nums or [UNKNOWN] * len(first)
     return list(zip(axes, first, last, steps, strict=True))
 
@@ -54,7 +64,7 @@ def _slice_size(dim: Num, start: Num, end: Num, step: Num) -> Num:
     whole = is_just(start, 0) and (end is dim or (end.constant and end.value >= FAR))
     if whole and is_just(step, 1):
         return dim
-    if not all(num.known for num in (dim, start, end)) or not step.constant or step.value == 0:
+    if not all(num.is_known for num in (dim, start, end)) or not step.constant or step.value == 0:
         return UNKNOWN
     if step.value > 0:
         first, last = (smaller(larger(_from_front(n, dim), Num(0)), dim) for n in (start, end))

@@ -51,7 +51,7 @@ class Num:
         return f"Num({self.value!r}, {self.mask:#b})"
 
     @property
-    def known(self) -> bool:
+    def is_known(self) -> bool:
         """Whether its value is known."""
         return self.value is not None
 
@@ -277,11 +277,11 @@ def identical(a: Num, b: Num) -> bool:
 
 def same(a: Num, b: Num) -> bool:
     """Whether two numbers are known to be equal at every candidate."""
-    return a is b or (a.known and b.known and bool(np.all(np.equal(a.value, b.value))))
+    return a is b or (a.is_known and b.is_known and bool(np.all(np.equal(a.value, b.value))))
 
 
 def _whole(num: Num) -> bool:
-    return num.known and np.asarray(num.value).dtype.kind in "iu"
+    return num.is_known and np.asarray(num.value).dtype.kind in "iu"
 
 
 def _div(a: Value, b: Value) -> Value:

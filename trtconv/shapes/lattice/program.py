@@ -211,7 +211,7 @@ def _chosen(tensor: Tensor | None) -> bool:
 
 def _vague(tensor: Tensor | None) -> bool:
     """Whether some size of a tensor is not known."""
-    return tensor is not None and (tensor.shape is None or not all(num.known for num in tensor.shape))
+    return tensor is not None and (tensor.shape is None or not all(num.is_known for num in tensor.shape))
 
 
 def _inlined(model: OnnxModel) -> Any:

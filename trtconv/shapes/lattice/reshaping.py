@@ -21,7 +21,17 @@ from trtconv.shapes.lattice.number import (
     same,
     select,
 )
-from trtconv.shapes.lattice.registry import Inputs, axis_of, given, ints_of, like, normal, operator, shape_of, tensor
+from trtconv.shapes.lattice.registry import (
+    Inputs,
+    axis_of,
+    ints_of,
+    like,
+    normal,
+    operator,
+    optional_input,
+    shape_of,
+    tensor,
+)
 from trtconv.shapes.lattice.tensor import MAX_ELEMENTS, Elements, Tensor, boxed
 from trtconv.shapes.lattice.trial import Node, Opaque, Trial
 
@@ -78,7 +88,7 @@ def _target_shape(trial: Trial, dims: Sequence[Num], asked: Sequence[Num], allow
         says = "makes a shape of {1} elements from {0}", "makes a shape for {1} of every {0} elements of its input"
         trial.equal(above, below, _elements(dims, above, *says))
         return shape
-    if not (above.known and below.known):
+    if not (above.is_known and below.is_known):
         shape[inferred] = UNKNOWN
         return shape
     # Zero elements leave the size open; what is asked for then is an error in ONNX Runtime as well.
@@ -93,7 +103,7 @@ def _target_shape(trial: Trial, dims: Sequence[Num], asked: Sequence[Num], allow
 def _copied(num: Num, dims: Sequence[Num], axis: int) -> Num:
     """Returns a computed size; where it comes to 0 that of the input, if that has elements at all."""
     zero = combine(np.equal, num, Num(0))
-    if not zero.known or not np.any(zero.value):
+    if not zero.is_known or not np.any(zero.value):
         return num
     copies = combine(np.logical_and, zero, combine(np.not_equal, product(dims), Num(0)))
     return select(copies, dims[axis], num)
@@ -102,7 +112,7 @@ def _copied(num: Num, dims: Sequence[Num], axis: int) -> Num:
 def _elements(dims: Sequence[Num], left: Num, says: str, reduced: str) -> str:
     """Returns how the elements of a Reshape are spoken of: `reduced` where factors that cancel were left out."""
     whole = product(dims)
-    return says if whole.known and same(whole, left) else reduced
+    return says if whole.is_known and same(whole, left) else reduced
 
 
 @operator("Flatten")
@@ -193,8 +203,8 @@ def _joined_vectors(parts: Sequence[Tensor]) -> Elements | None:
 
 def _surer(a: Num, b: Num) -> Num:
     """Of two equal numbers, returns the one that is known, or depends on less."""
-    if not (a.known and b.known):
-        return a if a.known else b
+    if not (a.is_known and b.is_known):
+        return a if a.is_known else b
     return b if b.mask.bit_count() < a.mask.bit_count() else a
 
 
@@ -214,7 +224,7 @@ def _split(trial: Trial, node: Node, inputs: Inputs) -> list[Tensor]:
 
 
 def _split_sizes(trial: Trial, node: Node, inputs: Inputs, whole: Num) -> list[Num]:
-    told = given(inputs, 1)
+    told = optional_input(inputs, 1)
     asked = [Num(n) for n in node.attrs["split"]] if "split" in node.attrs else None if told is None else told.nums
     if asked is None and told is not None:
         raise Opaque("the sizes that it splits into are not known")
@@ -316,7 +326,7 @@ def _range(trial: Trial, node: Node, inputs: Inputs) -> Tensor:
     if any(t.data is None for t in ends):
         raise Opaque("its ends are not known")
     start, limit, delta = (next(iter(t.data.flat)) for t in ends if t.data is not None)
-    if is_just(start, 0) and is_just(delta, 1) and limit.known and np.asarray(limit.value).dtype.kind in "iu":
+    if is_just(start, 0) and is_just(delta, 1) and limit.is_known and np.asarray(limit.value).dtype.kind in "iu":
         size = limit
     else:
         size = combine(lambda a, b: np.ceil(a / b).astype(np.int64), combine(np.subtract, limit, start), delta)

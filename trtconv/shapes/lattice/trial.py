@@ -101,7 +101,7 @@ class Trial:
 
     def equal(self, a: Num, b: Num, says: str) -> None:
         """Demands that two sizes are equal."""
-        if not (a.known and b.known) or identical(a, b):
+        if not (a.is_known and b.is_known) or identical(a, b):
             return
         self._note(combine(np.equal, a, b), says, a, b, ties=True)
 
@@ -111,7 +111,7 @@ class Trial:
 
     def at_least(self, a: Num, least: int, says: str) -> None:
         """Demands a size of at least some number."""
-        if a.known and not (a.constant and a.value >= least):
+        if a.is_known and not (a.constant and a.value >= least):
             self._note(combine(np.greater_equal, a, Num(least)), says, a, Num(least), ties=False)
 
     def fail(self, says: str) -> Opaque:
@@ -146,9 +146,9 @@ class Trial:
             return a
         if a.constant and a.value == 1:
             return b
-        if not (a.known and b.known):
-            sure = a if a.known else b
-            return sure if sure.known and not np.any(np.equal(sure.value, 1)) else UNKNOWN
+        if not (a.is_known and b.is_known):
+            sure = a if a.is_known else b
+            return sure if sure.is_known and not np.any(np.equal(sure.value, 1)) else UNKNOWN
         if same(a, b):
             self.compared += is_mixed(a.mask | b.mask)
             return a if a.mask.bit_count() <= b.mask.bit_count() else b

@@ -61,14 +61,16 @@ def _operations(trial: Trial, node: Node) -> Amounts:
         return nothing
     if node.op in ("MatMul", "Gemm"):
         inner = shapes[0][0 if node.attrs.get("transA") else -1] if shapes[0] else None
-        return 2 * _of(trial, node.outputs[0]) * (np.asarray(inner.value) if inner is not None and inner.known else 1)
+        return (
+            2 * _of(trial, node.outputs[0]) * (np.asarray(inner.value) if inner is not None and inner.is_known else 1)
+        )
     if node.op in ("Conv", "ConvTranspose"):
         # Every element of the result, of a deconvolution's input, takes a product with each weight of its channel.
-        weights = math.prod(int(n.value) if n.constant and n.known else 1 for n in shapes[1][1:])
+        weights = math.prod(int(n.value) if n.constant and n.is_known else 1 for n in shapes[1][1:])
         return 2.0 * _of(trial, node.inputs[0] if node.op == "ConvTranspose" else node.outputs[0]) * weights
     if node.op in ("LSTM", "GRU", "RNN"):
         weights = sum(math.prod(int(n.value) for n in s) for s in shapes[1:3] if s and all(n.constant for n in s))
-        steps = [np.asarray(n.value, np.float64) for n in shapes[0][:2] if n.known]
+        steps = [np.asarray(n.value, np.float64) for n in shapes[0][:2] if n.is_known]
         return 2.0 * weights * math.prod(steps, start=nothing + 1)
     return nothing
 
@@ -79,7 +81,7 @@ def _of(trial: Trial, name: str) -> Amounts:
 
 
 def _elements(trial: Trial, tensor: Tensor) -> Amounts:
-    if tensor.shape is None or not all(num.known for num in tensor.shape):
+    if tensor.shape is None or not all(num.is_known for num in tensor.shape):
         return np.zeros(trial.rows)
     return math.prod((np.asarray(num.value, np.float64) for num in tensor.shape), start=np.ones(trial.rows))
 

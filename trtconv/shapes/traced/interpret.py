@@ -155,7 +155,7 @@ class Reading:
         for name in outputs:
             found = trial.tensors.get(name)
             dims = found.shape if found is not None else None
-            if not dims or not all(num.known for num in dims) or name not in makers:
+            if not dims or not all(num.is_known for num in dims) or name not in makers:
                 continue
             columns = [np.broadcast_to(np.asarray(num.value), (trial.rows,)) for num in dims]
             once, twice = ([int(column[len(_GENERIC) + row]) for column in columns] for row in (0, 1))
@@ -223,7 +223,7 @@ class Reading:
         target = self._seen[node.inputs[1]].nums
         if None not in asked or target is None:
             return False
-        if not all(num.known for num in (*dims, *target)):
+        if not all(num.is_known for num in (*dims, *target)):
             return True
         before, after = (
             functools.reduce(np.multiply, [np.asarray(num.value) for num in nums], np.int64(1))

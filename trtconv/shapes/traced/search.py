@@ -138,7 +138,7 @@ class Baked:
         points = [point for point in self.accepted(points) if min(point.values(), default=1) > 0]
         most = np.zeros(len(points))
         for tensor in self._sizes.run(points, keep=True).tensors.values() if points else ():
-            if tensor.shape is not None and all(num.known for num in tensor.shape):
+            if tensor.shape is not None and all(num.is_known for num in tensor.shape):
                 sizes = [np.asarray(num.value, dtype=float) for num in tensor.shape]
                 most = np.maximum(most, functools.reduce(np.multiply, sizes, np.float64(1)))
         return [point for point, elements in zip(points, most, strict=True) if elements <= _MOST_ELEMENTS]
@@ -250,7 +250,7 @@ class Baked:
             if found is None or found.shape is None or len(found.shape) != len(declared):
                 continue
             for num, dim in zip(found.shape, declared, strict=True):
-                if num.known and dim.HasField("dim_value"):
+                if num.is_known and dim.HasField("dim_value"):
                     fits &= np.asarray(num.value) == dim.dim_value
         return [point for point, fine in zip(points, fits, strict=True) if fine]
 
@@ -339,7 +339,7 @@ def _agrees(asked: Sequence[int], sizes: Sequence[int]) -> bool:
 
 def _sizes_at(tensors: Mapping[str, Tensor], row: int, name: str) -> list[int] | None:
     found = tensors.get(name)
-    if found is None or found.shape is None or not all(num.known for num in found.shape):
+    if found is None or found.shape is None or not all(num.is_known for num in found.shape):
         return None
     values = [num.value for num in found.shape]
     return [int(value[row]) if isinstance(value, np.ndarray) else int(value) for value in values]
