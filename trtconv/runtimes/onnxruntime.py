@@ -397,5 +397,4 @@ def numpy_type(spec: InputSpec) -> np.dtype[Any]:
 
 def dtype_of(name: str) -> np.dtype[Any]:
     """Returns the NumPy type of an element type that ONNX calls so; raises ValueError or KeyError for none."""
-    found: np.dtype[Any] = np.dtype(onnx.helper.tensor_dtype_to_np_dtype(onnx.TensorProto.DataType.Value(name.upper())))
-    return found
+    return np.dtype(onnx.helper.tensor_dtype_to_np_dtype(onnx.TensorProto.DataType.Value(name.upper())))
