@@ -36,8 +36,7 @@ _MOST_ELEMENTS = 1 << 26
 _PATIENCE_SECONDS = 15.0
 """How long sizes are looked for that a model takes."""
 _MOST_THREADS = 16
-"""Of a session. One a core, each with a stack of 8 MB, is what it would start: with 200 cores, and memory limited, it
-waits for ever for those that could not be started."""
+"""Of a session: it would start one a core, each with a stack of 8 MB, and wait for ever where memory ends before."""
 _NEWEST_IR = 10
 """IR versions above are read by newer ONNX Runtimes only, and mean the same for what is compared here."""
 
@@ -397,4 +396,5 @@ def numpy_type(spec: InputSpec) -> np.dtype[Any]:
 
 def dtype_of(name: str) -> np.dtype[Any]:
     """Returns the NumPy type of an element type that ONNX calls so; raises ValueError or KeyError for none."""
-    return np.dtype(onnx.helper.tensor_dtype_to_np_dtype(onnx.TensorProto.DataType.Value(name.upper())))
+    found: np.dtype[Any] = onnx.helper.tensor_dtype_to_np_dtype(onnx.TensorProto.DataType.Value(name.upper()))
+    return found
