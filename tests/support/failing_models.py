@@ -95,12 +95,12 @@ def top_k_of_floats() -> FailingModel:
 
 
 def nms_of_scores() -> FailingModel:
-    """A NonMaxSuppression whose third input is a tensor of floats ends the process."""
+    """A NonMaxSuppression, which TensorRT-RTX has no kernel for; its third input, of floats, ends the process."""
     net = Net([1, 6, 2, 2], 0)
     boxes = net.node("Reshape", [net.last, net.constant(np.array([1, 6, 4], np.int64))])
     scores, limit = net.input([1, 1, 6]), net.input([1])
     net.node("NonMaxSuppression", [boxes, scores, scores, limit, limit], center_point_box=1)
-    return FailingModel(net.model(), "crash")
+    return FailingModel(net.model(), "TC204")
 
 
 def misread_deconvolution(width: int = 256) -> FailingModel:

@@ -21,6 +21,7 @@ from trtconv.graph.types import ONNX_DOMAINS
 from trtconv.graph.walk import all_nodes, reads
 from trtconv.pipeline.parse import parse_model
 from trtconv.rules import run_rules
+from trtconv.rules.sizes import DataDependentShape
 from trtconv.runtimes.tensorrt import Runtime
 
 _OF_NODES = (CodeFamily.DECONVOLUTION, CodeFamily.QUANTIZATION, CodeFamily.OPERATORS)
@@ -33,8 +34,8 @@ CURABLE = frozenset(
         codes.BUILDER_REFUSED,
         codes.SHAPE_TENSOR_INPUT,
     )
-)
-"""What TensorRT says that is about nodes."""
+) | {DataDependentShape.code}
+"""What TensorRT says, or is known to say, that is about nodes."""
 _BY_USER = "it was asked to be left to ONNX Runtime"
 
 Reasons = dict[int, str]
@@ -59,7 +60,9 @@ def refused_nodes(
         found.update(at_nodes(model, faults))
     else:
         found.update(_without_importer(model, target))
-    judged = [finding for finding in run_rules(model, target) if CodeFamily.of(finding.code) in _OF_NODES]
+    judged = [
+        each for each in run_rules(model, target) if each.code in CURABLE or CodeFamily.of(each.code) in _OF_NODES
+    ]
     for index, reason in at_nodes(model, judged).items():
         found.setdefault(index, reason)
     if target.family == "rtx":

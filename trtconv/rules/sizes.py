@@ -5,6 +5,7 @@ The first ones need a profile beside the model, so they are no `Rule`s of a mode
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 
 from trtconv.core.dim_flags import quoted
@@ -359,8 +360,8 @@ class DataDependentShape(Rule):
     What it checks:
         NonZero, NonMaxSuppression, Unique and Compress.
     Why TensorRT cares:
-        Profiles cannot bound such a size. TensorRT-RTX refuses NonZero; the full TensorRT takes NonZero and
-        NonMaxSuppression from 8.5 on, allocates for the worst case and cannot tell output sizes before it has run.
+        Profiles cannot bound such a size. TensorRT-RTX refuses NonZero and NonMaxSuppression; the full TensorRT
+        takes both from 8.5 on, allocates for the worst case and cannot tell output sizes before it has run.
     Versions:
         All.
     Before:
@@ -382,4 +383,10 @@ class DataDependentShape(Rule):
 
     def check(self, view: ModelView, target: Target) -> Iterator[Finding]:
         for scope, index, node in view.model.nodes(*_WHAT):
-            yield self.finding(f"it returns {_WHAT[node.op_type]}: known only at run time", scope.location(index))
+            message, place = f"it returns {_WHAT[node.op_type]}: known only at run time", scope.location(index)
+            if target.family == "rtx" and node.op_type == "NonMaxSuppression":
+                # Its parser takes the node, and the builder, which check does not ask about large networks, does not.
+                message = f"{message}, and TensorRT-RTX has no kernel for it"
+                yield dataclasses.replace(self.finding(message, place), severity=Severity.ERROR)
+            else:
+                yield self.finding(message, place)

@@ -1,0 +1,37 @@
+"""Nodes that return as much as they find."""
+
+from __future__ import annotations
+
+import onnx
+import onnx.parser
+import pytest
+
+from trtconv.core.findings import Severity
+from trtconv.core.target import Target
+from trtconv.graph.model import OnnxModel
+from trtconv.rules import run_rules
+
+NMS = (
+    '<ir_version: 8, opset_import: ["": 17]> g (float[1,n,4] b, float[1,2,n] s, int64 m) => (int64[k,3] y)'
+    " { y = NonMaxSuppression (b, s, m) }"
+)
+NON_ZERO = '<ir_version: 8, opset_import: ["": 17]> g (float[4,h] x) => (int64[2,n] y) { y = NonZero (x) }'
+
+
+@pytest.mark.parametrize(
+    ("text", "target", "severity"),
+    [
+        (NMS, "rtx", Severity.ERROR),
+        (NMS, "rtx-1.7", Severity.ERROR),
+        (NMS, "tensorrt-10", Severity.WARNING),
+        (NON_ZERO, "rtx", Severity.WARNING),
+    ],
+)
+def test_what_a_runtime_has_no_kernel_for_is_an_error(text: str, target: str, severity: Severity, tmp_path) -> None:
+    path = tmp_path / "net.onnx"
+    onnx.save(onnx.parser.parse_model(text), path)
+    meant = Target.parse(target)
+    assert meant is not None
+    (found,) = (each for each in run_rules(OnnxModel.load(path), meant) if each.code == "TC204")
+    assert (found.severity, found.location.index) == (severity, 0)
+    assert ("has no kernel for it" in found.message) == (severity is Severity.ERROR)
