@@ -65,7 +65,7 @@ class WriteWeightQuantizers(NodePass):
         values = field.values(node.inputs[0])
         if values is None:
             return _fold_constant(field, node)
-        if values.dtype != np.int8 or linear.scale is None or linear.attributes.get("block_size"):
+        if values.dtype != np.int8 or linear.problem or linear.scale is None or isinstance(linear.channels, str):
             return None
         if linear.zero_point is None or linear.zero_point.any():
             # normalize-quantizers and others see to that.
@@ -73,8 +73,6 @@ class WriteWeightQuantizers(NodePass):
         readers = _readers(field.scope, node.outputs[0].name)
         if readers and all(each.in_int8 for each in readers):
             return None
-        if isinstance(linear.channels, str):
-            return Refusal(linear.channels)
         axis = linear.channels[0]
         real = dequantize(values, linear.scale, linear.zero_point, axis)
         if not np.isfinite(real).all():
