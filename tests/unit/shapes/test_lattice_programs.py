@@ -60,12 +60,26 @@ def grid(h: tuple[int, int], w: tuple[int, int]) -> Points:
     return [{"h": a, "w": b} for a in range(h[0], h[1] + 1) for b in range(w[0], w[1] + 1)]
 
 
+BOTH_LARGE = (
+    "a = Less (h1, k5)",
+    "b = Where (a, k7, k9)",
+    "c = Less (w1, k5)",
+    "d = Where (c, k7, k9)",
+)
+"""Each is one number at large sizes, so that there the sum depends on nothing."""
+BESIDE_11 = ("e = Add (k9, k2)", "m = Sub (h1, e)", "n = Sub (w1, e)", "t = Mul (m, n)")
+"""0 wherever one of the sizes is 11, in the middle of 1 to 21."""
+
+
 @settings(max_examples=150, deadline=None)
 @given(programs(), SPANS, SPANS)
 @example(text(["m = Mod (h1, k5)", "c = Less (m, w1)", "t = Where (c, k7, k9)"], "t", "w1"), (30, 36), (30, 30))
 @example(text(["m = Sub (k9, h1)", "c = Less (w1, m)", "t = Where (c, w1, k9)"], "h1", "t"), (1, 21), (1, 21))
 @example(text(["m = Sub (h1, k5)", "n = Min (m, k0)", "t = Mod (n, k2)"], "t", "w1"), (10, 30), (10, 16))
 @example(text(["t = Div (h1, k5)"], "w1", "t"), (1, 7), (1, 1))
+@example(text([*BOTH_LARGE, "t = Add (b, d)"], "t", "k20"), (10, 16), (10, 16))
+@example(text(["m = Sub (h1, k20)", "n = Sub (w1, k20)", "t = Min (m, n)"], "t", "k3"), (1, 40), (1, 40))
+@example(text([*BESIDE_11, "u = Mul (t, k2)"], "t", "u"), (1, 21), (1, 21))
 def test_what_is_said_of_two_sizes_is_so(program: str, h: tuple[int, int], w: tuple[int, int]) -> None:
     sizes, points = Sizes(parse(program)), grid(h, w)
     faults = first_faults(sizes.run(points).checks, len(points))
@@ -89,6 +103,7 @@ def assert_said(lattice: SizeLattice, spans: dict[str, tuple[int, int]], points:
 
 @settings(max_examples=60, deadline=None)
 @given(programs(), SPANS, SPANS)
+@example(text(["c = Less (h1, w1)", "t = Where (c, k7, k9)"], "t", "k3"), (1, 7), (1, 7))
 def test_numbers_know_what_they_depend_on_and_are_those_of_each_size_alone(
     program: str, h: tuple[int, int], w: tuple[int, int]
 ) -> None:

@@ -171,9 +171,8 @@ def join(
     if ones:
         wanted = [_asked(table, asked or {}) for table in (one, two)]
         for fits in ((left == 1, right != 1), (left != 1, right == 1)):
-            pairs, whole = _pairs(*fits, *wanted)
+            pairs = _pairs(*fits, *wanted)
             first, second = (np.concatenate(columns) for columns in zip((first, second), pairs, strict=True))
-            complete &= whole
     # A size is refused for want of a partner only where all possible partners were looked at.
     judged = {**({} if two.sampled else one.judged), **({} if one.sampled else two.judged)}
     if len(first) > MAX_ROWS:
@@ -210,17 +209,18 @@ def _asked(table: Table, asked: Mapping[str, Sequence[int]]) -> NDArray[np.bool_
 
 def _pairs(
     ones: NDArray[np.bool_], others: NDArray[np.bool_], asked: NDArray[np.bool_], also: NDArray[np.bool_]
-) -> tuple[tuple[Vector, Vector], bool]:
-    """Returns rows of two tables, each with each, and whether all; of too many those asked for, and of each row one."""
+) -> tuple[Vector, Vector]:
+    """Returns rows of two tables, each with each; of more than a table has, those asked for and one of each row."""
     one, two = np.flatnonzero(ones), np.flatnonzero(others)
     if len(one) * len(two) <= 4 * MAX_ROWS:
-        return (np.repeat(one, len(two)), np.tile(two, len(one))), True
+        return (np.repeat(one, len(two)), np.tile(two, len(one)))
     longest = np.arange(max(len(one), len(two)))
     some, more = np.flatnonzero(ones & asked), np.flatnonzero(others & also)
-    even = np.linspace(0, len(one) * len(two) - 1, MAX_ROWS).astype(np.int64)
+    # One more than a table may have: the rest of them is left out, and said to be.
+    even = np.linspace(0, len(one) * len(two) - 1, MAX_ROWS + 1).astype(np.int64)
     firsts = np.concatenate([one[even // len(two)], one[longest % len(one)], np.repeat(some, len(more))])
     seconds = np.concatenate([two[even % len(two)], two[longest % len(two)], np.tile(more, len(some))])
     order = np.lexsort((seconds, firsts))
     new = np.ones(len(order), dtype=bool)
     new[1:] = (np.diff(firsts[order]) != 0) | (np.diff(seconds[order]) != 0)
-    return (firsts[order][new], seconds[order][new]), False
+    return (firsts[order][new], seconds[order][new])
