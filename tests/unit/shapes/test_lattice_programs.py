@@ -67,6 +67,15 @@ BOTH_LARGE = (
     "d = Where (c, k7, k9)",
 )
 """Each is one number at large sizes, so that there the sum depends on nothing."""
+BRANCH = (
+    "m = Sub (h1, k20)",
+    "n = Sub (w1, k20)",
+    "t = Min (m, n)",
+    "c = Greater (t, k0)",
+    "u = If (c) <then_branch = f () => (int64[1] r) { r = Identity (k7) },"
+    " else_branch = e () => (int64[1] s3) { s3 = Identity (k3) }>",
+)
+"""Another branch where both sizes are above 20, which no line through the middle is."""
 BESIDE_11 = ("e = Add (k9, k2)", "m = Sub (h1, e)", "n = Sub (w1, e)", "t = Mul (m, n)")
 """0 wherever one of the sizes is 11, in the middle of 1 to 21."""
 
@@ -79,6 +88,7 @@ BESIDE_11 = ("e = Add (k9, k2)", "m = Sub (h1, e)", "n = Sub (w1, e)", "t = Mul 
 @example(text(["t = Div (h1, k5)"], "w1", "t"), (1, 7), (1, 1))
 @example(text([*BOTH_LARGE, "t = Add (b, d)"], "t", "k20"), (10, 16), (10, 16))
 @example(text(["m = Sub (h1, k20)", "n = Sub (w1, k20)", "t = Min (m, n)"], "t", "k3"), (1, 40), (1, 40))
+@example(text(BRANCH, "u", "k3"), (1, 40), (1, 40))
 @example(text([*BESIDE_11, "u = Mul (t, k2)"], "t", "u"), (1, 21), (1, 21))
 def test_what_is_said_of_two_sizes_is_so(program: str, h: tuple[int, int], w: tuple[int, int]) -> None:
     sizes, points = Sizes(parse(program)), grid(h, w)

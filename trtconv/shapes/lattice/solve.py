@@ -162,13 +162,14 @@ class _Answer:
             if each.rows < most
         ]
         joint = [said for table in bound for said in relation(table.columns, complete=table.complete)]
+        unknown = {**self.trial.opaque, **together.unknown}
         return SizeLattice(
             dims=self._dims(valid, patterns),
             joint=tuple(dict.fromkeys([*joint, *together.joint])),
             imposed=(*self._imposed(), *together.imposed),
-            unknown=dict(self.trial.opaque),
+            unknown=unknown,
             data_dependent=tuple(node.location for node in self.trial.data_dependent),
-            exact=together.exact and not self.trial.opaque and all(table.complete for table in self.tables),
+            exact=together.exact and not unknown and all(table.complete for table in self.tables),
             tables=tuple(_filled(table, patterns) for table in valid),
         )
 
@@ -256,7 +257,7 @@ class _Answer:
             return Together(list(valid))
         tried = Tried(self.runner, inside, self.base)
         if not tried.failing:
-            return Together(list(valid), exact=tried.whole)
+            return Together(list(valid), exact=tried.whole, unknown=tried.unknown)
         return tried.together(valid)
 
 

@@ -29,12 +29,14 @@ class Together:
         joint: Relations in words.
         imposed: Which nodes ask for what.
         exact: Whether every combination was tried.
+        unknown: Nodes whose result is not known at them, and why.
     """
 
     tables: list[Table]
     joint: tuple[str, ...] = ()
     imposed: tuple[Imposed, ...] = ()
     exact: bool = True
+    unknown: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
 class Tried:
@@ -70,6 +72,8 @@ class Tried:
         # one of them at all these sizes, its condition is about that one here, or about none.
         everything = (1 << len(self.tables)) - 1
         self.failing = [dataclasses.replace(c, mask=c.mask or everything) for c in trial.checks if not c.holds.all()]
+        # A branch that depends on several sizes is known where one is held, and not on the grid.
+        self.unknown = dict(trial.opaque)
         self.good = np.ones(len(rows[0]), dtype=bool)
         for check in self.failing:
             self.good &= check.holds
@@ -84,9 +88,9 @@ class Tried:
             apart &= np.isin(self.rows[i], kept[i])
         if np.array_equal(apart, self.good) and all(len(self.tables[i].columns) == 1 for i in touched):
             # What looks like a relation is one condition on each dimension by itself.
-            return Together(narrowed, (), tuple(self._alone(i, kept[i]) for i in touched), self.whole)
+            return Together(narrowed, (), tuple(self._alone(i, kept[i]) for i in touched), self.whole, self.unknown)
         imposed = tuple(self._imposed())
-        return Together(narrowed, tuple(dict.fromkeys(i.needs for i in imposed)), imposed, self.whole)
+        return Together(narrowed, tuple(dict.fromkeys(i.needs for i in imposed)), imposed, self.whole, self.unknown)
 
     def _alone(self, index: int, kept: Any) -> Imposed:
         (name,) = self.tables[index].columns
