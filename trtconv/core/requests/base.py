@@ -20,6 +20,8 @@ Bounds = Mapping[str, Range]
 """Dimension name or INPUT:AXIS to its range."""
 
 
+_REQUEST = "request"
+"""What functions of the Python API call what they take."""
 OUTPUT = "output"
 """The field of a file that is written, where a command cannot do without it."""
 
@@ -47,9 +49,9 @@ def takes_request(function: Callable[Taken, Returned]) -> Callable[Taken, Return
 
     @functools.wraps(function)
     def called(*args: Taken.args, **kwargs: Taken.kwargs) -> Returned:
-        given = args[0] if args else kwargs.get("request")
+        given = args[0] if args else kwargs.get(_REQUEST)
         if not isinstance(given, Request):
-            name, kind = function.__name__, function.__annotations__["request"]
+            name, kind = function.__name__, function.__annotations__[_REQUEST]
             words = f"trtconv.{name}(trtconv.{kind}(...))"
             raise InputError(f"{name} takes a {kind}, and was given {type(given).__name__}", f"Write {words}.")
         return function(*args, **kwargs)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from trtconv.shapes.lattice.number import Num, combine, larger, lift, select, smaller, truncated_div
-from trtconv.shapes.lattice.registry import Inputs, like, operator, optional_input, shape_of, tensor
+from trtconv.shapes.lattice.registry import Inputs, given, like, operator, shape_of, tensor
 from trtconv.shapes.lattice.tensor import MAX_ELEMENTS, Tensor, map_elements
 from trtconv.shapes.lattice.trial import Node, Opaque, Trial
 
@@ -43,7 +43,7 @@ def _batch_normalization(trial: Trial, node: Node, inputs: Inputs) -> list[Tenso
 
 
 def _check_channels(trial: Trial, source: Tensor, inputs: Inputs, index: int) -> None:
-    scale = optional_input(inputs, index)
+    scale = given(inputs, index)
     if scale is None or scale.shape is None or source.shape is None or scale.rank != 1:
         return
     trial.equal(source.shape[1], scale.shape[0], "takes {0} channels with {1} scales")
@@ -51,7 +51,7 @@ def _check_channels(trial: Trial, source: Tensor, inputs: Inputs, index: int) ->
 
 @operator("LayerNormalization", "RMSNormalization")
 def _layer_normalization(trial: Trial, node: Node, inputs: Inputs) -> list[Tensor]:
-    source, scale = tensor(inputs), optional_input(inputs, 1)
+    source, scale = tensor(inputs), given(inputs, 1)
     if source.shape is not None and scale is not None and scale.shape is not None:
         for axis in range(-min(scale.rank, source.rank), 0):
             if not (scale.shape[axis].constant and scale.shape[axis].value == 1):
@@ -72,7 +72,7 @@ def _identity(trial: Trial, node: Node, inputs: Inputs) -> Tensor:
 
 @operator("QuantizeLinear", "DequantizeLinear")
 def _quantize(trial: Trial, node: Node, inputs: Inputs) -> Tensor:
-    source, scale = tensor(inputs), optional_input(inputs, 1)
+    source, scale = tensor(inputs), given(inputs, 1)
     blocked = bool(node.attrs.get("block_size", 0))
     if not blocked and source.shape and scale is not None and scale.shape is not None and len(scale.shape) == 1:
         axis = int(node.attrs.get("axis", 1))
@@ -203,7 +203,7 @@ def _clip(trial: Trial, node: Node, inputs: Inputs) -> Tensor:
     source = tensor(inputs)
     data = source.data
     for index, function in ((1, larger), (2, smaller)):
-        bound = optional_input(inputs, index)
+        bound = given(inputs, index)
         if bound is None or data is None:
             continue
         data = None if bound.data is None else map_elements(function, data, bound.data)

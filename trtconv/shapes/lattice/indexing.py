@@ -9,11 +9,11 @@ from trtconv.shapes.lattice.number import ONE, UNKNOWN, Num, ceil_div, combine, 
 from trtconv.shapes.lattice.registry import (
     Inputs,
     axis_of,
+    given,
     ints_of,
     like,
     normal,
     operator,
-    optional_input,
     shape_of,
     tensor,
 )
@@ -47,7 +47,7 @@ def _slice_plan(node: Node, inputs: Inputs, rank: int) -> list[tuple[int, Num, N
         raise Opaque("it slices from and to positions that are not known")
     found = ints_of(node, inputs, "axes", 3)
     axes = list(range(len(first))) if found is None else found
-    told = optional_input(inputs, 4)
+    told = given(inputs, 4)
     steps = [ONE] * len(first) if told is None else told.nums or [UNKNOWN] * len(first)
     return list(zip(axes, first, last, steps, strict=True))
 

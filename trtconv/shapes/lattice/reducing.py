@@ -11,11 +11,11 @@ from trtconv.shapes.lattice.number import ONE, UNKNOWN, Num, combine, floor_div,
 from trtconv.shapes.lattice.registry import (
     Inputs,
     axis_of,
+    given,
     ints_of,
     like,
     normal,
     operator,
-    optional_input,
     shape_of,
     tensor,
 )
@@ -107,7 +107,7 @@ def _gemm(trial: Trial, node: Node, inputs: Inputs) -> Tensor:
     a = a[::-1] if node.attrs.get("transA", 0) else a
     b = b[::-1] if node.attrs.get("transB", 0) else b
     trial.equal(a[1], b[0], "multiplies matrices with {0} columns and {1} rows")
-    bias = optional_input(inputs, 2)
+    bias = given(inputs, 2)
     if bias is not None and bias.shape:
         whole = [a[0], b[1]]
         trial.broadcast([whole, bias.shape])
@@ -119,7 +119,7 @@ def _gemm(trial: Trial, node: Node, inputs: Inputs) -> Tensor:
 @operator("Attention")
 def _attention(trial: Trial, node: Node, inputs: Inputs) -> Tensor:
     query, key, value = (shape_of(inputs, i) for i in range(3))
-    if len(node.outputs) > 1 or optional_input(inputs, 4) is not None:
+    if len(node.outputs) > 1 or given(inputs, 4) is not None:
         raise Opaque("it keeps keys and values of earlier calls")
     trial.equal(query[0], key[0], "meets batches of {0} and {1}")
     trial.equal(key[-2], value[-2], "meets {0} keys and {1} values")

@@ -30,14 +30,14 @@ def operator(*names: str) -> Callable[[Operator], Operator]:
     return enter
 
 
-def optional_input(inputs: Inputs, index: int) -> Tensor | None:
+def given(inputs: Inputs, index: int) -> Tensor | None:
     """Returns an optional input, or None where it is left out."""
     return inputs[index] if index < len(inputs) else None
 
 
 def tensor(inputs: Inputs, index: int = 0) -> Tensor:
     """Returns an input that must be there."""
-    found = optional_input(inputs, index)
+    found = given(inputs, index)
     if found is None:
         raise Opaque("an input is missing")
     return found
@@ -63,7 +63,7 @@ def ints_of(node: Node, inputs: Inputs, name: str, index: int) -> list[int] | No
     """
     if name in node.attrs:
         return [int(n) for n in node.attrs[name]]
-    found = optional_input(inputs, index)
+    found = given(inputs, index)
     if found is None:
         return None
     ints = found.ints

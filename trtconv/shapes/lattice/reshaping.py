@@ -24,11 +24,11 @@ from trtconv.shapes.lattice.number import (
 from trtconv.shapes.lattice.registry import (
     Inputs,
     axis_of,
+    given,
     ints_of,
     like,
     normal,
     operator,
-    optional_input,
     shape_of,
     tensor,
 )
@@ -224,7 +224,7 @@ def _split(trial: Trial, node: Node, inputs: Inputs) -> list[Tensor]:
 
 
 def _split_sizes(trial: Trial, node: Node, inputs: Inputs, whole: Num) -> list[Num]:
-    told = optional_input(inputs, 1)
+    told = given(inputs, 1)
     asked = [Num(n) for n in node.attrs["split"]] if "split" in node.attrs else None if told is None else told.nums
     if asked is None and told is not None:
         raise Opaque("the sizes that it splits into are not known")

@@ -9,7 +9,7 @@ import numpy as np
 
 from trtconv.graph import deconv
 from trtconv.shapes.lattice.number import ONE, UNKNOWN, Num, ceil_div, combine, floor_div
-from trtconv.shapes.lattice.registry import Inputs, ints_of, like, normal, operator, optional_input, shape_of, tensor
+from trtconv.shapes.lattice.registry import Inputs, given, ints_of, like, normal, operator, shape_of, tensor
 from trtconv.shapes.lattice.tensor import Tensor
 from trtconv.shapes.lattice.trial import Node, Opaque, Trial
 
@@ -121,7 +121,7 @@ def _resize(trial: Trial, node: Node, inputs: Inputs) -> Tensor:
         raise Opaque("it keeps the aspect ratio")
     found = node.attrs.get("axes")
     axes = list(range(len(dims))) if found is None else [normal(int(a), len(dims)) for a in found]
-    sizes = optional_input(inputs, 3)
+    sizes = given(inputs, 3)
     if sizes is not None and (sizes.nums or sizes.data is None):
         asked = sizes.nums
         if asked is None or len(asked) != len(axes):
@@ -139,7 +139,7 @@ def _resize(trial: Trial, node: Node, inputs: Inputs) -> Tensor:
 def _scales(node: Node, inputs: Inputs, count: int) -> list[Num]:
     if "scales" in node.attrs:
         return [Num(np.float32(s)) for s in node.attrs["scales"]]
-    source = optional_input(inputs, 1 if node.opset < 11 or node.op == "Upsample" else 2)
+    source = given(inputs, 1 if node.opset < 11 or node.op == "Upsample" else 2)
     nums = None if source is None else source.nums
     if nums is None or len(nums) != count:
         raise Opaque("its scales are not known")
