@@ -31,6 +31,11 @@ class PassResult:
     edits: tuple[Edit, ...] = ()
     skipped: tuple[Skip, ...] = ()
 
+    def __post_init__(self) -> None:
+        for kind, held in ((Edit, self.edits), (Skip, self.skipped)):
+            if not all(isinstance(each, kind) for each in held):
+                raise BrokenContract(f"a PassResult holds {kind.__name__} objects, and was given {held!r}")
+
     def __add__(self, other: PassResult) -> PassResult:
         return PassResult(self.edits + other.edits, self.skipped + other.skipped)
 

@@ -65,6 +65,12 @@ WRONG = {
         "(x) => (y) { y = Identity (x) }",
         "(x) => (y) { c = Constant <value = float {1.2345}> () z = Sub (c, c) e = Equal (x, c) y = Where (e, z, x) }",
     ),
+    "one number that an attribute holds": rule(
+        "<a> (x) => (y) { y = ThresholdedRelu <alpha: float = @a> (x) }",
+        "<a> (x) => (y) { c = Constant <value_float: float = @a> ()  b = GreaterOrEqual (x, c)"
+        " k = Cast <to: int = @T> (b)  y = Mul (x, k) }",
+        attributes={"a": {"least": 0.0, "most": 10.0}},
+    ),
     "the type of the result": rule("(x) => (y) { y = Abs (x) }", "(x) => (y) { y = Cast <to: int = 11> (x) }"),
 }
 

@@ -114,3 +114,19 @@ def test_axes_that_follow_from_a_shape_further_on(same: bool, runner: Process) -
         made.op_type = "ReduceMax"
     found = kept(file, OnnxModel(given.proto, Path("m.onnx")), EXACT, runner)
     assert (found.changed is None) == same
+
+
+@pytest.mark.parametrize(
+    ("above", "threshold", "same"),
+    [("Greater", "value_float = 2.0", True), ("GreaterOrEqual", "value_float = 2.0", False)],
+)
+def test_numbers_at_which_a_result_jumps_are_met(above: str, threshold: str, same: bool, runner: Process) -> None:
+    head = '<ir_version: 8, opset_import: ["": 17]> g (float[64] x) => (float[64] y) '
+    file = onnx.parser.parse_model(head + "{ r = Round (x)  y = ThresholdedRelu <alpha = 2.0> (r) }")
+    text = (
+        f"{{ r = Round (x)  c = Constant <{threshold}> ()  b = {above} (r, c)  k = Cast <to = 1> (b)  y = Mul (r, k) }}"
+    )
+    given = OnnxModel(onnx.parser.parse_model(head + text), Path("m.onnx"))
+    found = kept(OnnxModel(file, Path("m.onnx")), given, EXACT, runner)
+    assert (found.changed is None) is same
+    assert found.shown == same

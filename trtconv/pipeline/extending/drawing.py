@@ -82,14 +82,19 @@ def _size(size: str | int, names: dict[str, int], random: Generator) -> int:
 
 
 def draw_values(
-    texts: Texts, instance: Instance, shapes: Mapping[str, tuple[int, ...]], random: Generator, number: int
+    texts: Texts,
+    instance: Instance,
+    attributes: Mapping[str, Any],
+    shapes: Mapping[str, tuple[int, ...]],
+    random: Generator,
+    number: int,
 ) -> dict[str, NDArray[Any]]:
-    """Returns the inputs: of one kind of values at first, then of several, with numbers that the texts write."""
+    """Returns the inputs: of one kind of values at first, then of several, with numbers of texts and attributes."""
     found = {}
     for name, kind in zip(texts.inputs, instance.types, strict=True):
         values, large = KINDS[number if number < len(KINDS) else int(random.integers(len(KINDS)))], _large(kind)
         drawn = np.asarray(values(random, shapes[name], large), np.float64)
-        if number >= len(KINDS) and (written := _written(texts, large)):
+        if number >= len(KINDS) and (written := _written(texts, attributes, large)):
             # At first these alone: a text may do something else where all of them are met.
             share = 1.0 if number == len(KINDS) else _WRITTEN
             drawn = np.where(random.random(drawn.shape) < share, random.choice(written, drawn.shape), drawn)
@@ -101,9 +106,10 @@ def _large(kind: str) -> float:
     return _LARGE.get(kind, _USUAL_LARGE)
 
 
-def _written(texts: Texts, large: float) -> list[float]:
-    """Returns the numbers that texts write, with both signs: what they compare with, or take away."""
-    found: set[float] = set()
+def _written(texts: Texts, attributes: Mapping[str, Any], large: float) -> list[float]:
+    """Returns the numbers of texts and attributes, with both signs: what they compare with, or take away."""
+    bound = np.hstack([0.0, *(value for value in attributes.values() if not isinstance(value, (str, bytes)))])
+    found = {float(sign * each) for each in bound for sign in (1, -1) if abs(each) <= large}
     nodes = [*texts.pattern.node, *texts.replacement.node]
     for attribute in (each for node in nodes for each in node.attribute):
         numbers = [attribute.f, attribute.i, *attribute.floats, *attribute.ints]

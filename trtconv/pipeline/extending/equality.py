@@ -171,7 +171,7 @@ def _is_shown(texts: Texts, instance: Instance, loaded: _Loaded) -> bool:
         if sides is None:
             continue
         shapes = draw_shapes(texts, instance, random, number)
-        feeds = draw_values(texts, instance, shapes, random, number)
+        feeds = draw_values(texts, instance, attributes, shapes, random, number)
         good += _agree(texts, sides, instance, attributes, feeds)
     return good >= _LEAST
 

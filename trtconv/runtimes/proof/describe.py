@@ -7,20 +7,18 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 import onnx
-from onnx import helper
 
 from trtconv.core.frozen import frozen
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.walk import all_nodes
 from trtconv.runtimes.proof.cut import Piece
 from trtconv.runtimes.proof.feeds import InputKind, Role, Source
+from trtconv.runtimes.proof.numbers import numbers, numbers_of
 from trtconv.runtimes.proof.roles import role_of
 from trtconv.runtimes.proof.tolerance import eps_of
 from trtconv.runtimes.tensorrt.readback.records import ReadLayer, ReadNetwork
 
 _MOST_LIMITS = 24
-_FEW = 8
-"""Elements of a constant that may be a limit."""
 _APPROXIMATED = frozenset(
     (  # noqa: SIM905
         "BlackmanWindow HannWindow HammingWindow DFT STFT "
@@ -248,29 +246,11 @@ def _source(
 
 def _limits(layers: list[ReadLayer], model: OnnxModel, nodes: list[onnx.NodeProto]) -> tuple[float, ...]:
     """Returns the numbers that occur in a piece, on either side, and their multiples at the ends of integer types."""
-    found: list[float] = []
-    for layer in layers:
-        for value in layer.values.values():
-            found += _numbers(value)
-    for node in nodes:
-        for attribute in node.attribute:
-            if attribute.type in (onnx.AttributeProto.FLOAT, onnx.AttributeProto.FLOATS):
-                found += _numbers(np.asarray(helper.get_attribute_value(attribute), np.float64))
-        for name in node.input:
-            tensor = model.main.constant(name) if name else None
-            if tensor is not None and math.prod(tensor.dims) <= _FEW:
-                found += _numbers(model.main.values(name))
+    found = [number for layer in layers for value in layer.values.values() for number in numbers(value)]
+    found += numbers_of(model, nodes)
     usable = dict.fromkeys(each for each in found if each and math.isfinite(each) and abs(each) < 1e30)
     first = [number for number in usable if abs(number) > 1e-30]
     return tuple(dict.fromkeys(number * factor for number in first[:_MOST_LIMITS] for factor in _OF_CONSTANTS))
-
-
-def _numbers(value: object) -> list[float]:
-    if isinstance(value, float):
-        return [value]
-    if isinstance(value, np.ndarray) and 0 < value.size <= _FEW and value.dtype.kind in "fV":
-        return [float(each) for each in value.astype(np.float64).reshape(-1)]
-    return []
 
 
 def _extent(layers: list[ReadLayer], nodes: list[onnx.NodeProto]) -> int:
