@@ -47,8 +47,11 @@ def _skip(scope: Scope, concat: int, name: str, scale: float) -> SharedSkip | No
     tensor = _quantised(scope, name, scale)
     nodes = tuple(sorted(set(_of_scale(scope, name if tensor is None else tensor, scale))))
     if tensor is None:
+        # Where only what MaxPool makes of it is quantised, TensorRT 8.6 was right (models/quantized_autoencoder.onnx).
+        if not any(_single(scope, at) == scale for at in _positions(scope, name, "QuantizeLinear")):
+            return None
         joins = {i for i in scope.by_op["Concat"] if name in scope.columns.inputs[i]}
-        return SharedSkip(name, concat, scale, nodes, tuple(sorted(joins))) if nodes else None
+        return SharedSkip(name, concat, scale, nodes, tuple(sorted(joins)))
     return SharedSkip(tensor, concat, scale, nodes) if _read_elsewhere(scope, tensor, name) else None
 
 
