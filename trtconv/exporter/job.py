@@ -21,6 +21,9 @@ from trtconv.exporter.sizing.regions import Regions
 from trtconv.exporter.sizing.sizes import output_dims
 from trtconv.exporter.sizing.trials import Trials
 
+_PART, _LEAST = 0.5, 3.0
+"""Of the processor time that the first right file took, what a search for something better may take; in s at least."""
+
 
 @dataclasses.dataclass
 class Job:
@@ -80,6 +83,11 @@ class Job:
     def accepts(self, branch: Branch) -> bool:
         """Whether the user accepted that the file has one side of a branch only."""
         return any(branch.is_at(place) for place in self.options.accepted)
+
+    @property
+    def share(self) -> float:
+        """Processor time in s of the ways to a better file, and of the search for regions, after a right one."""
+        return max(_PART * self.cost, _LEAST)
 
     @property
     def opset(self) -> int:

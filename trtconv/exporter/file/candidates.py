@@ -39,8 +39,6 @@ _SPAN = 4
 _COUNTED = 1024
 _NAMED = 4
 """Branches that a message names."""
-_PART, _LEAST = 0.5, 3.0
-"""Processor time of all ways after a right file: so much of what that one took, and at least so many seconds."""
 Sizes = Mapping[str, int]
 
 
@@ -102,7 +100,8 @@ def _drafts(job: Job) -> list[Draft]:
         if math.isfinite(job.room):
             job.room -= spent
         elif right:
-            job.cost, job.room = spent, max(_PART * spent, _LEAST)
+            job.cost = spent
+            job.room = job.share
         if draft is not None:
             drafts.append(draft)
             if right and _share(draft.rules, job.rules) == 1.0:

@@ -19,8 +19,6 @@ from trtconv.exporter.sizing.sizes import size_at, with_tied
 
 _RANDOM = 3
 """Random sizes of the rules, taken together."""
-_PART, _LEAST = 0.5, 3.0
-"""Processor time for the regions: so much of what the file took, and at least so many s."""
 _SECONDS, _AT_ONCE, _MOST = 10.0, 16, 2000
 """Processor time for sizes of which nobody knows what Python does there, how many are compared at once, and at most."""
 
@@ -86,7 +84,7 @@ def _regions(job: Job, draft: Draft) -> Regions:
     """Returns the regions of a draft's sizes; several drafts have the same."""
     if job.regions is None or job.regions.rules != draft.rules:
         with job.clock.stage(Stage.SIZES), quiet_torch():
-            job.regions = Regions(job.trials, draft.rules, job.regions, max(_PART * job.cost, _LEAST))
+            job.regions = Regions(job.trials, draft.rules, job.regions, job.share)
     return job.regions
 
 

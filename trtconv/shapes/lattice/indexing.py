@@ -6,17 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trtconv.shapes.lattice.number import ONE, UNKNOWN, Num, ceil_div, combine, is_just, larger, select, smaller
-from trtconv.shapes.lattice.registry import (
-    Inputs,
-    axis_of,
-    given,
-    ints_of,
-    like,
-    normal,
-    operator,
-    shape_of,
-    tensor,
-)
+from trtconv.shapes.lattice.registry import Inputs, axis_of, given, ints_of, like, normal, operator, shape_of, tensor
 from trtconv.shapes.lattice.reshaping import FAR
 from trtconv.shapes.lattice.tensor import Elements, Tensor, boxed
 from trtconv.shapes.lattice.trial import Node, Opaque, Trial

@@ -8,17 +8,7 @@ from typing import Any
 import numpy as np
 
 from trtconv.shapes.lattice.number import ONE, UNKNOWN, Num, combine, floor_div, larger, product, smaller
-from trtconv.shapes.lattice.registry import (
-    Inputs,
-    axis_of,
-    given,
-    ints_of,
-    like,
-    normal,
-    operator,
-    shape_of,
-    tensor,
-)
+from trtconv.shapes.lattice.registry import Inputs, axis_of, given, ints_of, like, normal, operator, shape_of, tensor
 from trtconv.shapes.lattice.tensor import Tensor, boxed
 from trtconv.shapes.lattice.trial import Node, Opaque, Trial
 

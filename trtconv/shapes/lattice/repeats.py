@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from trtconv.core.frozen import frozen
-from trtconv.shapes.lattice.number import Num
+from trtconv.shapes.lattice.number import Num, is_mixed
 from trtconv.shapes.lattice.tensor import Tensor
 from trtconv.shapes.lattice.trial import Check, Node, Trial
 
@@ -93,7 +93,7 @@ class Repeats:
         combinations that are not in this run.
         """
         value = num.value
-        if not isinstance(value, np.ndarray) or num.factors or num.mask & (num.mask - 1):
+        if not isinstance(value, np.ndarray) or num.factors or is_mixed(num.mask):
             return num
         kept = self._nums.setdefault((num.mask, value.dtype, value.tobytes()), num)
         self._kept += 2 * value.size if kept is num else 0

@@ -21,17 +21,7 @@ from trtconv.shapes.lattice.number import (
     same,
     select,
 )
-from trtconv.shapes.lattice.registry import (
-    Inputs,
-    axis_of,
-    given,
-    ints_of,
-    like,
-    normal,
-    operator,
-    shape_of,
-    tensor,
-)
+from trtconv.shapes.lattice.registry import Inputs, axis_of, given, ints_of, like, normal, operator, shape_of, tensor
 from trtconv.shapes.lattice.tensor import MAX_ELEMENTS, Elements, Tensor, boxed
 from trtconv.shapes.lattice.trial import Node, Opaque, Trial
 
