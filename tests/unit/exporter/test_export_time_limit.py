@@ -10,6 +10,7 @@ torch = pytest.importorskip("torch")
 
 import trtconv  # noqa: E402
 from trtconv import ExportFailed, ExportOptions, ExportReport  # noqa: E402
+from trtconv.exporter import job  # noqa: E402
 from trtconv.exporter.file import candidates  # noqa: E402
 from trtconv.exporter.job import Job  # noqa: E402
 
@@ -71,8 +72,8 @@ def test_better_files_get_a_share_of_the_time_that_a_right_one_took(
     axes = {"input": ("batch", None, "length")}
     outcomes = {}
     for least in (-1.0, 60.0):
-        monkeypatch.setattr(candidates, "_PART", 0.0)
-        monkeypatch.setattr(candidates, "_LEAST", least)
+        monkeypatch.setattr(job, "_PART", 0.0)
+        monkeypatch.setattr(job, "_LEAST", least)
         options = ExportOptions(check=False)
         path = tmp_path / f"{least}.onnx"
         report = trtconv.export(Padded().eval(), {"input": torch.randn(1, 2, 8)}, path, axes, bounds, options)
