@@ -49,6 +49,24 @@ def over_tcp(talk: Any) -> Any:
     return asyncio.run(run())
 
 
+def test_a_line_that_closed_before_is_aborted_without_an_error() -> None:
+    """asyncio of Python 3.11.2 forgets the TLS of a transport that is closed twice, and then fails at abort."""
+    aborted: list[str] = []
+
+    class Transport:
+        def abort(self) -> None:
+            aborted.append("aborted")
+            raise AttributeError("'NoneType' object has no attribute '_abort'")
+
+    class Writer:
+        transport = Transport()
+
+    unused: Any = None
+    writer: Any = Writer()
+    Peer(unused, writer).abort()
+    assert aborted == ["aborted"]
+
+
 def test_messages_arrive_as_they_were_sent() -> None:
     async def talk(near: Peer, far: Peer) -> None:
         for message, files in MESSAGES:
