@@ -40,3 +40,18 @@ def test_terms_do_not_cancel(body: str, tmp_path: Path) -> None:
     expected = np.einsum("chwij,ocij->ohw", columns, 0.01 * np.abs(CODES.astype(np.float64)))
     np.testing.assert_allclose(arrays["terms 0"][0], expected, 1e-5)
     assert (np.abs(arrays["value 0"]) < arrays["terms 0"]).all()
+
+
+@pytest.mark.parametrize("writeable", [True, False])
+def test_magnitudes_take_the_place_of_weights_that_may_be_written(writeable: bool, tmp_path: Path) -> None:
+    """The largest weight of a network is what the process takes most memory for; what is read alone stays as it is."""
+    kernel = RANDOM.standard_normal((128, 128)).astype(np.float32)
+    proto = onnx.parser.parse_model(HEADER + "g (float[1,128] x) => (float[1,128] y) { y = MatMul (x, k) }")
+    proto.graph.initializer.append(numpy_helper.from_array(kernel, "k"))
+    values = kernel.copy()
+    values.flags.writeable = writeable
+    weights = {"k": values}
+    models._absolute(proto, OnnxModel(proto, tmp_path / "m.onnx"), weights)
+    np.testing.assert_array_equal(weights["k"], np.abs(kernel))
+    assert np.shares_memory(weights["k"], values) is writeable
+    np.testing.assert_array_equal(values, np.abs(kernel) if writeable else kernel)

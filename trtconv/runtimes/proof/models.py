@@ -348,9 +348,12 @@ def _absolute(part: onnx.ModelProto, model: OnnxModel, weights: dict[str, Array]
     negative = {node.input[3] for node in made.graph.node if node.op_type == "BatchNormalization"}
     for tensor in made.graph.initializer:
         if tensor.data_type in (onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16, onnx.TensorProto.DOUBLE):
-            magnitudes = np.abs(weights[tensor.name] if tensor.name in weights else model.array(tensor))
+            magnitudes = weights[tensor.name] if tensor.name in weights else model.array(tensor)
+            # In their place, where they may be written: the largest weight is what the process takes most for.
+            place = magnitudes if magnitudes.flags.writeable else None
+            magnitudes = np.abs(magnitudes, out=place)
             if tensor.name in negative:
-                magnitudes = -magnitudes
+                magnitudes = np.negative(magnitudes, out=magnitudes)
             if tensor.name in weights:
                 weights[tensor.name] = magnitudes
             else:
