@@ -59,10 +59,10 @@ def _grid_samples(view: ModelView) -> Iterator[tuple[Scope, int]]:
 
 def _cumulative_sums(view: ModelView) -> Iterator[tuple[Scope, int]]:
     """Several CumSums of which two differ in axis or direction."""
-    found = list(view.model.nodes("CumSum"))
-    spelled = {_how_summed(scope, node) for scope, _, node in found}
+    sums = list(view.model.nodes("CumSum"))
+    spelled = {_how_summed(scope, node) for scope, _, node in sums}
     if len(spelled) > 1:
-        yield from ((scope, index) for scope, index, _ in found)
+        yield from ((scope, index) for scope, index, _ in sums)
 
 
 def _how_summed(scope: Scope, node: onnx.NodeProto) -> tuple[object, ...]:

@@ -45,9 +45,9 @@ class BakedPixelShuffle(Rule):
     fix = "Let trtconv build or rewrite put DepthToSpace there, or export with dynamic height and width."
 
     def check(self, view: ModelView, target: Target) -> Iterator[Finding]:
-        for found in view.baked.shuffles():
-            message = f"a pixel shuffle{line_of(found.node)} by {found.block} has the example's sizes as constants"
-            yield self.finding(message, found.node.location)
+        for shuffle in view.baked.shuffles():
+            message = f"a pixel shuffle{line_of(shuffle.node)} by {shuffle.block} has the example's sizes as constants"
+            yield self.finding(message, shuffle.node.location)
 
 
 class BakedResize(Rule):
@@ -86,9 +86,11 @@ class BakedResize(Rule):
     fix = "Let trtconv build or rewrite put scales there, or export with dynamic height and width."
 
     def check(self, view: ModelView, target: Target) -> Iterator[Finding]:
-        for found in view.baked.scalings():
-            message = f"Resize{line_of(found.node)} to the constant sizes {list(found.sizes)} of the exporter's example"
-            yield self.finding(message, found.node.location)
+        for scaling in view.baked.scalings():
+            message = (
+                f"Resize{line_of(scaling.node)} to the constant sizes {list(scaling.sizes)} of the exporter's example"
+            )
+            yield self.finding(message, scaling.node.location)
         for refusal in view.baked.refusals():
             if refusal.node.op == "Resize":
                 yield _refused(self, view, refusal)
@@ -121,9 +123,9 @@ class BakedReshape(Rule):
     fix = "Let trtconv build or rewrite read the sizes where they are, or export with dynamic shapes."
 
     def check(self, view: ModelView, target: Target) -> Iterator[Finding]:
-        for found in view.baked.targets():
-            message = f"Reshape{line_of(found.node)} to the constant {words(found.old)} of the exporter's example"
-            yield self.finding(message, found.node.location)
+        for reshape in view.baked.targets():
+            message = f"Reshape{line_of(reshape.node)} to the constant {words(reshape.old)} of the exporter's example"
+            yield self.finding(message, reshape.node.location)
         for refusal in view.baked.refusals():
             if refusal.node.op != "Resize":
                 yield _refused(self, view, refusal)

@@ -86,13 +86,13 @@ class ModelView:
     @functools.cached_property
     def linears(self) -> tuple[Linear, ...]:
         """Every QuantizeLinear and DequantizeLinear (blocked ones aside), in every graph; ONNX Runtime's own too."""
-        found = (
+        linears = (
             Linear(scope, index)
             for scope in self.model.scopes
             for index in sorted(i for op in QUANTIZERS for i in scope.by_op.get(op, ()))
             if scope.columns.domains[index] in KNOWN_DOMAINS
         )
-        return tuple(linear for linear in found if not linear.attributes.get("block_size"))
+        return tuple(linear for linear in linears if not linear.attributes.get("block_size"))
 
 
 class LinearRule(Rule):

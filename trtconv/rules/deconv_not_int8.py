@@ -122,8 +122,8 @@ def weight_type(deconv: Deconv) -> str | None:
 def _type_of(scope: Scope, dequantizer: onnx.NodeProto) -> str | None:
     """Returns the type on the integer side of a DequantizeLinear, as ONNX names it in lower case."""
     point = dequantizer.input[2] if len(dequantizer.input) > 2 else ""
-    known = scope.dtype(point) if point else scope.dtype(dequantizer.input[0])
-    return None if known is None else known.replace("_", "")
+    dtype = scope.dtype(point) if point else scope.dtype(dequantizer.input[0])
+    return None if dtype is None else dtype.replace("_", "")
 
 
 def _among_quantized(deconv: Deconv) -> bool:
@@ -166,9 +166,9 @@ def _foreign(scope: Scope, source: onnx.NodeProto, what: str) -> list[str]:
     # Of empty ones TC302 and TC312 say that they do not fit, of others TC313 that they are of another type.
     if points is None or not points.size or points.dtype.kind not in "iu":
         return []
-    found = sorted({int(point) for point in points.reshape(-1)})
-    if kind == "uint8" and found != [UINT8_MIDDLE]:
-        return [f"its {what} is quantised to uint8 around {found[0]}, and int8 around 0 has not that range"]
-    if kind == "int8" and found != [0]:
+    zero_points = sorted({int(point) for point in points.reshape(-1)})
+    if kind == "uint8" and zero_points != [UINT8_MIDDLE]:
+        return [f"its {what} is quantised to uint8 around {zero_points[0]}, and int8 around 0 has not that range"]
+    if kind == "int8" and zero_points != [0]:
         return [f"its {what} is quantised asymmetrically"]
     return []

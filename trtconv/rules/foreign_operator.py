@@ -65,30 +65,30 @@ class ForeignOperator(Rule):
 
 def _fault(scope: Scope, index: int, target: Target, given: bool) -> str:
     op = scope.columns.ops[index]
-    known = KNOWN.get(op)
-    if known is None:
+    plugin = KNOWN.get(op)
+    if plugin is None:
         # TensorRT-RTX is installed wherever it is meant, and its parser tells. Of operators that are called like
         # ONNX's, parsers make what they make of those, whatever the domain is; the reference judges it.
         unknown = target.family == "tensorrt" and not given and not op.startswith("TRT_") and op not in STANDARD
         return f"{op} is neither an operator of ONNX nor a plugin of TensorRT's own" if unknown else ""
     if target.family == "rtx":
         return f"{op} is a plugin of the full TensorRT, and TensorRT-RTX takes no plugins"
-    if not known.is_in(target):
+    if not plugin.is_in(target):
         return "" if given else f"{target} has no plugin {op}"
-    return "" if known.fields is None else _misuse(scope, index, op, known)
+    return "" if plugin.fields is None else _misuse(scope, index, op, plugin)
 
 
-def _misuse(scope: Scope, index: int, op: str, known: KnownPlugin) -> str:
+def _misuse(scope: Scope, index: int, op: str, plugin: KnownPlugin) -> str:
     """Returns what of a node the plugin does not take."""
     columns = scope.columns
     names = {attribute.name for attribute in columns.attributes[index]} - {*OF_PARSER}
-    assert known.fields is not None
-    extra, lacking = sorted(names - known.fields), sorted(known.required - names)
+    assert plugin.fields is not None
+    extra, lacking = sorted(names - plugin.fields), sorted(plugin.required - names)
     if extra:
-        return f"plugin {op} has no field {extra[0]}; it has {', '.join(sorted(known.fields)) or 'none'}"
+        return f"plugin {op} has no field {extra[0]}; it has {', '.join(sorted(plugin.fields)) or 'none'}"
     if lacking:
         return f"plugin {op} needs the attribute {lacking[0]}"
     count = len(columns.inputs[index])
-    if known.inputs is not None and not known.inputs[0] <= count <= known.inputs[1]:
-        return f"plugin {op} takes {' to '.join(map(str, dict.fromkeys(known.inputs)))} inputs, and is given {count}"
+    if plugin.inputs is not None and not plugin.inputs[0] <= count <= plugin.inputs[1]:
+        return f"plugin {op} takes {' to '.join(map(str, dict.fromkeys(plugin.inputs)))} inputs, and is given {count}"
     return ""

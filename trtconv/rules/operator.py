@@ -15,8 +15,8 @@ from trtconv.rules.base import ModelView, Rule
 
 def attribute(node: onnx.NodeProto, name: str) -> Any:
     """Returns an attribute's value, None where it is absent."""
-    found = next((each for each in node.attribute if each.name == name), None)
-    return None if found is None else onnx.helper.get_attribute_value(found)
+    entry = next((candidate for candidate in node.attribute if candidate.name == name), None)
+    return None if entry is None else onnx.helper.get_attribute_value(entry)
 
 
 def is_given(node: onnx.NodeProto, index: int) -> bool:

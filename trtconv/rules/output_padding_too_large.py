@@ -41,12 +41,12 @@ class OutputPaddingTooLarge(DeconvRule):
         axes = geometry.excess_axes(deconv.sizes if geometry.output_shape else None)
         if not axes:
             return None
-        asked = (
+        request = (
             f"output_shape {list(geometry.output_shape)}"
             if geometry.output_shape
             else f"output_padding {list(geometry.output_padding)}"
         )
         return (
-            f"{asked} asks for too much on spatial axis {', '.join(map(str, axes))}: extra elements must be fewer than"
-            f" stride {list(geometry.strides)} or dilation {list(geometry.dilations)}"
+            f"{request} asks for too much on spatial axis {', '.join(map(str, axes))}: extra elements must be fewer"
+            f" than stride {list(geometry.strides)} or dilation {list(geometry.dilations)}"
         )

@@ -40,11 +40,11 @@ class OutputShapeMisread(DeconvRule):
     def fault(self, deconv: Deconv, geometry: Geometry, target: Target) -> str | None:
         if geometry.output_shape is None:
             return None
-        asked = list(geometry.output_shape)
+        sizes = list(geometry.output_shape)
         window = crops(geometry, deconv.sizes)
         if window is None:
-            return f"output_shape {asked} on dynamic sizes: TensorRT computes the pads with size -1 and refuses"
+            return f"output_shape {sizes} on dynamic sizes: TensorRT computes the pads with size -1 and refuses"
         if geometry.rank > 1 and all(c.begin == c.end for c in window) and not any(geometry.output_padding):
             return None
         pads = [c.begin for c in window], [c.end for c in window]
-        return f"output_shape {asked} means pads {pads[0]} (begin) and {pads[1]} (end); TensorRT's parser differs"
+        return f"output_shape {sizes} means pads {pads[0]} (begin) and {pads[1]} (end); TensorRT's parser differs"

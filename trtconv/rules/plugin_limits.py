@@ -77,8 +77,8 @@ def _size(scope: Scope, index: int, number: int, axis: int) -> int | None:
 
 
 def _attribute(scope: Scope, index: int, name: str) -> int | None:
-    found = attribute(scope.columns.nodes[index], name)
-    return found if isinstance(found, int) else None
+    value = attribute(scope.columns.nodes[index], name)
+    return value if isinstance(value, int) else None
 
 
 _CHECKS: Mapping[str, Callable[[Scope, int, Target], Any]] = {

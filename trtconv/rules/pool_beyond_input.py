@@ -43,7 +43,7 @@ class PoolBeyondInput(OperatorRule):
     def fault(self, scope: Scope, node: onnx.NodeProto, target: Target) -> str | None:
         if attribute(node, "ceil_mode") != 1:
             return None
-        attributes = {each.name: onnx.helper.get_attribute_value(each) for each in node.attribute}
+        attributes = {entry.name: onnx.helper.get_attribute_value(entry) for entry in node.attribute}
         if not can_exceed(attributes):
             return None
         shape = scope.shape(node.input[0])

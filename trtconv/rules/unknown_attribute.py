@@ -44,8 +44,8 @@ class UnknownAttribute(Rule):
 
     def check(self, view: ModelView, target: Target) -> Iterator[Finding]:
         for scope in view.model.scopes:
-            for index, name, known in _unknown(scope, view.model.opset):
-                near = difflib.get_close_matches(name, known, 1)
+            for index, name, names in _unknown(scope, view.model.opset):
+                near = difflib.get_close_matches(name, names, 1)
                 hint = f"; did you mean {near[0]}?" if near else ""
                 op = scope.columns.ops[index]
                 yield self.finding(
@@ -55,10 +55,10 @@ class UnknownAttribute(Rule):
 
 def _unknown(scope: Scope, opset: int) -> Iterator[tuple[int, str, frozenset[str]]]:
     columns = scope.columns
-    known = {op: attribute_names(op, opset) for op in set(columns.ops)}
+    names_by_op = {op: attribute_names(op, opset) for op in set(columns.ops)}
     for index, (op, domain, attributes) in enumerate(
         zip(columns.ops, columns.domains, columns.attributes, strict=True)
     ):
-        names = known[op]
+        names = names_by_op[op]
         if names is not None and attributes and domain in ONNX_DOMAINS:
-            yield from ((index, each.name, names) for each in attributes if each.name not in names)
+            yield from ((index, attribute.name, names) for attribute in attributes if attribute.name not in names)
