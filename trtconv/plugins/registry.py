@@ -76,14 +76,14 @@ class OperatorReference:
         import numpy as np
 
         try:
-            found = self.function(*map(_read_only, inputs), **attributes)
+            result = self.function(*map(_read_only, inputs), **attributes)
         except SystemExit as error:
             raise RuntimeError(f"it called for the end of the program ({error.code})") from error
-        made = tuple(np.asarray(each) for each in (found if isinstance(found, (tuple, list)) else (found,)))
-        for each in made:
-            if each.dtype.kind in "OUS":
-                raise TypeError(f"it returned {each.dtype} {str(each)[:40]!r}, which is no array of numbers")
-        return made
+        arrays = tuple(np.asarray(value) for value in (result if isinstance(result, (tuple, list)) else (result,)))
+        for array in arrays:
+            if array.dtype.kind in "OUS":
+                raise TypeError(f"it returned {array.dtype} {str(array)[:40]!r}, which is no array of numbers")
+        return arrays
 
 
 def _read_only(values: Any) -> Any:
@@ -159,14 +159,14 @@ def entering() -> Iterator[Mapping[str, OperatorReference]]:
 @functools.lru_cache(maxsize=8)
 def _of_files(files: tuple[AgreedCode, ...], extensions: tuple[AgreedCode, ...]) -> Mapping[str, OperatorReference]:
     """Runs the user's files, once a process; returns what they enter, of the same operator the last."""
-    found: dict[str, OperatorReference] = {}
+    references: dict[str, OperatorReference] = {}
     for file in (*extensions, *files):
         entered = _held[file] if file in _held else _entered(file)
         if not entered and file not in extensions:
             hint = 'Mark a function with @trtconv.reference("Domain::Op").'
             raise InputError(f"{file.path} has no reference in it", hint)
-        found |= entered
-    return found
+        references |= entered
+    return references
 
 
 def hold(file: AgreedCode, entered: Mapping[str, OperatorReference]) -> None:

@@ -45,19 +45,19 @@ def batched_nms(
     shown: Array = np.zeros((images, keepTopK), np.float32)
     kinds = np.full((images, keepTopK), -1, np.float32)
     for image in range(images):
-        found: list[tuple[float, int, int]] = []
-        for kind in (each for each in range(classes) if each != backgroundLabelId):
+        candidates: list[tuple[float, int, int]] = []
+        for kind in (number for number in range(classes) if number != backgroundLabelId):
             own = wide[image, :, 0 if shareLocation else kind]
             column = values[image, :, kind]
             best = [int(i) for i in np.argsort(-column, kind="stable") if column[i] > scoreThreshold][:topK]
             for row in _survivors(ordered(own), best, iouThreshold, bool(isNormalized), bool(caffeSemantics)):
-                found.append((float(column[row]), kind, row))
-        found.sort(key=lambda each: -each[0])
-        for at, (score, kind, row) in enumerate(found[:keepTopK]):
+                candidates.append((float(column[row]), kind, row))
+        candidates.sort(key=lambda candidate: -candidate[0])
+        for at, (score, kind, row) in enumerate(candidates[:keepTopK]):
             box = wide[image, row, 0 if shareLocation else kind]
             kept[image, at] = np.clip(box, 0, 1) if clipBoxes else box
             shown[image, at], kinds[image, at] = score, kind
-        counts[image] = min(len(found), keepTopK)
+        counts[image] = min(len(candidates), keepTopK)
     return counts, kept.astype(boxes.dtype), shown.astype(boxes.dtype), kinds.astype(boxes.dtype)
 
 
@@ -78,11 +78,11 @@ def _overlaps(box: Array, boxes: Array, normalized: bool, caffe: bool) -> Array:
     if not normalized and caffe:
         size = size + np.float32(1)
     pixel = np.float32(0 if normalized else 1)
-    own, others = ((each[..., 2:] - each[..., :2] + pixel).prod(-1) for each in (box, boxes))
+    own, others = ((corners[..., 2:] - corners[..., :2] + pixel).prod(-1) for corners in (box, boxes))
     common = size.prod(1)
     with np.errstate(divide="ignore", invalid="ignore"):
-        found: Array = np.where((size > 0).all(1), common / (own + others - common), np.float32(0))
-    return found
+        ratios: Array = np.where((size > 0).all(1), common / (own + others - common), np.float32(0))
+    return ratios
 
 
 def _static(*inputs: Array, **attributes: Any) -> tuple[Array, Array, Array, Array]:

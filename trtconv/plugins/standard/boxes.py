@@ -28,19 +28,19 @@ def overlaps(box: Array, boxes: Array) -> Array:
     common = area(np.concatenate([low, high], axis=1))
     union = area(box) + area(boxes) - common
     with np.errstate(divide="ignore", invalid="ignore"):
-        found: Array = np.where((common > 0) & (union > 0), common / union, np.float32(0))
-    return found
+        ratios: Array = np.where((common > 0) & (union > 0), common / union, np.float32(0))
+    return ratios
 
 
 def area(boxes: Array) -> Array:
     """Returns the areas of boxes (..., 4); 0 for one whose corners are crossed."""
     size = np.maximum(boxes[..., 2:] - boxes[..., :2], 0)
-    found: Array = size[..., 0] * size[..., 1]
-    return found
+    areas: Array = size[..., 0] * size[..., 1]
+    return areas
 
 
 def sigmoid(values: Array) -> Array:
     """Returns the logistic function."""
     with np.errstate(over="ignore"):
-        found: Array = 1 / (1 + np.exp(-values))
-    return found
+        result: Array = 1 / (1 + np.exp(-values))
+    return result

@@ -41,11 +41,11 @@ def deformable_convolution(
         np.arange(oh) * stride[1] - padding[1], np.arange(ow) * stride[0] - padding[0], indexing="ij"
     )
     taps = np.zeros((batch, channels, kh * kw, oh, ow), np.float32)
-    each = channels // deformable_group
+    per_group = channels // deformable_group
     for image, part, tap in np.ndindex(batch, deformable_group, kh * kw):
         y = rows + tap // kw * dilation[1] + moves[image, part, tap, 0]
         x_at = columns + tap % kw * dilation[0] + moves[image, part, tap, 1]
-        own = slice(part * each, (part + 1) * each)
+        own = slice(part * per_group, (part + 1) * per_group)
         taps[image, own, tap] = bilinear(x[image, own].astype(np.float32), y, x_at) * scales[image, part, tap]
     grouped = taps.reshape(batch, group, channels // group * kh * kw, oh * ow)
     kernels = weight.astype(np.float32).reshape(group, out // group, -1)

@@ -33,8 +33,8 @@ def _buckets(distance: Array, span: int, length: int) -> Array:
         steps = np.float32(middle - 1) / (np.log(np.float32(length - 1)) - base) * np.float32(1 - 1e-7)
         far = np.ceil((np.log(np.abs(distance).astype(np.float32)) - base) * steps) + middle
     far = np.where(np.isfinite(far), far, 0).astype(np.int64) * np.sign(distance)
-    found: Array = np.clip(np.where(np.abs(distance) <= middle, distance, far) + span, 0, 2 * span - 1)
-    return found
+    buckets: Array = np.clip(np.where(np.abs(distance) <= middle, distance, far) + span, 0, 2 * span - 1)
+    return buckets
 
 
 REFERENCES = {"DisentangledAttention_TRT": disentangled_attention}

@@ -49,9 +49,9 @@ def efficient_nms(
     for image in range(len(values)):
         shown = sigmoid(values[image]) if score_activation else values[image]
         passed = shown >= np.float32(score_threshold)
-        passed[:, _known(background_class, passed.shape[1])] = False
-        found = _chosen(decoded[image], values[image], passed, iou_threshold, bool(class_agnostic), max_output_boxes)
-        results.append(_rows(found, decoded[image], shown, max_output_boxes, boxes.dtype))
+        passed[:, _class_to_skip(background_class, passed.shape[1])] = False
+        choice = _chosen(decoded[image], values[image], passed, iou_threshold, bool(class_agnostic), max_output_boxes)
+        results.append(_rows(choice, decoded[image], shown, max_output_boxes, boxes.dtype))
     return _stacked(results)
 
 
@@ -96,9 +96,9 @@ def of_tensorflow(
     results = []
     for image in range(len(values)):
         passed = values[image] >= np.float32(score_threshold)
-        found = _chosen(decoded[image], values[image], passed, iou_threshold, False, most, per_class)
+        choice = _chosen(decoded[image], values[image], passed, iou_threshold, False, most, per_class)
         handed = np.clip(decoded[image], 0, 1) if clip_boxes else decoded[image]
-        results.append(_rows(found, handed, values[image], most, boxes.dtype))
+        results.append(_rows(choice, handed, values[image], most, boxes.dtype))
     return _stacked(results)
 
 
@@ -111,7 +111,7 @@ def _scores(scores: Array) -> Array:
     return scores.reshape(scores.shape[:3]).astype(np.float32)
 
 
-def _known(background: int, classes: int) -> list[int]:
+def _class_to_skip(background: int, classes: int) -> list[int]:
     return [background] if 0 <= background < classes else []
 
 
@@ -154,8 +154,8 @@ def _chosen(
         alive[at + 1 :] &= ~(rivals & (overlaps(held[at], held[at + 1 :]) >= np.float32(iou)))
 
 
-def _rows(found: Iterator[tuple[int, int]], boxes: Array, scores: Array, most: int, dtype: Any) -> tuple[Array, ...]:
-    kept = list(found)
+def _rows(choice: Iterator[tuple[int, int]], boxes: Array, scores: Array, most: int, dtype: Any) -> tuple[Array, ...]:
+    kept = list(choice)
     chosen, values, kinds = np.zeros((most, 4), dtype), np.zeros(most, dtype), np.zeros(most, np.int32)
     for at, (row, kind) in enumerate(kept):
         chosen[at], values[at], kinds[at] = boxes[row, min(kind, boxes.shape[1] - 1)], scores[row, kind], kind
@@ -163,7 +163,7 @@ def _rows(found: Iterator[tuple[int, int]], boxes: Array, scores: Array, most: i
 
 
 def _stacked(results: list[tuple[Array, ...]]) -> tuple[Array, Array, Array, Array]:
-    counts, boxes, scores, kinds = (np.stack(each) for each in zip(*results, strict=True))
+    counts, boxes, scores, kinds = (np.stack(arrays) for arrays in zip(*results, strict=True))
     return counts, boxes, scores, kinds
 
 

@@ -41,7 +41,7 @@ def grid_anchor_rect(*_inputs: Array, featureMapShapes: Any, **others: Any) -> t
 def _anchors(
     sizes: list[tuple[int, int]], ratios: list[float], variance: Any, layers: int, limits: tuple[float, float]
 ) -> tuple[Array, ...]:
-    found = []
+    anchors = []
     for layer, (height, width) in enumerate(sizes):
         scale = _scale(layer, layers, limits)
         if layer == 0:
@@ -55,8 +55,8 @@ def _anchors(
         centre = np.stack([x, y], -1).astype(np.float32)[:, :, None]
         boxes = np.concatenate([centre - half, centre + half], -1).reshape(-1)
         spread = np.tile(np.array(variance, np.float32), boxes.size // 4)
-        found.append(np.stack([boxes, spread]).astype(np.float32)[None, :, :, None])
-    return tuple(found)
+        anchors.append(np.stack([boxes, spread]).astype(np.float32)[None, :, :, None])
+    return tuple(anchors)
 
 
 def _scale(layer: int, layers: int, limits: tuple[float, float]) -> float:

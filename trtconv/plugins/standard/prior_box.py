@@ -45,21 +45,21 @@ def prior_box(
 
 def _ratios(given: list[float], flip: bool) -> list[float]:
     """Returns the ratios, 1 first, each once."""
-    found = [1.0]
+    ratios = [1.0]
     for ratio in given:
-        if all(abs(ratio - other) >= _SAME_RATIO for other in found):
-            found += [ratio, 1 / ratio] if flip else [ratio]
-    return found
+        if all(abs(ratio - other) >= _SAME_RATIO for other in ratios):
+            ratios += [ratio, 1 / ratio] if flip else [ratio]
+    return ratios
 
 
 def _shapes(least: list[float], most: list[float], ratios: list[float]) -> Array:
     """Returns width and height of the boxes of one place: for each size the square, the larger square, the others."""
-    found = []
+    shapes = []
     for number, size in enumerate(least):
         larger = [(np.sqrt(size * most[number]),) * 2] if most else []
         others = [(size * np.sqrt(ratio), size / np.sqrt(ratio)) for ratio in ratios[1:]]
-        found += [(size, size), *larger, *others]
-    return np.array(found, np.float32)
+        shapes += [(size, size), *larger, *others]
+    return np.array(shapes, np.float32)
 
 
 REFERENCES = {"PriorBox_TRT": prior_box}

@@ -70,8 +70,8 @@ def _pooled(picture: Array, box: Array, size: int, transform: int, ratio: int) -
         count = ratio if ratio > 0 else max(1, math.ceil(length / np.float32(size)))
         delta = length / np.float32(bins)
         inner = delta * (np.arange(count, dtype=np.float32) + np.float32(offset)) / np.float32(count)
-        found = start[axis] + delta * np.arange(size, dtype=np.float32)[:, None] + inner
-        places.append(np.clip(found, 0, extents[axis] - 1))
+        points = start[axis] + delta * np.arange(size, dtype=np.float32)[:, None] + inner
+        places.append(np.clip(points, 0, extents[axis] - 1))
     y, x = places[0][:, None, :, None], places[1][None, :, None, :]
     y, x = np.broadcast_arrays(y, x)
     sampled = sum(values * weight for values, weight in neighbours(picture, y, x))

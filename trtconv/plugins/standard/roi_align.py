@@ -61,15 +61,15 @@ def _places(start: Any, length: Any, bins: int, ratio: int) -> Array:
 
 def _pooled(picture: Array, y: Array, x: Array, mode: int) -> Array:
     height, width = picture.shape[1:]
-    rows, columns = (each.reshape(-1) for each in np.meshgrid(y, x, indexing="ij"))
+    rows, columns = (grid.reshape(-1) for grid in np.meshgrid(y, x, indexing="ij"))
     if not rows.size:
         return np.zeros(len(picture), np.float32)
     outside = (rows < -1) | (rows > height) | (columns < -1) | (columns > width)
     around = neighbours(picture, np.clip(rows, 0, height - 1), np.clip(columns, 0, width - 1))
     weighted = np.stack([values * weight for values, weight in around])
-    found = weighted.sum(0) if mode else weighted.max(0)
-    found = np.where(outside, np.float32(0), found)
-    pooled: Array = found.mean(1) if mode else found.max(1)
+    samples = weighted.sum(0) if mode else weighted.max(0)
+    samples = np.where(outside, np.float32(0), samples)
+    pooled: Array = samples.mean(1) if mode else samples.max(1)
     return pooled
 
 
