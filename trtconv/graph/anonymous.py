@@ -56,7 +56,7 @@ class Aliases:
         if colon and axis.isdecimal():
             return f"{self('t', tensor)}:{axis}"
         if _EXPRESSION.fullmatch(name):
-            return _NAME.sub(lambda found: self("d", found[0]), name)
+            return _NAME.sub(lambda match: self("d", match[0]), name)
         return self("d", name)
 
     def text(self, text: str) -> str:
@@ -64,7 +64,7 @@ class Aliases:
         other = {name: new for (_, name), new in self._given.items()}
         longest = sorted(other, key=len, reverse=True)
         pattern = "|".join(rf"(?<!\w){re.escape(name)}(?!\w)" for name in longest)
-        return re.sub(pattern, lambda found: other[found[0]], text) if pattern else text
+        return re.sub(pattern, lambda match: other[match[0]], text) if pattern else text
 
     def _fresh(self, kind: str) -> str:
         while True:
@@ -148,7 +148,7 @@ class _Copy:
             name=self._alias("n", node.name),
             input=map(self._tensor_name, node.input),
             output=map(self._tensor_name, node.output),
-            attribute=[self._attribute(each, node.op_type if own else None) for each in node.attribute],
+            attribute=[self._attribute(attribute, node.op_type if own else None) for attribute in node.attribute],
         )
 
     def _attribute(self, attribute: AttributeProto, op: str | None) -> AttributeProto:
@@ -160,9 +160,9 @@ class _Copy:
             if field.name in _NUMBERS:
                 _set(copy, field.name, value)
             elif field.name in _ATTRIBUTE_COPIES:
-                _set(copy, field.name, _each(value, functools.partial(_ATTRIBUTE_COPIES[field.name], self)))
+                _set(copy, field.name, _mapped(value, functools.partial(_ATTRIBUTE_COPIES[field.name], self)))
             elif field.name in ("s", "strings"):
-                _set(copy, field.name, _each(value, functools.partial(self._text, name, words)))
+                _set(copy, field.name, _mapped(value, functools.partial(self._text, name, words)))
         return copy
 
     def _text(self, attribute: str, words: Collection[str], text: bytes) -> bytes:
@@ -170,7 +170,7 @@ class _Copy:
         if attribute == "equation":
             letters = dict.fromkeys(re.findall(r"[A-Za-z]", said))
             new = dict(zip(letters, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ", strict=False))
-            return re.sub(r"[A-Za-z]", lambda found: new[found[0]], said).encode()
+            return re.sub(r"[A-Za-z]", lambda match: new[match[0]], said).encode()
         return text if said in words else self._alias("s", said).encode()
 
     def _tensor(self, tensor: TensorProto) -> TensorProto:
@@ -227,8 +227,8 @@ _ATTRIBUTE_COPIES: dict[str, Callable[[_Copy, Message], Message]] = {
 """Field of an attribute that holds messages to what copies one of them."""
 
 
-def _each(value: object, copy: Callable[[object], object]) -> object:
-    return copy(value) if isinstance(value, (bytes, Message)) else [copy(each) for each in value]  # type: ignore[attr-defined]
+def _mapped(value: object, copy: Callable[[object], object]) -> object:
+    return copy(value) if isinstance(value, (bytes, Message)) else [copy(element) for element in value]  # type: ignore[attr-defined]
 
 
 def _set(message: Message, name: str, value: object) -> None:
@@ -244,13 +244,13 @@ def texts(message: Message) -> Iterator[str]:
     """Yields every text of a message: names, words, documentation, and what is made of bytes, but for raw values."""
     for field, value in message.ListFields():
         repeated = value if hasattr(value, "append") or hasattr(value, "add") else [value]
-        for each in repeated:
-            if isinstance(each, Message):
-                yield from texts(each)
-            elif isinstance(each, str):
-                yield each
-            elif isinstance(each, bytes) and field.name != "raw_data":
-                yield each.decode("utf-8", "replace")
+        for element in repeated:
+            if isinstance(element, Message):
+                yield from texts(element)
+            elif isinstance(element, str):
+                yield element
+            elif isinstance(element, bytes) and field.name != "raw_data":
+                yield element.decode("utf-8", "replace")
 
 
 @functools.cache
@@ -266,14 +266,14 @@ def _operators() -> frozenset[str]:
 @functools.cache
 def _words(op: str) -> frozenset[str]:
     """Returns the attributes of an operator, of any version, and the words in which ONNX documents them."""
-    found: set[str] = set()
+    words: set[str] = set()
     for schema in defs.get_all_schemas_with_history():
         if schema.name == op:
             for name, attribute in schema.attributes.items():
-                found.add(name)
-                found.update(_WORD.findall(attribute.description))
-                found.update(_WORD.findall(attribute.default_value.s.decode("utf-8", "replace")))
-    return frozenset(found)
+                words.add(name)
+                words.update(_WORD.findall(attribute.description))
+                words.update(_WORD.findall(attribute.default_value.s.decode("utf-8", "replace")))
+    return frozenset(words)
 
 
 @functools.cache

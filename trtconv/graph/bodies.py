@@ -31,39 +31,39 @@ def body_of(scope: Scope, node: onnx.NodeProto, opset: int) -> onnx.FunctionProt
         schema = defs.get_schema(node.op_type, version, node.domain)
     except defs.SchemaError:
         return None
-    found = b""
+    definition = b""
     # Whatever ONNX raises over a stranger's node means one thing here: it has no definition of it.
     try:
         if schema.has_context_dependent_function:
-            versions = [each for each in schema.context_dependent_function_opset_versions if each <= opset]
+            versions = [number for number in schema.context_dependent_function_opset_versions if number <= opset]
             types = [_type_of(scope, name) for name in node.input]
-            found = schema.get_context_dependent_function_with_opset_version(
+            definition = schema.get_context_dependent_function_with_opset_version(
                 max(versions, default=opset), node.SerializeToString(), types
             )
         elif schema.has_function:
-            versions = [each for each in schema.function_opset_versions if each <= opset]
-            found = schema.get_function_with_opset_version(max(versions, default=opset))
+            versions = [number for number in schema.function_opset_versions if number <= opset]
+            definition = schema.get_function_with_opset_version(max(versions, default=opset))
     except Exception:
         return None
-    function = onnx.FunctionProto.FromString(found) if found else None
+    function = onnx.FunctionProto.FromString(definition) if definition else None
     return function if function is not None and function.node else None
 
 
 def _type_of(scope: Scope, name: str) -> bytes:
     """Returns what is known of a tensor's type, serialized."""
-    made = onnx.TypeProto()
+    proto = onnx.TypeProto()
     kind = scope.constant(name)
     code = kind.data_type if kind is not None else _inferred(scope, name)
     if name and code:
-        made.tensor_type.elem_type = code
+        proto.tensor_type.elem_type = code
         shape = scope.shape(name)
         for size in shape or ():
-            dim = made.tensor_type.shape.dim.add()
+            dim = proto.tensor_type.shape.dim.add()
             if size is not None:
                 dim.dim_value = size
         if shape == ():
-            made.tensor_type.shape.SetInParent()
-    data: bytes = made.SerializeToString()
+            proto.tensor_type.shape.SetInParent()
+    data: bytes = proto.SerializeToString()
     return data
 
 
@@ -107,14 +107,14 @@ def renamed(
         copy.CopyFrom(tensor)
         names[tensor.name] = copy.name = call.fresh(tensor.name)
         constants.append(copy)
-    made = call.write(branch.node, names)
-    ready = {name for each in made for name in each.output}
+    nodes = call.write(branch.node, names)
+    ready = {name for maker in nodes for name in maker.output}
     for value, output in zip(branch.output, node.output, strict=True):
         # A branch may hand on what it does not make itself.
         if output and output not in ready:
             source = names.get(value.name, value.name)
-            made.append(onnx.helper.make_node("Identity", [source], [output], name=call.fresh("Identity")))
-    return made, constants
+            nodes.append(onnx.helper.make_node("Identity", [source], [output], name=call.fresh("Identity")))
+    return nodes, constants
 
 
 class _Call:
@@ -124,25 +124,25 @@ class _Call:
         stem = node.name or next(filter(None, node.output), node.op_type)
         self.fresh: Callable[[str], str] = lambda name: fresh(f"{stem}/{name}")
         self._outputs = dict(zip(function.output, node.output, strict=False))
-        self._given = {each.name: each for each in function.attribute_proto}
-        self._given |= {**_defaults(node), **{each.name: each for each in node.attribute}}
+        self._given = {attribute.name: attribute for attribute in function.attribute_proto}
+        self._given |= {**_defaults(node), **{attribute.name: attribute for attribute in node.attribute}}
 
     def write(self, nodes: Iterable[onnx.NodeProto], names: dict[str, str]) -> list[onnx.NodeProto]:
         """Returns copies of nodes; `names`, from the function's to the graph's, learns what they make."""
-        made = []
-        for each in nodes:
+        copies = []
+        for node in nodes:
             copy = onnx.NodeProto()
-            copy.CopyFrom(each)
-            copy.name = self.fresh(each.name or each.op_type)
-            copy.input[:] = [names.get(name, name) for name in each.input]
-            for name in filter(None, each.output):
+            copy.CopyFrom(node)
+            copy.name = self.fresh(node.name or node.op_type)
+            copy.input[:] = [names.get(name, name) for name in node.input]
+            for name in filter(None, node.output):
                 names[name] = self._outputs.get(name) or self.fresh(name)
-            copy.output[:] = [names[name] if name else "" for name in each.output]
+            copy.output[:] = [names[name] if name else "" for name in node.output]
             _fill_in(copy, self._given)
             for body in itertools.chain.from_iterable(map(bodies, copy.attribute)):
                 self._write_body(body, dict(names))
-            made.append(copy)
-        return made
+            copies.append(copy)
+        return copies
 
     def _write_body(self, body: onnx.GraphProto, names: dict[str, str]) -> None:
         for value in (*body.input, *body.initializer):
@@ -156,7 +156,9 @@ class _Call:
 
 def _defaults(node: onnx.NodeProto) -> Mapping[str, onnx.AttributeProto]:
     schema = defs.get_schema(node.op_type, 1 if node.domain == _PREVIEW else defs.onnx_opset_version(), node.domain)
-    return {name: each.default_value for name, each in schema.attributes.items() if each.default_value.name}
+    return {
+        name: attribute.default_value for name, attribute in schema.attributes.items() if attribute.default_value.name
+    }
 
 
 def _fill_in(node: onnx.NodeProto, given: Mapping[str, onnx.AttributeProto]) -> None:

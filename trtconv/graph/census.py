@@ -41,7 +41,9 @@ def take_census(proto: onnx.ModelProto) -> None:
             tensors += len(scope.value_info) + len(scope.quantization_annotation)
             budget.spend("weights", weights, "it")
             budget.spend("tensors", tensors, "what it states of types and quantisation")
-            entries += len(scope.input) + len(scope.output) + sum(len(each.external_data) for each in scope.initializer)
+            entries += (
+                len(scope.input) + len(scope.output) + sum(len(tensor.external_data) for tensor in scope.initializer)
+            )
         entries += _entries(scope.node, pending)
         budget.spend("entries", nodes + weights + tensors + entries, "it")
 

@@ -54,5 +54,5 @@ def relative_inputs(weight: NDArray[Any], op: str, groups: int) -> NDArray[np.fl
         return None
     largest = np.maximum(view.max(axis=2), -view.min(axis=2)).astype(np.float64)
     widest = largest.max(axis=1, keepdims=True)
-    found: NDArray[np.float64] = np.divide(largest, widest, out=np.zeros_like(largest), where=widest > 0).max(axis=0)
-    return found
+    ratios: NDArray[np.float64] = np.divide(largest, widest, out=np.zeros_like(largest), where=widest > 0).max(axis=0)
+    return ratios

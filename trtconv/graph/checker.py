@@ -67,13 +67,13 @@ def _faults(proto: onnx.ModelProto, main: Columns) -> Iterator[str]:
         yield from _node_faults(columns, version, in_function=True)
         yield from _list_faults(columns)
         yield from _order_faults(columns, set(function.input))
-        made = set(itertools.chain(function.input, *columns.outputs))
-        yield from _reading_faults(columns, (made,))
+        names = set(itertools.chain(function.input, *columns.outputs))
+        yield from _reading_faults(columns, (names,))
         for name in function.output:
-            if name not in made:
+            if name not in names:
                 yield f"nothing makes the output {name!r} of function {function.name!r}"
         for _, _, body in columns.bodies():
-            yield from _graph_faults(body, Columns(body.node), (made,), version, in_function=True)
+            yield from _graph_faults(body, Columns(body.node), (names,), version, in_function=True)
 
 
 def _collect_texts(proto: onnx.ModelProto, main: Columns, texts: list[str]) -> None:
@@ -108,7 +108,7 @@ def _collect_node_texts(columns: Columns, texts: list[str]) -> None:
     # Older versions of onnx have none.
     if columns.nodes and hasattr(columns.nodes[0], "metadata_props"):
         # Most have no entries, which is seen in a fifth of the time that it takes to find none.
-        entries = [entry for node in columns.nodes if (found := node.metadata_props) for entry in found]
+        entries = [entry for node in columns.nodes if (properties := node.metadata_props) for entry in properties]
         texts += itertools.chain.from_iterable((entry.key, entry.value) for entry in entries)
     for _, _, body in columns.bodies():
         _collect_graph_texts(body, Columns(body.node), texts)
@@ -118,10 +118,10 @@ def _function_faults(proto: onnx.ModelProto) -> Iterator[str]:
     """Finds functions that call themselves, directly or through others."""
     if not proto.functions:
         return
-    known = {(f.domain, f.name) for f in proto.functions}
-    if len(known) < len(proto.functions):
+    keys = {(f.domain, f.name) for f in proto.functions}
+    if len(keys) < len(proto.functions):
         yield "it has two functions of the same name"
-    calls = {(f.domain, f.name): operators(f.node) & known for f in proto.functions}
+    calls = {(f.domain, f.name): operators(f.node) & keys for f in proto.functions}
     depths: dict[tuple[str, str], int] = {}
     try:
         for key in graphlib.TopologicalSorter(calls).static_order():
@@ -200,11 +200,11 @@ def _order_faults(columns: Columns, given: set[str]) -> Iterator[str]:
         yield "two nodes make the same tensor"
     if not produced.isdisjoint(given):
         yield f"a node makes {min(produced & given)!r}, which is an input or initializer"
-    made = set(given)
+    ready = set(given)
     waiting: list[int] = []
     for index, inputs in enumerate(columns.inputs):
-        if made.issuperset(inputs) or not any(name in produced and name not in made for name in inputs):
-            made.update(columns.outputs[index])
+        if ready.issuperset(inputs) or not any(name in produced and name not in ready for name in inputs):
+            ready.update(columns.outputs[index])
         else:
             waiting.append(index)
     if not waiting:
@@ -257,7 +257,7 @@ def _stated_shapes(graph: onnx.GraphProto) -> dict[str, Dims]:
     """Returns the shapes of the inputs and weights of a graph; what it says of other tensors may be wrong."""
     inputs = ((value.name, value.type.tensor_type) for value in graph.input)
     shapes: dict[str, Dims] = {
-        name: [each.dim_value if each.HasField("dim_value") else None for each in tensor.shape.dim]
+        name: [dim.dim_value if dim.HasField("dim_value") else None for dim in tensor.shape.dim]
         for name, tensor in inputs
         if tensor.HasField("shape")
     }
@@ -317,12 +317,12 @@ def _held_faults(attribute: onnx.AttributeProto) -> Iterator[str]:
 @functools.cache
 def _attribute_types() -> dict[str, tuple[int, ...]]:
     """Returns the types that an attribute of some name has in any standard operator."""
-    found: dict[str, tuple[int, ...]] = {}
+    types: dict[str, tuple[int, ...]] = {}
     for schema in onnx.defs.get_all_schemas():
         if schema.domain in ONNX_DOMAINS:
             for name, attribute in schema.attributes.items():
-                found[name] = (*found.get(name, ()), attribute.type.value)
-    return found
+                types[name] = (*types.get(name, ()), attribute.type.value)
+    return types
 
 
 def _schema(op: str, opset: int) -> Any:

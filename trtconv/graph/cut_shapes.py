@@ -103,31 +103,31 @@ class CutShapes:
             for pick in _PICKS
         ]
         shapes += [mixed for shift in range(2) if (mixed := _mixture(self._model.inputs, self._profiles[0], shift))]
-        return [_Point(each, shapes_with(self._model, each)) for each in shapes]
+        return [_Point(sizes, shapes_with(self._model, sizes)) for sizes in shapes]
 
     @functools.cached_property
     def _by_values(self) -> frozenset[str]:
         """Tensors with a size that only values tell."""
-        columns, known = self._model.main.columns, self._points[1].shapes
-        found: set[str] = set()
+        columns, shapes = self._model.main.columns, self._points[1].shapes
+        tensors: set[str] = set()
         for index, node in enumerate(columns.nodes):
             read = self._divisible.links[index].reads if index in self._divisible.links else frozenset(node.input)
-            if self._is_shaped_by_values(node) or not found.isdisjoint(read):
-                found.update(name for name in node.output if name and None in known.get(name, (None,)))
-        return frozenset(found)
+            if self._is_shaped_by_values(node) or not tensors.isdisjoint(read):
+                tensors.update(name for name in node.output if name and None in shapes.get(name, (None,)))
+        return frozenset(tensors)
 
     @functools.cached_property
     def _selecting(self) -> frozenset[tuple[str, str]]:
         """The model's own functions that return as much as they find."""
-        found: set[tuple[str, str]] = set()
+        keys: set[tuple[str, str]] = set()
         for function in self._model.proto.functions:
             inside = {(node.domain, node.op_type) for node in all_nodes(function.node)}
             # ONNX wants functions before those that call them.
-            if not found.isdisjoint(inside) or any(
+            if not keys.isdisjoint(inside) or any(
                 (domain, op) in inside for domain in ONNX_DOMAINS for op in SELECTIONS
             ):
-                found.add((function.domain, function.name))
-        return frozenset(found)
+                keys.add((function.domain, function.name))
+        return frozenset(keys)
 
     def _is_shaped_by_values(self, node: onnx.NodeProto) -> bool:
         if (node.domain, node.op_type) in self._selecting:
@@ -141,7 +141,7 @@ class CutShapes:
     def observe(self, names: Sequence[str]) -> None:
         """Runs the model where inference does not tell of tensors, so that `tensor` knows them."""
         unknown = [name for name in names if name not in self._given and name not in self._seen]
-        unknown = [name for name in unknown if not self._is_inferred(name) and not self._told(name)]
+        unknown = [name for name in unknown if not self._is_inferred(name) and not self._has_type_alone(name)]
         if not unknown:
             return
         runs = self._run(unknown, [point.inputs for point in self._points])
@@ -149,7 +149,7 @@ class CutShapes:
             everywhere = runs and all(name in seen for seen in runs[: 3 * len(self._profiles)])
             self._seen[name] = tuple(seen[name] for seen in runs if name in seen) if everywhere else ()
 
-    def _told(self, name: str) -> bool:
+    def _has_type_alone(self, name: str) -> bool:
         """Whether a tensor's type is known and its shape cannot be."""
         return name in self._by_values and bool(self._element(name))
 
@@ -213,29 +213,29 @@ class CutShapes:
     def _bounded(self, place: str, name: str, axis: int) -> str:
         dims = self._declared[name].shape.dim if name in self._declared else ()
         label = dims[axis].dim_param if axis < len(dims) else ""
-        found = next((each for each in (label, place) if each in self._bounds), None)
-        if found is None:
+        key = next((candidate for candidate in (label, place) if candidate in self._bounds), None)
+        if key is None:
             return BY_VALUES
         for ranges in self.ranges:
-            ranges[found] = self._bounds[found]
-        return found
+            ranges[key] = self._bounds[key]
+        return key
 
     def is_settled(self, name: str) -> bool:
         """Whether an engine can take a tensor: its type is known, and its sizes have bounds."""
         axes = self.axes(name)
-        known = name in self._given or bool(self._element(name))
-        return known and axes is not None and BY_VALUES not in axes
+        has_type = name in self._given or bool(self._element(name))
+        return has_type and axes is not None and BY_VALUES not in axes
 
     def behind(self, names: Sequence[str], nodes: Sequence[int]) -> set[int]:
         """Returns those of some nodes that read tensors which cannot go into an engine, or what follows from them."""
-        found: set[int] = set()
+        indices: set[int] = set()
         lost = set(names)
         for index in nodes:
             links = self._divisible.links[index]
             if not lost.isdisjoint(links.reads):
-                found.add(index)
+                indices.add(index)
                 lost.update(name for name in links.makes if name in self._by_values and not self.is_settled(name))
-        return found
+        return indices
 
     def unbounded(self, index: int) -> list[str]:
         """Returns the names of the sizes without bounds that a node reads, TENSOR:AXIS."""

@@ -55,7 +55,7 @@ class Divisible:
         self._free: dict[str, int] = {}
         for index in range(len(self._columns)):
             if index not in refused and self._is_free(index):
-                self._free.update(dict.fromkeys(self._made(index), index))
+                self._free.update(dict.fromkeys(self._outputs_of(index), index))
 
     def _is_free(self, index: int) -> bool:
         """Whether a node is copied: its results follow from shapes and constants, and are none of the model's."""
@@ -64,7 +64,7 @@ class Divisible:
             return False
         if node.op_type in _OF_SHAPES and node.domain in ONNX_DOMAINS:
             return True
-        if any(each.op_type in _RANDOM for each in all_nodes([node])):
+        if any(part.op_type in _RANDOM for part in all_nodes([node])):
             return False
         return all(self.is_free(name) for name in self._reads[index])
 
@@ -72,7 +72,7 @@ class Divisible:
         """Whether a tensor follows from shapes and constants alone."""
         return name in self._constants or name in self._free
 
-    def _made(self, index: int) -> tuple[str, ...]:
+    def _outputs_of(self, index: int) -> tuple[str, ...]:
         return tuple(name for name in self._columns.outputs[index] if name)
 
     @functools.cached_property
@@ -80,34 +80,34 @@ class Divisible:
         """The nodes that results of the model depend on and that are not copied, by position."""
         copied = set(self._free.values())
         wanted = set(self._outputs)
-        found: dict[int, Links] = {}
+        links: dict[int, Links] = {}
         for index in reversed(range(len(self._columns))):
-            if wanted.isdisjoint(self._made(index)):
+            if wanted.isdisjoint(self._outputs_of(index)):
                 continue
             wanted |= self._reads[index]
             if index not in copied:
-                found[index] = Links(frozenset(self._needs(self._reads[index])), self._made(index))
-        return dict(reversed(found.items()))
+                links[index] = Links(frozenset(self._needs(self._reads[index])), self._outputs_of(index))
+        return dict(reversed(links.items()))
 
     def _needs(self, names: Iterable[str]) -> set[str]:
         """Returns the tensors that have to be there for some others: themselves, or what copied ones start from."""
-        found, copied = self._trace(names)
-        return found.union(*(self._reads[index] for index in copied)) - self._constants - self._free.keys()
+        sources, copied = self._trace(names)
+        return sources.union(*(self._reads[index] for index in copied)) - self._constants - self._free.keys()
 
     def _trace(self, names: Iterable[str]) -> tuple[set[str], set[int]]:
         """Returns tensors that are not copied, and the copied nodes behind the others."""
         copied: set[int] = set()
-        found: set[str] = set()
+        sources: set[str] = set()
         open_ = list(names)
         while open_:
             name = open_.pop()
             index = self._free.get(name)
             if index is None:
-                found.add(name)
+                sources.add(name)
             elif index not in copied:
                 copied.add(index)
                 open_ += self._reads[index]
-        return found, copied
+        return sources, copied
 
     def is_worth_it(self, nodes: Sequence[int]) -> bool:
         """Whether nodes are work enough for an engine."""
@@ -124,14 +124,14 @@ class Divisible:
 
     def inputs(self, nodes: Sequence[int]) -> list[str]:
         """Returns the tensors that nodes need from elsewhere, in the order in which they are first read."""
-        made = {name for index in nodes for name in self._made(index)}
-        return list(dict.fromkeys(name for index in nodes for name in sorted(self.links[index].reads - made)))
+        own = {name for index in nodes for name in self._outputs_of(index)}
+        return list(dict.fromkeys(name for index in nodes for name in sorted(self.links[index].reads - own)))
 
     def outputs(self, nodes: Sequence[int]) -> list[str]:
         """Returns the tensors of nodes that are results of the model, or read by other nodes."""
         inside = set(nodes)
         wanted = self._outputs.union(*(link.reads for index, link in self.links.items() if index not in inside))
-        return [name for index in nodes for name in self._made(index) if name in wanted]
+        return [name for index in nodes for name in self._outputs_of(index) if name in wanted]
 
     def part(
         self, nodes: Sequence[int], inputs: Iterable[onnx.ValueInfoProto], outputs: Iterable[onnx.ValueInfoProto]
@@ -164,7 +164,7 @@ def _called(functions: Sequence[onnx.FunctionProto], used: Collection[tuple[str,
     needed = set(used)
     while True:
         inside = (
-            each for function in functions if (function.domain, function.name) in needed for each in function.node
+            node for function in functions if (function.domain, function.name) in needed for node in function.node
         )
         more = {(node.domain, node.op_type) for node in all_nodes(inside)} - needed
         if not more:

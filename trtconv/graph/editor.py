@@ -111,9 +111,9 @@ class Field:
 
         Evaluated by ONNX's reference implementation. Quantised weights are not folded: their scales would be lost.
         """
-        known = self.values(tensor)
-        if known is not None:
-            return known
+        values = self.values(tensor)
+        if values is not None:
+            return values
         cone = _constant_cone(self.scope, tensor.name)
         if cone is None:
             return None
@@ -123,9 +123,9 @@ class Field:
 
     def constant(self, name: str, values: NDArray[Any]) -> gs.Constant:
         """Makes a new initializer; it is added to the graph when the field closes, if a node uses it."""
-        made = gs.Constant(self.model.fresh_name(name), np.asarray(values))
-        self._ours[id(made)] = made
-        return made
+        constant = gs.Constant(self.model.fresh_name(name), np.asarray(values))
+        self._ours[id(constant)] = constant
+        return constant
 
     def tensor(self, name: str) -> gs.Tensor:
         """Returns a tensor of the graph by its name, also one that no node of the field touches."""
@@ -169,8 +169,8 @@ class Field:
         graph = self.scope.graph
         if any(value.name == tensor.name for value in (*graph.value_info, *graph.output)):
             return
-        known = (value for value in self.scope.whole.inferred[self.scope.position] if value.name == tensor.name)
-        graph.value_info.extend(itertools.islice(known, 1))
+        types = (value for value in self.scope.whole.inferred[self.scope.position] if value.name == tensor.name)
+        graph.value_info.extend(itertools.islice(types, 1))
 
     def replace(self, node: gs.Node, by: Sequence[gs.Node]) -> None:
         """Puts nodes, in topological order, where a node was; `by` may contain the node itself, changed."""
@@ -220,18 +220,18 @@ class Field:
     def _forget_types(self, columns: Columns) -> None:
         """Drops what the graph says of integers that the replaced nodes made: they may make another type now."""
         values = self.scope.graph.value_info
-        made = {name for index in self._replaced for name in columns.outputs[index]} if values else set()
+        outputs = {name for index in self._replaced for name in columns.outputs[index]} if values else set()
         drop(
             values,
-            {i for i, v in enumerate(values) if v.name in made and v.type.tensor_type.elem_type in _QUANTIZED_TYPES},
+            {i for i, v in enumerate(values) if v.name in outputs and v.type.tensor_type.elem_type in _QUANTIZED_TYPES},
         )
 
     def _new_initializers(self, nodes: Iterable[gs.Node]) -> Iterator[onnx.TensorProto]:
         for node in nodes:
             for tensor in node.inputs:
-                made = self._ours.pop(id(tensor), None)
-                if made is not None:
-                    yield numpy_helper.from_array(np.asarray(made.values, order="C"), made.name)
+                constant = self._ours.pop(id(tensor), None)
+                if constant is not None:
+                    yield numpy_helper.from_array(np.asarray(constant.values, order="C"), constant.name)
 
 
 def label(node: gs.Node) -> str:
@@ -268,8 +268,8 @@ def _field_indices(scope: Scope, wanted: Collection[int], looks_around: bool) ->
     """Returns the nodes of a field: the wanted ones, their neighbours, and where their further inputs come from."""
     columns, field = scope.columns, {*wanted}
     if wanted and looks_around:
-        made = {name for i in wanted for name in columns.outputs[i]}
-        field.update(i for i, inputs in enumerate(columns.inputs) if not made.isdisjoint(inputs))
+        outputs = {name for i in wanted for name in columns.outputs[i]}
+        field.update(i for i, inputs in enumerate(columns.inputs) if not outputs.isdisjoint(inputs))
     for index in wanted:
         if looks_around:
             field.update(_sources(scope, columns.inputs[index][:1], 1))
@@ -304,16 +304,16 @@ def _is_text(data: bytes) -> bool:
 
 def _sources(scope: Scope, names: Iterable[str], limit: int) -> set[int]:
     """Returns up to `limit` nodes that these tensors come from, nearest first."""
-    found: set[int] = set()
+    sources: set[int] = set()
     queue = list(names)
     for name in queue:
         index = scope.producers.get(name)
-        if index is not None and index not in found:
-            if len(found) == limit:
+        if index is not None and index not in sources:
+            if len(sources) == limit:
                 break
-            found.add(index)
+            sources.add(index)
             queue.extend(scope.columns.inputs[index])
-    return found
+    return sources
 
 
 def _constant_cone(scope: Scope, name: str) -> list[int] | None:
@@ -331,7 +331,7 @@ def _constant_cone(scope: Scope, name: str) -> list[int] | None:
         columns = scope.columns
         if columns.ops[index] in _NEVER_FOLDED or columns.domains[index] not in ONNX_DOMAINS:
             return False
-        if not all(visit(each) for each in columns.inputs[index]):
+        if not all(visit(source) for source in columns.inputs[index]):
             return False
         order[index] = None
         return True

@@ -80,7 +80,7 @@ def refuse_other_kinds(path: Path) -> None:
 def _near(path: Path) -> str:
     """Returns the models beside a missing one that have nearly its name, as a question."""
     try:
-        names = [each.name for each in path.parent.iterdir() if each.suffix == ".onnx"]
+        names = [file.name for file in path.parent.iterdir() if file.suffix == ".onnx"]
     except OSError:
         return ""
     near = difflib.get_close_matches(path.name, names, 1)
@@ -110,18 +110,18 @@ def check_external(tensor: onnx.TensorProto, path: Path) -> None:
     if not location or Path(location).is_absolute() or ".." in parts or "\\" in location:
         raise InputError(f"{where} points outside the model's folder", "Keep external data beside the model.")
     try:
-        found = (path.parent / location).stat()
+        status = (path.parent / location).stat()
     except (OSError, ValueError) as error:
         raise InputError(f"{where} is missing", f"Put {location} beside {path.name}.") from error
-    if not stat.S_ISREG(found.st_mode):
+    if not stat.S_ISREG(status.st_mode):
         raise InputError(f"{where} is missing: it is not a file", f"Put {location} beside {path.name}.")
-    if is_hollow(found):
-        held = bytes_on_disk(found)
-        raise InputError(f"{where} is hollow: of {found.st_size} bytes {held} are there", "Copy the file again.")
+    if is_hollow(status):
+        held = bytes_on_disk(status)
+        raise InputError(f"{where} is hollow: of {status.st_size} bytes {held} are there", "Copy the file again.")
     if not _is_within(path, location):
         hint = "Copy the file; or, where the link is meant so, let --follow-links allow it."
         raise InputError(f"{where} is a link that leaves the model's folder", hint)
-    size = found.st_size
+    size = status.st_size
     try:
         _, end = external_range(tensor, where)
     except ValueError as error:
@@ -170,8 +170,8 @@ class FileStates:
 
 def _state(path: Path) -> tuple[int, ...]:
     try:
-        found = path.stat()
-        return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+        status = path.stat()
+        return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
     except OSError:
         return ()
 
@@ -180,7 +180,7 @@ def inside_bytes(proto: onnx.ModelProto) -> int:
     """Returns nearly how many bytes a model takes without external data; protobuf counts by writing all of it."""
     graph = proto.graph
     weights = sum(nbytes(tensor) for tensor in graph.initializer if tensor.data_location != EXTERNAL)
-    return weights + int(sum(each.ByteSize() for each in (*graph.node, *graph.sparse_initializer, *proto.functions)))
+    return weights + int(sum(part.ByteSize() for part in (*graph.node, *graph.sparse_initializer, *proto.functions)))
 
 
 def data_path(path: Path) -> Path:

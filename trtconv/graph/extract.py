@@ -50,12 +50,12 @@ class Cutter:
 
     def around(self, node: str) -> Iterator[list[int]]:
         """Yields the positions of a node and of its surroundings, ever wider; nothing where no node has that name."""
-        found = {index for index, name in enumerate(self._columns.names) if node and name == node}
+        positions = {index for index, name in enumerate(self._columns.names) if node and name == node}
         for closer, wider in itertools.pairwise((0, *_DISTANCES)):
             for _ in range(wider - closer):
-                found = self._with_neighbours(found)
-            if found:
-                yield sorted(found)
+                positions = self._with_neighbours(positions)
+            if positions:
+                yield sorted(positions)
 
     def cut(self, kept: Sequence[int]) -> onnx.ModelProto | None:
         """Returns a part as a model, or None where the shape of a tensor that goes into it is not known.
@@ -63,13 +63,13 @@ class Cutter:
         Args:
             kept: Positions of its nodes, in order.
         """
-        made = {name for index in kept for name in self._columns.outputs[index] if name}
+        outputs = {name for index in kept for name in self._columns.outputs[index] if name}
         part = onnx.ModelProto(ir_version=max(4, self._model.proto.ir_version))
         part.opset_import.extend(self._model.proto.opset_import)
         part.functions.extend(self._model.proto.functions)
         part.graph.name = self._model.proto.graph.name or "part"
         part.graph.node.extend(self._columns.nodes[index] for index in kept)
-        for name in sorted({name for index in kept for name in self._reads[index]} - made):
+        for name in sorted({name for index in kept for name in self._reads[index]} - outputs):
             if not self._give(part.graph, name):
                 return None
         for name in self._results(kept):
@@ -81,19 +81,19 @@ class Cutter:
         """Returns the ranges of a part's dynamic dimensions, for each profile."""
         dims = itertools.chain.from_iterable(value.type.tensor_type.shape.dim for value in part.graph.input)
         used = {dim.dim_param for dim in dims if dim.dim_param}
-        found: tuple[dict[str, Range], ...] = tuple({} for _ in self._profiles)
+        bounds: tuple[dict[str, Range], ...] = tuple({} for _ in self._profiles)
         for sizes, name in self._names.items():
             if name in used:
-                for number, ranges in enumerate(found):
+                for number, ranges in enumerate(bounds):
                     ranges[name] = Range(*sorted(sizes[3 * number : 3 * number + 3]))
-        return found
+        return bounds
 
-    def _with_neighbours(self, found: set[int]) -> set[int]:
-        made = {name for index in found for name in self._columns.outputs[index] if name}
-        read = {name for index in found for name in self._reads[index]}
+    def _with_neighbours(self, positions: set[int]) -> set[int]:
+        outputs = {name for index in positions for name in self._columns.outputs[index] if name}
+        read = {name for index in positions for name in self._reads[index]}
         columns = zip(self._columns.outputs, self._reads, strict=True)
-        return found | {
-            i for i, (outs, ins) in enumerate(columns) if not (read.isdisjoint(outs) and made.isdisjoint(ins))
+        return positions | {
+            i for i, (outs, ins) in enumerate(columns) if not (read.isdisjoint(outs) and outputs.isdisjoint(ins))
         }
 
     def _results(self, kept: Sequence[int]) -> list[str]:
@@ -101,8 +101,8 @@ class Cutter:
         inside = set(kept)
         taken = {value.name for value in self._model.proto.graph.output}
         taken.update(*(names for index, names in enumerate(self._reads) if index not in inside))
-        made = [name for index in kept for name in self._columns.outputs[index] if name]
-        return [name for name in made if name in taken] or made
+        outputs = [name for index in kept for name in self._columns.outputs[index] if name]
+        return [name for name in outputs if name in taken] or outputs
 
     def _give(self, graph: onnx.GraphProto, name: str) -> bool:
         """Makes a tensor an initializer or an input of a part; False where that cannot be."""
@@ -128,9 +128,9 @@ class Cutter:
             return None
         if not self._profiles:
             shape = self._model.main.shapes.get(name)
-            known = {value.name: value for value in self._model.proto.graph.input}.get(name)
-            return known or (None if shape is None else helper.make_tensor_value_info(name, element, shape))
-        shapes = [found.get(name) for found in self._shapes]
+            value = {value.name: value for value in self._model.proto.graph.input}.get(name)
+            return value or (None if shape is None else helper.make_tensor_value_info(name, element, shape))
+        shapes = [profile.get(name) for profile in self._shapes]
         if any(shape is None or None in shape for shape in shapes):
             return None
         axes = zip(*(shape for shape in shapes if shape is not None), strict=True)

@@ -65,17 +65,17 @@ def evaluate(
     Raises:
         BudgetExceeded: There are more than the budget allows.
     """
-    known, imports = dict(feeds), list(opsets)
+    tensors, imports = dict(feeds), list(opsets)
     if undefined_opset(imports):
         return None
     for node in nodes:
-        if node.op_type not in FOLDED or not _is_affordable(node, known, imports):
+        if node.op_type not in FOLDED or not _is_affordable(node, tensors, imports):
             return None
-        made = _run(node, known, imports)
-        if made is None:
+        results = _run(node, tensors, imports)
+        if results is None:
             return None
-        known.update(zip(node.output, made, strict=False))
-    return known.get(output)
+        tensors.update(zip(node.output, results, strict=False))
+    return tensors.get(output)
 
 
 def spend_on_constants(scopes: Iterable[Scope]) -> None:
@@ -108,29 +108,31 @@ def _elements(shape: Sequence[int | None]) -> int:
     return math.prod(dim or 0 for dim in shape)
 
 
-def _is_affordable(node: onnx.NodeProto, known: Mapping[str, NDArray[Any]], opsets: Sequence[Any]) -> bool:
+def _is_affordable(node: onnx.NodeProto, tensors: Mapping[str, NDArray[Any]], opsets: Sequence[Any]) -> bool:
     """Whether it is known how large the outputs of a node will be; raises where that is too large."""
     place = Location(node=node.name, op=node.op_type, tensor=next(iter(node.output), ""))
-    for shape in _shapes(node, known, opsets):
+    for shape in _shapes(node, tensors, opsets):
         if shape is None:
             return False
         budget.spend("elements", math.prod(shape), f"its constant result of {list(shape)}", place)
     if node.op_type == "MatMul":
-        first = known.get(next(iter(node.input), ""))
+        first = tensors.get(next(iter(node.input), ""))
         inner = first.shape[-1] if first is not None and first.ndim else 1
-        return budget.fits("candidates", inner * sum(math.prod(shape or ()) for shape in _shapes(node, known, opsets)))
+        return budget.fits(
+            "candidates", inner * sum(math.prod(shape or ()) for shape in _shapes(node, tensors, opsets))
+        )
     return True
 
 
 def _shapes(
-    node: onnx.NodeProto, known: Mapping[str, NDArray[Any]], opsets: Sequence[Any]
+    node: onnx.NodeProto, tensors: Mapping[str, NDArray[Any]], opsets: Sequence[Any]
 ) -> list[tuple[int, ...] | None]:
     """Returns the shapes of a node's outputs as ONNX's shape inference knows them from its inputs."""
     graph = onnx.GraphProto(name="one", node=[node])
     for name in dict.fromkeys(node.input):
-        if name not in known:
+        if name not in tensors:
             continue
-        values = known[name]
+        values = tensors[name]
         if values.size <= _TOLD_ELEMENTS:
             graph.initializer.append(numpy_helper.from_array(values, name))
         kind = onnx.helper.np_dtype_to_tensor_dtype(values.dtype)
@@ -152,8 +154,8 @@ def _known_shape(value: onnx.ValueInfoProto) -> tuple[int, ...] | None:
     return tuple(dim.dim_value for dim in dims) if all(dim.HasField("dim_value") for dim in dims) else None
 
 
-def _run(node: onnx.NodeProto, known: Mapping[str, NDArray[Any]], opsets: Sequence[Any]) -> list[NDArray[Any]] | None:
-    feeds = {name: known[name] for name in node.input if name in known}
+def _run(node: onnx.NodeProto, tensors: Mapping[str, NDArray[Any]], opsets: Sequence[Any]) -> list[NDArray[Any]] | None:
+    feeds = {name: tensors[name] for name in node.input if name in tensors}
     inputs = [onnx.ValueInfoProto(name=name) for name in feeds]
     outputs = [onnx.ValueInfoProto(name=name) for name in node.output if name]
     graph = onnx.GraphProto(name="constants", node=[node], input=inputs, output=outputs)
@@ -161,6 +163,6 @@ def _run(node: onnx.NodeProto, known: Mapping[str, NDArray[Any]], opsets: Sequen
     # Whatever an evaluation of a stranger's operators raises means one thing here: not foldable.
     try:
         with np.errstate(all="ignore"):
-            return [np.asarray(made) for made in reference_evaluator(proto).run(None, feeds)]
+            return [np.asarray(result) for result in reference_evaluator(proto).run(None, feeds)]
     except Exception:
         return None

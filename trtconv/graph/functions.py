@@ -25,8 +25,8 @@ def functions_with(functions: Iterable[onnx.FunctionProto], ops: Sequence[str]) 
     for function in functions:
         for used in operators(function.node):
             users.setdefault(used, []).append((function.domain, function.name))
-    found = _reached([(domain, op) for domain in KNOWN_DOMAINS for op in ops], users)
-    return [f for f in functions if (f.domain, f.name) in found]
+    keys = _reached([(domain, op) for domain in KNOWN_DOMAINS for op in ops], users)
+    return [f for f in functions if (f.domain, f.name) in keys]
 
 
 def called_functions(proto: onnx.ModelProto) -> set[tuple[str, str]]:
@@ -40,13 +40,13 @@ def _reached(
     first: Iterable[tuple[str, str]], steps: Mapping[tuple[str, str], Iterable[tuple[str, str]]]
 ) -> set[tuple[str, str]]:
     """Returns what one or more steps lead to."""
-    found: set[tuple[str, str]] = set()
+    keys: set[tuple[str, str]] = set()
     queue = list(first)
     for key in queue:
-        fresh = set(steps.get(key, ())) - found
-        found |= fresh
+        fresh = set(steps.get(key, ())) - keys
+        keys |= fresh
         queue += fresh
-    return found
+    return keys
 
 
 def inlined_nodes(proto: onnx.ModelProto) -> tuple[int, Location]:

@@ -73,9 +73,9 @@ def _input(model: OnnxModel, how: Preprocessing) -> InputSpec:
     if fitting:
         names = ", ".join(spec.name for spec in fitting)
         raise InputError(f"images: {names} of {model.path} can all be images", "Say which: input=NAME.")
-    told = "; ".join(f"{name} {each}" for name, each in objections.items() if how.input in ("", name))
+    reasons = "; ".join(f"{name} {reason}" for name, reason in objections.items() if how.input in ("", name))
     raise InputError(
-        f"images: {model.path} has no input that can be an image in color={how.color}, layout={how.layout}: {told}",
+        f"images: {model.path} has no input that can be an image in color={how.color}, layout={how.layout}: {reasons}",
         "Say color= and layout= as the network takes them.",
     )
 
@@ -141,23 +141,23 @@ class _Front:
             size: What they are brought to; None: they stay.
         """
         model, how, name = self._model, self._how, self._spec.name
-        value = next(each for each in model.proto.graph.input if each.name == name)
+        value = next(entry for entry in model.proto.graph.input if entry.name == name)
         if name in model.outputs:
             raise InputError(f"images: {name} is returned as it is", "Leave it out of the model's outputs.")
         inner = model.fresh_name(f"{name}_preprocessed")
         rename_inside(model, {name: inner})
-        made = self._pixels = self._node("Cast", [name], to=TensorProto.FLOAT)
+        tensor = self._pixels = self._node("Cast", [name], to=TensorProto.FLOAT)
         if self.chroma is not None:
-            made = self._of_planes(made, self.chroma)
-        made = self._colored(made)
+            tensor = self._of_planes(tensor, self.chroma)
+        tensor = self._colored(tensor)
         resizes = size is not None and any(image != size for image in images)
         if how.layout == "nchw" or resizes:
-            made = self._node("Transpose", [made], perm=[0, 3, 1, 2])
+            tensor = self._node("Transpose", [tensor], perm=[0, 3, 1, 2])
         if resizes and size is not None:
-            made = self._resized(made, images, size)
+            tensor = self._resized(tensor, images, size)
             if how.layout == "nhwc":
-                made = self._node("Transpose", [made], perm=[0, 2, 3, 1])
-        self._normalized(made)
+                tensor = self._node("Transpose", [tensor], perm=[0, 2, 3, 1])
+        self._normalized(tensor)
         # The last node makes what the network reads.
         kind = value.type.tensor_type.elem_type
         if kind == TensorProto.FLOAT:
@@ -207,19 +207,19 @@ class _Front:
         if len(images) > 1:
             height, width = (self._side(axis) for axis in (1, 2))
             which = self._which(images, height, width)
-            left = self._chosen([each.T for each in columns], which, width, 0)
+            left = self._chosen([matrix.T for matrix in columns], which, width, 0)
             right = self._chosen(rows, which, height, 1)
         else:
             which = ""
             left, right = self._constant(columns[0].T, "columns"), self._constant(rows[0], "rows")
-        made = self._node("MatMul", [right, self._node("MatMul", [name, left])])
+        tensor = self._node("MatMul", [right, self._node("MatMul", [name, left])])
         if self._how.filter == "bicubic":
-            made = self._bounded(made)
+            tensor = self._bounded(tensor)
         if added[0] is None:
-            return made
-        planes = np.stack([each for each in added if each is not None])
+            return tensor
+        planes = np.stack([plane for plane in added if plane is not None])
         around = self._constant(planes if which else planes[0], "around")
-        return self._node("Add", [made, self._node("Gather", [around, which], axis=0) if which else around])
+        return self._node("Add", [tensor, self._node("Gather", [around, which], axis=0) if which else around])
 
     def _side(self, axis: int) -> str:
         """Returns the image's size along an axis, (1); TensorRT 8.6 asks nothing of bytes but to be cast."""
@@ -238,10 +238,10 @@ class _Front:
 
     def _chosen(self, weights: Sequence[NDArray[Any]], which: str, length: str, axis: int) -> str:
         """Returns the weights of the size that the image has, of which `axis` is as long as its side."""
-        longest = max(each.shape[axis] for each in weights)
+        longest = max(matrix.shape[axis] for matrix in weights)
         stacked = np.zeros((len(weights), *(longest if i == axis else n for i, n in enumerate(weights[0].shape))))
-        for target, each in zip(stacked, weights, strict=True):
-            target[tuple(slice(0, n) for n in each.shape)] = each
+        for target, matrix in zip(stacked, weights, strict=True):
+            target[tuple(slice(0, n) for n in matrix.shape)] = matrix
         chosen = self._node("Gather", [self._constant(stacked.astype(np.float32), "weights"), which], axis=0)
         start, along = (self._constant(np.array([n], np.int64), "axis") for n in (0, axis))
         return self._node("Slice", [chosen, start, length, along])
@@ -259,7 +259,7 @@ class _Front:
         dims = value.type.tensor_type.shape.dim
         _, *axes = _AXES[self._how.layout]
         own = [dims[0], *(dims[axis] for axis in axes)]
-        copies = [onnx.TensorShapeProto.Dimension.FromString(each.SerializeToString()) for each in own]
+        copies = [onnx.TensorShapeProto.Dimension.FromString(dim.SerializeToString()) for dim in own]
         for axis, name in ((0, HEIGHT), (1, WIDTH)):
             sides = {image[axis] for image in images}
             if len(sides) == 1:
@@ -270,7 +270,7 @@ class _Front:
         dims.extend([*copies, onnx.TensorShapeProto.Dimension(dim_value=PIXELS[self._how.pixels])])
         value.type.tensor_type.elem_type = TensorProto.UINT8
         if self.chroma is not None:
-            halves_of = [HALVES.get(each.dim_param, each.dim_value // 2) for each in copies[1:]]
+            halves_of = [HALVES.get(dim.dim_param, dim.dim_value // 2) for dim in copies[1:]]
             batch = copies[0].dim_param or copies[0].dim_value
             halves = helper.make_tensor_value_info(self.chroma, TensorProto.UINT8, [batch, *halves_of, 2])
             self._model.proto.graph.input.append(halves)
@@ -301,8 +301,8 @@ def front_of(model: OnnxModel, taken: ImageInput) -> onnx.ModelProto:
             queue += graph.node[index].input
     nodes = [graph.node[index] for index in sorted(needed)]
     names = {name for node in nodes for name in node.input}
-    made = helper.make_tensor_value_info(last, TensorProto.FLOAT, None)
+    result = helper.make_tensor_value_info(last, TensorProto.FLOAT, None)
     inputs = [value for value in graph.input if value.name in (taken.name, taken.chroma)]
     constants = [tensor for tensor in graph.initializer if tensor.name in names]
-    front = helper.make_graph(nodes, "images", inputs, [made], constants)
+    front = helper.make_graph(nodes, "images", inputs, [result], constants)
     return helper.make_model(front, opset_imports=model.proto.opset_import, ir_version=model.proto.ir_version)

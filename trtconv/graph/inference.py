@@ -44,7 +44,9 @@ def infer(whole: Whole, model: Callable[[], onnx.ModelProto], light: Callable[[]
 
 def _in_standard_domain(whole: Whole, data: bytes) -> bytes:
     """Returns a model whose quantisers of ONNX Runtime's own domain, which inference does not know, are in ONNX's."""
-    places = ((each.columns, index) for each in whole.scopes for op in _QUANTIZERS for index in each.by_op.get(op, ()))
+    places = (
+        (scope.columns, index) for scope in whole.scopes for op in _QUANTIZERS for index in scope.by_op.get(op, ())
+    )
     if not any(columns.domains[index] == _MICROSOFT for columns, index in places):
         return data
     copy = onnx.ModelProto.FromString(data)

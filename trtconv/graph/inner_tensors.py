@@ -28,4 +28,4 @@ def tensors_meant(model: OnnxModel, patterns: Sequence[str], flag: str) -> tuple
             raise InputError(
                 f"{flag} {pattern!r} means no inner tensor of {model.path}", did_you_mean(pattern, inner, hint)
             )
-    return tuple(name for name, op in inner.items() if any(matches(each, name, op) for each in patterns))
+    return tuple(name for name, op in inner.items() if any(matches(glob, name, op) for glob in patterns))

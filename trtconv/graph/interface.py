@@ -28,7 +28,7 @@ _INTEGERS = frozenset({TensorProto.INT32, TensorProto.INT64})
 _BFLOAT16_OPSET = 13
 
 
-def retype(model: OnnxModel, asked: TensorIos) -> None:
+def retype(model: OnnxModel, requests: TensorIos) -> None:
     """Gives inputs and outputs the types that are asked for, and notes what each is to be in `model.io`.
 
     float32, float16, bfloat16 and uint8 (of an input: numbers 0 to 255) go by a Cast; int8 are the codes of the
@@ -36,14 +36,14 @@ def retype(model: OnnxModel, asked: TensorIos) -> None:
 
     Args:
         model: The model, as it was loaded; it is changed.
-        asked: Names to types; nothing leaves all as it is.
+        requests: Names to types; nothing leaves all as it is.
 
     Raises:
         InputError: There is no such input or output, or it cannot have the type.
     """
-    if not asked:
+    if not requests:
         return
-    model.io = _resolved(model, asked)
+    model.io = _resolved(model, requests)
     graph = model.proto.graph
     outside = [v for v in (*graph.input, *graph.output) if v.name in model.io]
     kinds = {v.name: v.type.tensor_type.elem_type for v in outside}
@@ -59,32 +59,32 @@ def retype(model: OnnxModel, asked: TensorIos) -> None:
     _cast(model, casts)
 
 
-def _resolved(model: OnnxModel, asked: TensorIos) -> dict[str, TensorIo]:
+def _resolved(model: OnnxModel, requests: TensorIos) -> dict[str, TensorIo]:
     """Returns what every input and output is to be: its name counts before its number, and that before all."""
     graph = model.proto.graph
     given = {tensor.name for tensor in graph.initializer}
     ends = {"input": [v for v in graph.input if v.name not in given], "output": list(graph.output)}
-    found: dict[str, TensorIo] = {}
+    types: dict[str, TensorIo] = {}
     used: set[str] = set()
     for kind, values in ends.items():
         for index, value in enumerate(values):
             keys = (value.name, numbered(kind, index))
-            key = next((key for key in keys if key in asked), None)
-            every = asked.get(ALL[kind])
+            key = next((key for key in keys if key in requests), None)
+            every = requests.get(ALL[kind])
             used |= {ALL[kind]} if every is not None else set()
             if key is not None:
                 used.add(key)
-                _require(model, value, asked[key], kind)
-                found[value.name] = asked[key]
+                _require(model, value, requests[key], kind)
+                types[value.name] = requests[key]
             elif every is not None and _why_not(model, value, every, kind) is None:
-                found[value.name] = every
-    unknown = [name for name in asked if name not in used]
+                types[value.name] = every
+    unknown = [name for name in requests if name not in used]
     if unknown:
         for kind, values in ends.items():
             _require_place(model, unknown[0], kind, len(values))
         names = ", ".join(value.name for values in ends.values() for value in values)
         raise InputError(f"--io: {model.path} has no input or output {unknown[0]!r}", f"It has {names}.")
-    return found
+    return types
 
 
 def _require_place(model: OnnxModel, name: str, kind: str, count: int) -> None:
@@ -128,7 +128,7 @@ def _quantisers(model: OnnxModel, value: onnx.ValueInfoProto) -> list[onnx.NodeP
     graph, name = model.proto.graph, value.name
     inner = any(name in node.input for scope in model.scopes[1:] for node in scope.graph.node)
     readers = [node for node in graph.node if name in node.input]
-    if any(each is value for each in graph.input):
+    if any(entry is value for entry in graph.input):
         plain = all(node.op_type == "QuantizeLinear" and node.input[0] == name for node in readers)
         alike = len({tuple(node.input[1:]) for node in readers}) == 1
         fits = plain and alike and not inner
@@ -149,18 +149,18 @@ def _take_codes(model: OnnxModel, value: onnx.ValueInfoProto) -> None:
     """Leaves quantisers out: the codes are the input, or the output."""
     graph = model.proto.graph
     nodes, inner = _quantisers(model, value), value.name
-    found = model.main.values(nodes[0].input[1])
-    scale = None if found is None else float(found.reshape(-1)[0])
-    if any(each is value for each in graph.input):
+    scales = model.main.values(nodes[0].input[1])
+    scale = None if scales is None else float(scales.reshape(-1)[0])
+    if any(entry is value for entry in graph.input):
         names = {node.output[0]: inner for node in nodes}
     else:
         names = {nodes[0].input[0]: inner}
-    kept = [node for node in graph.node if not any(node is each for each in nodes)]
+    kept = [node for node in graph.node if not any(node is quantiser for quantiser in nodes)]
     # Copied first: nodes that are taken out of a graph are no more.
     copies = [onnx.NodeProto.FromString(node.SerializeToString()) for node in kept]
     del graph.node[:]
     graph.node.extend(copies)
-    for scope in [each.graph for each in model.scopes]:
+    for scope in [part.graph for part in model.scopes]:
         for node in scope.node:
             _replace(node.input, names)
             _replace(node.output, names)
@@ -229,11 +229,11 @@ def rename_inside(model: OnnxModel, names: Mapping[str, str]) -> None:
 
 def _word(value: onnx.ValueInfoProto) -> str:
     code = value.type.tensor_type.elem_type
-    return next((word for word, known in _CODES.items() if known == code), "cast")
+    return next((word for word, number in _CODES.items() if number == code), "cast")
 
 
-def _cast_node(model: OnnxModel, name: str, made: str, code: int) -> onnx.NodeProto:
-    return helper.make_node("Cast", [name], [made], to=code, name=model.fresh_name(f"{made}_cast"))
+def _cast_node(model: OnnxModel, name: str, output: str, code: int) -> onnx.NodeProto:
+    return helper.make_node("Cast", [name], [output], to=code, name=model.fresh_name(f"{output}_cast"))
 
 
 def _replace(names: Any, by: Mapping[str, str]) -> None:

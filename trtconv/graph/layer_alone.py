@@ -55,8 +55,8 @@ class LayerAlone:
     @property
     def key(self) -> Mapping[str, object]:
         """Everything of it as plain JSON values."""
-        known: Mapping[str, object] = json.loads(json.dumps(plain(dataclasses.asdict(self)), sort_keys=True))
-        return known
+        document: Mapping[str, object] = json.loads(json.dumps(plain(dataclasses.asdict(self)), sort_keys=True))
+        return document
 
     @property
     def title(self) -> str:

@@ -72,9 +72,9 @@ def _weights(model: OnnxModel) -> Iterator[tuple[str, NDArray[np.generic]]]:
     rest = onnx.ModelProto()
     rest.CopyFrom(model.skeleton())
     del rest.graph.initializer[:]
-    for each in constants(rest):
-        if not each.is_external and not each.is_structure:
-            yield each.name, each.values
+    for constant in constants(rest):
+        if not constant.is_external and not constant.is_structure:
+            yield constant.name, constant.values
 
 
 def _has_run(values: NDArray[np.generic], part: bytes, windows: NDArray[np.uint64]) -> bool:
@@ -110,11 +110,11 @@ def _windows(data: NDArray[np.uint8], step: int) -> NDArray[np.uint64]:
     return np.ascontiguousarray(views).view(np.uint64).ravel()
 
 
-def _in_sorted(values: NDArray[np.uint64], known: NDArray[np.uint64]) -> NDArray[np.bool_]:
-    if not len(known):
+def _in_sorted(values: NDArray[np.uint64], reference: NDArray[np.uint64]) -> NDArray[np.bool_]:
+    if not len(reference):
         return np.zeros(len(values), bool)
-    places = np.searchsorted(known, values).clip(max=len(known) - 1)
-    return np.asarray(known[places] == values)
+    places = np.searchsorted(reference, values).clip(max=len(reference) - 1)
+    return np.asarray(reference[places] == values)
 
 
 def _unsigned(size: int) -> type[np.generic]:

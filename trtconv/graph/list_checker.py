@@ -25,12 +25,12 @@ _WINDOWS = {"kernel_shape": 1, "strides": 1, "dilations": 1, "pads": 2}
 
 def lists_of(attributes: Collection[AttributeProto]) -> dict[str, Sequence[float | bytes]]:
     """Returns the attributes that are lists; those that a function's caller gives are left out."""
-    found = {}
+    lists = {}
     for attribute in attributes:
         field = _FIELDS.get(attribute.type)
         if field is not None and not attribute.ref_attr_name:
-            found[attribute.name] = getattr(attribute, field)[:]
-    return found
+            lists[attribute.name] = getattr(attribute, field)[:]
+    return lists
 
 
 def list_faults(op: str, lists: Lists, given: Given, outputs: int, direction: bytes = b"") -> Faults:

@@ -56,33 +56,33 @@ class Columns:
         """Returns the tensors that attributes of these nodes hold, without those of the graphs inside them."""
         return walk.tensors(itertools.chain.from_iterable(self.attributes))
 
-    def replace(self, made: Mapping[int, int], nodes: Iterable[onnx.NodeProto]) -> None:
+    def replace(self, counts: Mapping[int, int], nodes: Iterable[onnx.NodeProto]) -> None:
         """Takes note that some nodes were replaced by others, or removed.
 
         Args:
-            made: Position of each such node to the number of nodes that stand in its place.
+            counts: Position of each such node to the number of nodes that stand in its place.
             nodes: All nodes as they are now.
         """
         self.nodes = list(nodes)
-        gone = sorted(made)
+        gone = sorted(counts)
         # Each replaced node moves what comes after it.
-        begins = list(itertools.accumulate((made[index] - 1 for index in gone), initial=0))
+        begins = list(itertools.accumulate((counts[index] - 1 for index in gone), initial=0))
         fresh = Columns(
             self.nodes[index + shift + step]
             for index, shift in zip(gone, begins, strict=False)
-            for step in range(made[index])
+            for step in range(counts[index])
         )
         for part in _READ:
-            column = _woven(getattr(self, part), iter(getattr(fresh, part)), made, gone)
+            column = _woven(getattr(self, part), iter(getattr(fresh, part)), counts, gone)
             setattr(self, part, column)
 
 
-def _woven(old: Sequence[Any], fresh: Iterator[Any], made: Mapping[int, int], gone: Sequence[int]) -> list[Any]:
+def _woven(old: Sequence[Any], fresh: Iterator[Any], counts: Mapping[int, int], gone: Sequence[int]) -> list[Any]:
     """Returns a column with the entries of the new nodes in the place of those that went."""
     column: list[Any] = []
     start = 0
     for index in gone:
         column += old[start:index]
-        column += itertools.islice(fresh, made[index])
+        column += itertools.islice(fresh, counts[index])
         start = index + 1
     return column + list(old[start:])

@@ -45,16 +45,20 @@ def lowered(scope: Scope, node: onnx.NodeProto, newest: int) -> list[Change] | s
     if newer.since_version <= LOWERED:
         return []
     changes: list[Change] = []
-    for found in node.attribute:
-        value = helper.get_attribute_value(found)
-        if value and isinstance(value, bytes) and value in _NEWER_VALUES.get((node.op_type, found.name), b"").split():
-            return f"opset {LOWERED} has no {node.op_type} with {found.name} {value.decode()}"
-        if found.name in older.attributes:
+    for attribute in node.attribute:
+        value = helper.get_attribute_value(attribute)
+        if (
+            value
+            and isinstance(value, bytes)
+            and value in _NEWER_VALUES.get((node.op_type, attribute.name), b"").split()
+        ):
+            return f"opset {LOWERED} has no {node.op_type} with {attribute.name} {value.decode()}"
+        if attribute.name in older.attributes:
             continue
-        if found.name == "noop_with_empty_axes" or _is_neutral(newer, found.name, value):
-            changes.append(_removal(node, found))
-        elif found.name != "num_outputs" and not (found.name == "axes" and node.op_type == "Resize"):
-            return f"opset {LOWERED} has no {node.op_type} with {found.name}"
+        if attribute.name == "noop_with_empty_axes" or _is_neutral(newer, attribute.name, value):
+            changes.append(_removal(node, attribute))
+        elif attribute.name != "num_outputs" and not (attribute.name == "axes" and node.op_type == "Resize"):
+            return f"opset {LOWERED} has no {node.op_type} with {attribute.name}"
     if not all((*node.input, *[""] * older.min_input)[: older.min_input]):
         return f"opset {LOWERED} has no {node.op_type} without its first inputs"
     special = _SPECIAL.get(node.op_type, _axes_as_attribute if "axes" in older.attributes else _same_inputs)
@@ -67,8 +71,8 @@ def _is_neutral(newer: defs.OpSchema, name: str, value: Any) -> bool:
     if name in _ELSEWHERE:
         return False
     default = newer.attributes[name].default_value
-    known = default.type != onnx.AttributeProto.UNDEFINED and value == helper.get_attribute_value(default)
-    return known or (name == "dilations" and set(value) == {1})
+    is_default = default.type != onnx.AttributeProto.UNDEFINED and value == helper.get_attribute_value(default)
+    return is_default or (name == "dilations" and set(value) == {1})
 
 
 def _removal(node: onnx.NodeProto, attribute: onnx.AttributeProto) -> Change:
@@ -82,7 +86,7 @@ def _same_inputs(scope: Scope, node: onnx.NodeProto, older: defs.OpSchema) -> li
 
 def _axes_as_attribute(scope: Scope, node: onnx.NodeProto, older: defs.OpSchema) -> list[Change] | str:
     """A reduction: its axes were an attribute."""
-    no_axes = any(each.name == "noop_with_empty_axes" and each.i for each in node.attribute)
+    no_axes = any(attribute.name == "noop_with_empty_axes" and attribute.i for attribute in node.attribute)
     if len(node.input) < 2 or not node.input[1]:
         return "it reduces over no axes" if no_axes else []
     axes = scope.values(node.input[1])
@@ -101,10 +105,10 @@ def _axes_as_attribute(scope: Scope, node: onnx.NodeProto, older: defs.OpSchema)
 
 def _split(scope: Scope, node: onnx.NodeProto, older: defs.OpSchema) -> list[Change] | str:
     """A Split into a number of parts: their sizes were an input."""
-    given = next((each for each in node.attribute if each.name == "num_outputs"), None)
+    given = next((attribute for attribute in node.attribute if attribute.name == "num_outputs"), None)
     if given is None:
         return []
-    axis = next((each.i for each in node.attribute if each.name == "axis"), 0)
+    axis = next((attribute.i for attribute in node.attribute if attribute.name == "axis"), 0)
     shape = scope.shape(node.input[0])
     # The model may state fewer axes than it has.
     size = shape[axis] if shape is not None and -len(shape) <= axis < len(shape) else None
@@ -130,7 +134,7 @@ def _grid_sample(scope: Scope, node: onnx.NodeProto, older: defs.OpSchema) -> li
     shape = scope.shape(node.input[0])
     if shape is None or len(shape) != 4:
         return f"opset {LOWERED} has no GridSample of other than four axes"
-    mode = next((each for each in node.attribute if each.name == "mode"), None)
+    mode = next((attribute for attribute in node.attribute if attribute.name == "mode"), None)
     if mode is None or mode.s not in _GRID_MODES:
         return []
 
@@ -181,7 +185,7 @@ def _written(scope: Scope, node: onnx.NodeProto, slots: Mapping[int, Any]) -> li
 
 def _resize(scope: Scope, node: onnx.NodeProto, older: defs.OpSchema) -> list[Change] | str:
     """A Resize of some axes: all had a scale, a size and a region."""
-    given = next((each for each in node.attribute if each.name == "axes"), None)
+    given = next((attribute for attribute in node.attribute if attribute.name == "axes"), None)
     if given is None:
         return _same_inputs(scope, node, older)
     shape = scope.shape(node.input[0])

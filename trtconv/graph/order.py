@@ -21,7 +21,7 @@ def _sort(graph: onnx.GraphProto) -> bool:
     """Sorts one graph. Returns whether it was not."""
     producers = {name: index for index, node in enumerate(graph.node) for name in node.output if name}
     needs = [{producers[n] for n in reads(node) if n in producers} - {i} for i, node in enumerate(graph.node)]
-    if all(max(each, default=-1) < index for index, each in enumerate(needs)):
+    if all(max(sources, default=-1) < index for index, sources in enumerate(needs)):
         return False
     try:
         order = list(graphlib.TopologicalSorter(dict(enumerate(needs))).static_order())

@@ -93,8 +93,8 @@ class _Levels:
         }
         self._after: dict[int, set[int]] = {node: set() for node in self._order}
         for node, before in self._before.items():
-            for each in before:
-                self._after[each].add(node)
+            for earlier in before:
+                self._after[earlier].add(node)
         self._makers = makers
         self._readers: dict[str, list[int]] = collections.defaultdict(list)
         for node in self._order:
@@ -119,12 +119,12 @@ class _Levels:
         return 0 if node in self._left else 1
 
     def _earliest(self, node: int) -> int:
-        lowest = max((self._level[each] for each in self._before[node]), default=0)
+        lowest = max((self._level[earlier] for earlier in self._before[node]), default=0)
         return lowest if lowest % 2 == self._side(node) else lowest + 1
 
     def _latest(self, node: int, levels: Mapping[int, int]) -> int | None:
         """Returns the last level that a node may be on; None where nothing waits for it."""
-        highest = min((levels[each] for each in self._after[node]), default=None)
+        highest = min((levels[later] for later in self._after[node]), default=None)
         return highest if highest is None or highest % 2 == self._side(node) else highest - 1
 
     def _empty_levels(self) -> None:
@@ -147,8 +147,8 @@ class _Levels:
         for node in (*reversed(self._order), *self._order):
             first, here = self._earliest(node), self._level[node]
             last = self._latest(node, self._level)
-            choices = [each for each in sorted(used) if each % 2 == here % 2 and first <= each]
-            choices = [each for each in choices if each <= (max(used) if last is None else last)]
+            choices = [level for level in sorted(used) if level % 2 == here % 2 and first <= level]
+            choices = [level for level in choices if level <= (max(used) if last is None else last)]
             best = min(choices, key=lambda level: (self._crossing(node, level), abs(level - here)), default=here)
             if self._crossing(node, best) < self._crossing(node, here):
                 self._level[node], changed = best, True
@@ -161,9 +161,9 @@ class _Levels:
     def _crossed(self, node: int, level: int) -> Iterator[str]:
         for name in self._nodes[node].reads:
             if name in self._makers:
-                beside = any(self._level[each] == level for each in self._readers[name] if each != node)
+                beside = any(self._level[reader] == level for reader in self._readers[name] if reader != node)
                 if self._level[self._makers[name]] != level and not beside:
                     yield name
         for name in self._nodes[node].makes:
-            for _ in {self._level[each] for each in self._readers[name]} - {level}:
+            for _ in {self._level[reader] for reader in self._readers[name]} - {level}:
                 yield name

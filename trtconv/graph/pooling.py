@@ -68,5 +68,5 @@ def axes_of_pool(attributes: Mapping[str, Any], sizes: Sequence[int | None]) -> 
 def can_exceed(attributes: Mapping[str, Any]) -> bool:
     """Whether a pooling with ceil_mode may have a last window that begins in its end padding, at any size."""
     kernel = attributes.get("kernel_shape") or []
-    made = axes_of_pool(attributes, [1] * len(kernel)) if kernel else []
-    return any(axis is not None and axis.stride + axis.end > axis.reach for axis in made)
+    axes = axes_of_pool(attributes, [1] * len(kernel)) if kernel else []
+    return any(axis is not None and axis.stride + axis.end > axis.reach for axis in axes)

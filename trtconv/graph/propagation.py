@@ -67,21 +67,21 @@ def data_can_be_propagated(
     written = _written(graph, nodes, None)
     if math.isinf(written):
         try:
-            found = onnx.shape_inference.infer_shapes(model).graph.value_info
+            tensors = onnx.shape_inference.infer_shapes(model).graph.value_info
         # Whatever inference raises over a stranger's model means one thing here: not known.
         except Exception:
             return False
-        written = _written(graph, nodes, {each.name: _length(each) for each in found})
+        written = _written(graph, nodes, {tensor.name: _length(tensor) for tensor in tensors})
     return written <= _MOST_WRITTEN
 
 
-def _written(graph: onnx.GraphProto, columns: Columns, known: Mapping[str, float] | None) -> float:
+def _written(graph: onnx.GraphProto, columns: Columns, inference: Mapping[str, float] | None) -> float:
     """Returns how many elements are written down; infinity where that depends on lengths that are not known.
 
     Args:
         graph: The graph.
         columns: Its nodes.
-        known: Tensors to their lengths, as inference without values tells them; None: it was not asked.
+        inference: Tensors to their lengths, as inference without values tells them; None: it was not asked.
     """
     lengths = {tensor.name: _size(tensor) for tensor in graph.initializer}
     lengths |= {value.name: _length(value) for value in graph.input if value.name not in lengths}
@@ -94,21 +94,23 @@ def _written(graph: onnx.GraphProto, columns: Columns, known: Mapping[str, float
             continue
         constant = constant_of(node)
         if constant is not None:
-            made = _size(constant)
+            length = _size(constant)
             shapes.update(outputs if list(constant.dims) not in ([], [1]) else ())
         else:
             parts = [lengths.get(name, _NO_VECTOR) for name in read]
-            made = _NO_VECTOR if op in _ANY_LENGTH and not shapes.isdisjoint(read[-1:]) else _made(node, parts)
-            if math.isinf(made) and known is not None:
-                made = max((known.get(name, _NO_VECTOR) for name in outputs), default=_NO_VECTOR)
+            length = (
+                _NO_VECTOR if op in _ANY_LENGTH and not shapes.isdisjoint(read[-1:]) else _length_after(node, parts)
+            )
+            if math.isinf(length) and inference is not None:
+                length = max((inference.get(name, _NO_VECTOR) for name in outputs), default=_NO_VECTOR)
             # Even where nothing comes of it, inference writes down what an operator reads.
-            written += max([made, *parts]) if op in _FOLLOWED else 0
-        if made:
-            lengths.update(dict.fromkeys(outputs, made))
+            written += max([length, *parts]) if op in _FOLLOWED else 0
+        if length:
+            lengths.update(dict.fromkeys(outputs, length))
     return written
 
 
-def _made(node: onnx.NodeProto, parts: Sequence[float]) -> float:
+def _length_after(node: onnx.NodeProto, parts: Sequence[float]) -> float:
     """Returns how long a vector a node makes of vectors so long; infinity where that is not known."""
     op = node.op_type
     if op == "Shape":
@@ -121,7 +123,9 @@ def _made(node: onnx.NodeProto, parts: Sequence[float]) -> float:
     if op in _BROADCASTING:
         return longest
     first = max(parts[:1], default=_NO_VECTOR)
-    kept = op.startswith(_REDUCTIONS) and all(each.name != "keepdims" or each.i == 1 for each in node.attribute)
+    kept = op.startswith(_REDUCTIONS) and all(
+        attribute.name != "keepdims" or attribute.i == 1 for attribute in node.attribute
+    )
     if kept or op in _LIKE_THE_FIRST or (op in _LONGER and not first):
         return first
     passed_on = op in _PASSED_ON and (op not in _LOWERING or first)

@@ -40,22 +40,22 @@ class Origin:
         if location.index is None:
             return None
         ops = self._ops.get(location.graph, ())
-        found = self._indices(location.graph).get(location.node, ()) if location.node else ()
-        if len(found) == 1:
-            return found[0] if ops[found[0]] == location.op else None
+        indices = self._indices(location.graph).get(location.node, ()) if location.node else ()
+        if len(indices) == 1:
+            return indices[0] if ops[indices[0]] == location.op else None
         # Without a name of its own a node is known by what it makes.
         scope = scopes.get(location.graph)
         if scope is None or not 0 <= location.index < len(scope.columns.outputs):
             return None
-        made = self._producers.get(location.graph, {})
-        places = {made[name] for name in scope.columns.outputs[location.index] if name in made}
+        producers = self._producers.get(location.graph, {})
+        places = {producers[name] for name in scope.columns.outputs[location.index] if name in producers}
         return next((index for index in places if ops[index] == location.op), None)
 
     def _indices(self, graph: str) -> Mapping[str, Sequence[int]]:
         """Returns where the nodes of each name are; found out when it is first asked for, mostly never."""
         if graph not in self._named:
-            found: dict[str, list[int]] = {}
+            indices: dict[str, list[int]] = {}
             for index, name in enumerate(self._names.get(graph, ())):
-                found.setdefault(name, []).append(index)
-            self._named[graph] = found
+                indices.setdefault(name, []).append(index)
+            self._named[graph] = indices
         return self._named[graph]

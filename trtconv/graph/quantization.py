@@ -75,7 +75,7 @@ def over_blocks(values: NDArray[Any], shape: tuple[int, ...], axis: int, block: 
     """
     axis %= max(1, len(shape))
     if not shape or values.shape != tuple(
-        -(-size // block) if each == axis else size for each, size in enumerate(shape)
+        -(-size // block) if position == axis else size for position, size in enumerate(shape)
     ):
         return None
     return np.take(np.repeat(values, block, axis), np.arange(shape[axis]), axis)

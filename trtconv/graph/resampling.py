@@ -34,33 +34,33 @@ _KERNELS: dict[str, tuple[Callable[[NDArray[Any]], NDArray[Any]], float]] = {
 """Filter to its kernel, and how far that reaches."""
 
 
-def resampling(filter: str, taken: int, made: int, kept: slice = slice(None)) -> Matrix:
-    """Returns the weights, (made, taken), that resize an axis of `taken` pixels to `made`.
+def resampling(filter: str, source: int, target: int, kept: slice = slice(None)) -> Matrix:
+    """Returns the weights, (target, source), that resize an axis of `source` pixels to `target`.
 
     Args:
         filter: One of `core.preprocessing.FILTERS`.
-        taken: Pixels that there are.
-        made: Pixels that there will be.
+        source: Pixels that there are.
+        target: Pixels that there will be.
         kept: Which of these are wanted.
     """
-    step = taken / made
-    centers = ((np.arange(made) + 0.5) * step)[kept]
-    if filter == "nearest" or taken == made:
+    step = source / target
+    centers = ((np.arange(target) + 0.5) * step)[kept]
+    if filter == "nearest" or source == target:
         # Added up as Pillow does: what lies between two pixels is one or the other by the rounding.
-        centers = np.cumsum(np.concatenate(([step / 2], np.full(made - 1, step))))[kept]
-        nearest = np.minimum(centers.astype(int), taken - 1)
-        chosen: Matrix = (np.arange(taken) == nearest[:, None]).astype(np.float32)
+        centers = np.cumsum(np.concatenate(([step / 2], np.full(target - 1, step))))[kept]
+        nearest = np.minimum(centers.astype(int), source - 1)
+        chosen: Matrix = (np.arange(source) == nearest[:, None]).astype(np.float32)
         return chosen
     if filter == "linear":
         # What lies beyond the border is the border.
-        places = np.clip(centers - 0.5, 0, taken - 1)
-        around: Matrix = _triangle(np.arange(taken) - places[:, None]).astype(np.float32)
+        places = np.clip(centers - 0.5, 0, source - 1)
+        around: Matrix = _triangle(np.arange(source) - places[:, None]).astype(np.float32)
         return around
     kernel, reach = _KERNELS[filter]
     wide = max(step, 1.0)
     first = np.maximum((centers - reach * wide + 0.5).astype(int), 0)
-    last = np.minimum((centers + reach * wide + 0.5).astype(int), taken)
-    index = np.arange(taken)
+    last = np.minimum((centers + reach * wide + 0.5).astype(int), source)
+    index = np.arange(source)
     weights = kernel((index + 0.5 - centers[:, None]) / wide)
     weights *= (index >= first[:, None]) & (index < last[:, None])
     whole: Matrix = (weights / weights.sum(1, keepdims=True)).astype(np.float32)
@@ -83,10 +83,10 @@ def resizing(how: Preprocessing, image: Size, size: Size) -> tuple[Matrix, Matri
     return rows, columns
 
 
-def _placed(filter: str, taken: int, scaled: int, start: int, made: int) -> Matrix:
+def _placed(filter: str, source: int, scaled: int, start: int, target: int) -> Matrix:
     first = max(0, -start)
-    weights = resampling(filter, taken, scaled, slice(first, first + made))
-    result = np.zeros((made, taken), np.float32)
+    weights = resampling(filter, source, scaled, slice(first, first + target))
+    result = np.zeros((target, source), np.float32)
     result[max(0, start) : max(0, start) + len(weights)] = weights
     return result
 
@@ -95,6 +95,6 @@ def surroundings(how: Preprocessing, image: Size, size: Size) -> Matrix | None:
     """Returns what a letterbox adds to an input, (height, width); None where it adds nothing."""
     if how.fit != "letterbox" or not how.fill:
         return None
-    rows, columns = (np.any(each, axis=1) for each in resizing(how, image, size))
+    rows, columns = (np.any(weights, axis=1) for weights in resizing(how, image, size))
     added: Matrix = how.fill * (1 - np.outer(rows, columns)).astype(np.float32)
     return added

@@ -28,14 +28,14 @@ def resolved(scope: Scope, name: str, opsets: Iterable[Any]) -> NDArray[Any] | N
     Returns:
         Its values; None where something known only at run time goes in.
     """
-    found = scope.values(name) if name else None
-    if found is not None or not name:
-        return found
+    values = scope.values(name) if name else None
+    if values is not None or not name:
+        return values
     cone = _Cone(scope)
     if not cone.visit(name):
         return None
-    known = cone.known.get(name)
-    return known if known is not None else evaluate(cone.nodes, cone.known, name, opsets)
+    value = cone.known.get(name)
+    return value if value is not None else evaluate(cone.nodes, cone.known, name, opsets)
 
 
 class _Cone:
@@ -70,7 +70,7 @@ class _Cone:
                 return False
             self.known[name] = sizes
             return True
-        if op not in FOLDED or not all(self.visit(each) for each in columns.inputs[index]):
+        if op not in FOLDED or not all(self.visit(source) for source in columns.inputs[index]):
             return False
         self._seen.add(index)
         self.nodes.append(node)
@@ -84,7 +84,7 @@ def sizes_read(scope: Scope, node: onnx.NodeProto) -> NDArray[np.int64] | None:
         return None
     wanted: Sequence[int | None] = shape
     if node.op_type == "Shape":
-        ends = {each.name: each.i for each in node.attribute}
+        ends = {attribute.name: attribute.i for attribute in node.attribute}
         wanted = shape[ends.get("start", 0) : ends.get("end", len(shape))]
     sizes = [size for size in wanted if size is not None]
     if len(sizes) != len(wanted):

@@ -33,10 +33,10 @@ def give_results(model: OnnxModel, results: Results) -> None:
 
 def _output(model: OnnxModel, name: str) -> onnx.ValueInfoProto:
     outputs = model.proto.graph.output
-    value = next((each for each in outputs if each.name == name), None)
+    value = next((output for output in outputs if output.name == name), None)
     if value is None and not name and len(outputs) == 1:
         value = outputs[0]
-    listed = ", ".join(each.name for each in outputs)
+    listed = ", ".join(output.name for output in outputs)
     if value is None:
         what = f"has no output {name!r}" if name else "has several outputs"
         raise InputError(f"--postprocess: {model.path} {what}", f"Write OUTPUT=OPERATION; it has {listed}.")
@@ -75,8 +75,8 @@ def _nodes(model: OnnxModel, inner: str, name: str, result: Result, rank: int) -
     """Returns the nodes between what the network makes and the output."""
     axis, last = result.axis, rank - 1
 
-    def node(op: str, taken: str, made: str, **attributes: object) -> onnx.NodeProto:
-        return helper.make_node(op, [taken], [made], name=model.fresh_name(f"{name}_{op.lower()}"), **attributes)
+    def node(op: str, source: str, target: str, **attributes: object) -> onnx.NodeProto:
+        return helper.make_node(op, [source], [target], name=model.fresh_name(f"{name}_{op.lower()}"), **attributes)
 
     if result.operation == "sigmoid":
         return [node("Sigmoid", inner, name)]

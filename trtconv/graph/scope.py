@@ -67,8 +67,8 @@ class Scope:
 
     def initializer(self, name: str) -> onnx.TensorProto | None:
         """Returns an initializer of this graph or of a graph around it."""
-        found = self.initializers.get(name)
-        return found if found is not None or self.parent is None else self.parent.initializer(name)
+        tensor = self.initializers.get(name)
+        return tensor if tensor is not None or self.parent is None else self.parent.initializer(name)
 
     def constant(self, name: str) -> onnx.TensorProto | None:
         """Returns what an initializer or a Constant node holds, of this graph or one around it; None for the rest."""
@@ -93,19 +93,19 @@ class Scope:
     @functools.cached_property
     def by_op(self) -> dict[str, list[int]]:
         """Operator type to the nodes of this graph, by position."""
-        found: dict[str, list[int]] = {}
+        indices: dict[str, list[int]] = {}
         for index, op in enumerate(self.columns.ops):
-            found.setdefault(op, []).append(index)
-        return found
+            indices.setdefault(op, []).append(index)
+        return indices
 
     @functools.cached_property
     def consumers(self) -> dict[str, list[onnx.NodeProto]]:
         """Tensor name to the nodes of this graph that take it."""
-        found: dict[str, list[onnx.NodeProto]] = {}
+        consumers: dict[str, list[onnx.NodeProto]] = {}
         for node, inputs in zip(self.columns.nodes, self.columns.inputs, strict=True):
             for name in inputs:
-                found.setdefault(name, []).append(node)
-        return found
+                consumers.setdefault(name, []).append(node)
+        return consumers
 
     def seen_from(self, name: str) -> Iterator[Scope]:
         """Yields the graphs that mention a tensor of this graph: not those that have another one so named."""
@@ -153,16 +153,16 @@ class Scope:
         tensor = self.constant(name)
         if tensor is not None:
             return known_dtype_name(tensor.data_type)
-        known = known_dtype_name(self.types.get(name, 0))
-        return known if known is not None or self.parent is None else self.parent.dtype(name)
+        dtype = known_dtype_name(self.types.get(name, 0))
+        return dtype if dtype is not None or self.parent is None else self.parent.dtype(name)
 
     def shape(self, name: str) -> tuple[int | None, ...] | None:
         """Returns the shape of a tensor, None for each size that is not known, or None where the rank is not."""
         tensor = self.constant(name)
         if tensor is not None:
             return tuple(tensor.dims)
-        known = self.shapes.get(name)
-        return known if known is not None or self.parent is None else self.parent.shape(name)
+        shape = self.shapes.get(name)
+        return shape if shape is not None or self.parent is None else self.parent.shape(name)
 
 
 def python_line(node: onnx.NodeProto) -> str:
@@ -170,9 +170,9 @@ def python_line(node: onnx.NodeProto) -> str:
     entries = getattr(node, "metadata_props", ())
     if not entries:
         return ""
-    known = next((entry.value for entry in entries if entry.key == SOURCE_KEY), "")
-    if _SOURCE.fullmatch(known):
-        return known
+    source = next((entry.value for entry in entries if entry.key == SOURCE_KEY), "")
+    if _SOURCE.fullmatch(source):
+        return source
     trace = next((entry.value for entry in entries if entry.key in _STACK_TRACES), "")
     frames = [f"{file}:{line}" for file, line in _FRAME.findall(trace)]
     # Innermost last; the innermost ones are inside torch.
@@ -259,12 +259,12 @@ class Whole:
     @functools.cached_property
     def mentions(self) -> dict[str, list[Scope]]:
         """Tensor name to the graphs in which a node takes it, or whose input or output it is."""
-        found: dict[str, list[Scope]] = {}
+        mentions: dict[str, list[Scope]] = {}
         for scope in self.scopes:
             ends = (value.name for value in (*scope.graph.output, *scope.graph.input))
             for name in {*scope.consumers, *ends}:
-                found.setdefault(name, []).append(scope)
-        return found
+                mentions.setdefault(name, []).append(scope)
+        return mentions
 
     @functools.cached_property
     def derived(self) -> dict[str, Any]:

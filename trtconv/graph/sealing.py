@@ -16,7 +16,7 @@ def sealed(proto: onnx.ModelProto, serialize: Callable[[], bytes]) -> tuple[byte
         proto: The model; an older seal is taken away.
         serialize: Makes bytes of it.
     """
-    kept = [each for each in proto.metadata_props if each.key != KEY]
+    kept = [entry for entry in proto.metadata_props if entry.key != KEY]
     del proto.metadata_props[:]
     proto.metadata_props.extend(kept)
     data = serialize()

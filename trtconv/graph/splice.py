@@ -16,11 +16,11 @@ from trtconv.graph.scope import Scope
 def splice(graph: onnx.GraphProto, fresh: dict[int, list[onnx.NodeProto]]) -> None:
     """Puts the new nodes where the old ones were; all others stay the objects that they are."""
     nodes = graph.node
-    if all(len(made) == 1 for made in fresh.values()):
+    if all(len(group) == 1 for group in fresh.values()):
         for index, (node,) in fresh.items():
             nodes[index].CopyFrom(node)
         return
-    places = [*range(len(nodes)), *(index for index, made in fresh.items() for _ in made)]
+    places = [*range(len(nodes)), *(index for index, group in fresh.items() for _ in group)]
     gone = [index in fresh for index in range(len(nodes))] + [False] * (len(places) - len(nodes))
     nodes.extend(itertools.chain.from_iterable(fresh.values()))
     _arrange(nodes, zip(gone, places, strict=True))
@@ -103,8 +103,8 @@ def _unused(scope: Scope, names: set[str], uses: Counter[str]) -> tuple[set[str]
         elif index not in nodes and not any(count(out) for out in columns.outputs[index] if out):
             nodes.add(index)
             taken = [n for n in columns.inputs[index] if n]
-            for each in taken:
-                left[each] = count(each) - 1
+            for source in taken:
+                left[source] = count(source) - 1
             uses.subtract(columns.inputs[index])
             queue.extend(taken)
     return initializers, nodes, foreign

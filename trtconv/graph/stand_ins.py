@@ -58,8 +58,8 @@ class Constant:
         if isinstance(holder, TensorProto):
             values: NDArray[Any] = numpy_helper.to_array(holder)
             return values
-        found = onnx.helper.get_attribute_value(holder)
-        numbers = list(found) if _is_list(holder) else [found]
+        value = onnx.helper.get_attribute_value(holder)
+        numbers = list(value) if _is_list(holder) else [value]
         return np.asarray(numbers, np.float32 if _is_float(holder) else np.int64)
 
     @property
@@ -121,7 +121,10 @@ def constants(proto: onnx.ModelProto) -> Iterator[Constant]:
     """Yields the constants of a model: weights, those of its bodies and functions, long lists of numbers."""
     nodes = list(all_nodes(proto.graph.node))
     nodes += [node for function in proto.functions for node in all_nodes(function.node)]
-    graphs = [proto.graph, *(body for node in nodes for each in node.attribute for body in (each.g, *each.graphs))]
+    graphs = [
+        proto.graph,
+        *(body for node in nodes for attribute in node.attribute for body in (attribute.g, *attribute.graphs)),
+    ]
     for graph in graphs:
         yield from (Constant(tensor.name, tensor) for tensor in graph.initializer)
         yield from (Constant(sparse.values.name, sparse.values) for sparse in graph.sparse_initializer)
@@ -129,10 +132,13 @@ def constants(proto: onnx.ModelProto) -> Iterator[Constant]:
         named = next(iter(node.output), "")
         yield from (Constant(tensor.name or named, tensor) for tensor in tensors(node.attribute))
         own = node.domain not in ONNX_DOMAINS
-        is_table = own and sum(len(each.ints) + (each.type == AttributeProto.INT) for each in node.attribute) > _FEW
-        for each in node.attribute:
-            if _holds_weights(node, each):
-                yield Constant(f"{named}:{each.name}", each, is_table=is_table)
+        is_table = (
+            own
+            and sum(len(attribute.ints) + (attribute.type == AttributeProto.INT) for attribute in node.attribute) > _FEW
+        )
+        for attribute in node.attribute:
+            if _holds_weights(node, attribute):
+                yield Constant(f"{named}:{attribute.name}", attribute, is_table=is_table)
 
 
 def _holds_weights(node: onnx.NodeProto, attribute: AttributeProto) -> bool:
@@ -221,9 +227,9 @@ def with_stand_ins(proto: onnx.ModelProto, likeness: Sequence[Likeness]) -> onnx
         likeness: For each of `constants`, in their order.
     """
     copy = copied(proto)
-    for seed, (each, like) in enumerate(zip(constants(copy), likeness, strict=True)):
+    for seed, (constant, like) in enumerate(zip(constants(copy), likeness, strict=True)):
         if like not in _UNCHANGED:
-            each.put(stand_in(each.values, like, seed))
+            constant.put(stand_in(constant.values, like, seed))
     return copy
 
 
@@ -259,7 +265,7 @@ def resized(proto: onnx.ModelProto, sizes: Mapping[int, int]) -> onnx.ModelProto
         value.type.tensor_type.ClearField("shape")
     for constant in constants(copy):
         _resize(constant, sizes)
-    for attribute in (each for node in all_nodes(copy.graph.node) for each in node.attribute):
+    for attribute in (entry for node in all_nodes(copy.graph.node) for entry in node.attribute):
         if attribute.type == AttributeProto.INT:
             attribute.i = sizes.get(attribute.i, attribute.i)
     return copy
@@ -268,7 +274,7 @@ def resized(proto: onnx.ModelProto, sizes: Mapping[int, int]) -> onnx.ModelProto
 def _resize(constant: Constant, sizes: Mapping[int, int]) -> None:
     values = constant.values
     if constant.is_structure and values.dtype.kind == "i":
-        changed = [sizes.get(int(each), int(each)) for each in values.ravel()]
+        changed = [sizes.get(int(size), int(size)) for size in values.ravel()]
         constant.put(np.array(changed, values.dtype).reshape(values.shape))
     elif set(values.shape) & sizes.keys():
         constant.put(values[tuple(slice(sizes.get(size)) for size in values.shape)])

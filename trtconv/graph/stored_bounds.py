@@ -20,13 +20,13 @@ def stored_bounds(model: OnnxModel) -> dict[str, Range]:
     if not text:
         return {}
     try:
-        known = json.loads(text)
+        document = json.loads(text)
     except (ValueError, RecursionError):
         return {}
-    if not isinstance(known, dict):
+    if not isinstance(document, dict):
         return {}
-    found = {name: _range(known[name]) for name in dynamic_dims(model.inputs) if name in known}
-    return {name: bound for name, bound in found.items() if bound is not None}
+    bounds = {name: _range(document[name]) for name in dynamic_dims(model.inputs) if name in document}
+    return {name: bound for name, bound in bounds.items() if bound is not None}
 
 
 def _range(kept: Any) -> Range | None:

@@ -176,8 +176,8 @@ class Linear(NodeView):
     @property
     def asked_type(self) -> int:
         """The ONNX element type that its output_dtype asks for, 0 where it asks for none or one that is none."""
-        asked = self.attributes.get("output_dtype", 0)
-        return asked if asked in onnx.TensorProto.DataType.values() else 0
+        code = self.attributes.get("output_dtype", 0)
+        return code if code in onnx.TensorProto.DataType.values() else 0
 
     @functools.cached_property
     def clash(self) -> tuple[str, str] | None:
@@ -259,5 +259,5 @@ def deconvs(model: OnnxModel) -> tuple[Deconv, ...]:
     derived = model.whole.derived
     if "deconvs" not in derived:
         derived["deconvs"] = tuple(Deconv(scope, index) for scope, index, _ in model.nodes("ConvTranspose"))
-    found: tuple[Deconv, ...] = derived["deconvs"]
-    return found
+    result: tuple[Deconv, ...] = derived["deconvs"]
+    return result
