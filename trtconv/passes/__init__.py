@@ -152,13 +152,13 @@ def passes_for(
         kept: Names of nodes that have types of their own, and keep their names.
     """
     half = precision in _IN_HALF
-    told = {
+    variants = {
         ExpandFunctions: ExpandFunctions(in_half=half),
         MakeDeconvExplicit: MakeDeconvExplicit(in_half=half, choose=choose),
         OverlapAdd: OverlapAdd(in_half=half, kept=kept),
     }
-    asked = (each for each in PASSES if not each.on_request or (requantize and each.flag == "requantize"))
-    return tuple(told.get(type(each), each) for each in asked)
+    passes = (pass_ for pass_ in PASSES if not pass_.on_request or (requantize and pass_.flag == "requantize"))
+    return tuple(variants.get(type(pass_), pass_) for pass_ in passes)
 
 
 __all__ = ["PASSES", "BrokenContract", "Chooser", "Pass", "PassResult", "chosen", "passes_for", "run_passes", "select"]

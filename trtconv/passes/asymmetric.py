@@ -27,7 +27,7 @@ _NEARLY = 1 - 1e-6
 def _is_foreign(group: Group) -> bool:
     """Whether TensorRT has no such quantiser."""
     if group.dtype is None:
-        return any(each.zero_point is not None for each in group.linears) and bool(group.zero_points - {0})
+        return any(linear.zero_point is not None for linear in group.linears) and bool(group.zero_points - {0})
     return (group.dtype != "int8" and group.dtype in EMULATED) or bool(group.zero_points - {0})
 
 
@@ -35,17 +35,17 @@ def _obstacle(group: Group) -> str:
     """Returns why a group cannot be written otherwise, or an empty string."""
     if group.obstacle:
         return group.obstacle
-    if any(each.zero_point is None for each in group.linears) or group.dtype not in EMULATED:
+    if any(linear.zero_point is None for linear in group.linears) or group.dtype not in EMULATED:
         return "its nodes have different integer types or no zero point"
     if len(group.zero_points) != 1 and group.movers:
         return f"its nodes have different zero points {sorted(group.zero_points)}"
-    if group.movers and any(each.scale.size > 1 for each in group.linears):
+    if group.movers and any(linear.scale.size > 1 for linear in group.linears):
         return "it quantises per channel, and values move between channels"
     channels: dict[int, int] = {}
-    for each in group.linears:
-        if each.scale.size > 1 and each.rank is None:
-            return f"the rank of {each.quantized.name!r} is not known"
-        if each.scale.size > 1 and channels.setdefault(each.axis, each.scale.size) != each.scale.size:
+    for linear in group.linears:
+        if linear.scale.size > 1 and linear.rank is None:
+            return f"the rank of {linear.quantized.name!r} is not known"
+        if linear.scale.size > 1 and channels.setdefault(linear.axis, linear.scale.size) != linear.scale.size:
             return "its nodes have different numbers of scales"
     return ""
 
@@ -101,9 +101,9 @@ class ComputeAsymmetricInFloat(_AsymmetricPass):
     fixes = ("TC306", "TC308")
 
     def _obstacle(self, field: Field, group: Group) -> str:
-        for each in group.linears:
-            if field.dtype(each.node.inputs[0]) == "int32":
-                return f"{each.node.op} {each.node.name!r} takes int32"
+        for linear in group.linears:
+            if field.dtype(linear.node.inputs[0]) == "int32":
+                return f"{linear.node.op} {linear.node.name!r} takes int32"
         for pad in each_pad(group):
             fill = pad_value(field, pad)
             if fill is not None and field.number(fill) is None:
@@ -118,17 +118,17 @@ class ComputeAsymmetricInFloat(_AsymmetricPass):
             assert value is not None
             shifted = field.constant(f"{pad.name}.fill", np.array(value - point, np.float32))
             pad.inputs = [*pad.inputs[:2], shifted, *pad.inputs[3:]]
-        dequantizers = [each for each in group.linears if not each.quantizes]
-        weights = [each for each in dequantizers if field.values(each.node.inputs[0]) is not None]
-        for each in group.linears:
-            if not any(each is weight for weight in weights):
-                field.replace(each.node, _emulate(field, each, group))
+        dequantizers = [linear for linear in group.linears if not linear.quantizes]
+        weights = [linear for linear in dequantizers if field.values(linear.node.inputs[0]) is not None]
+        for linear in group.linears:
+            if not any(linear is weight for weight in weights):
+                field.replace(linear.node, _emulate(field, linear, group))
         self._fold_constants(field, group, point)
-        for each in weights:
-            _fold_weight(field, each)
+        for linear in weights:
+            _fold_weight(field, linear)
         for node in group.movers:
             field.replace(node, [node])
-        single = all(each.scale.dtype == np.float32 for each in group.linears)
+        single = all(linear.scale.dtype == np.float32 for linear in group.linears)
         how = "float, bit for bit" if single else f"float32, the same numbers for the same {_half(group)} values"
         return f"{group.dtype} around {sorted(group.zero_points)} computed in {how}"
 
@@ -143,36 +143,36 @@ class ComputeAsymmetricInFloat(_AsymmetricPass):
 
 def _half(group: Group) -> str:
     """Returns the type of the scales that are not float32."""
-    return next(str(each.scale.dtype) for each in group.linears if each.scale.dtype != np.float32)
+    return next(str(linear.scale.dtype) for linear in group.linears if linear.scale.dtype != np.float32)
 
 
-def _point(each: Quantizer) -> NDArray[np.float32]:
+def _point(linear: Quantizer) -> NDArray[np.float32]:
     """Returns a node's zero point, shaped to broadcast."""
-    assert each.zero_point is not None
-    return along(each.zero_point.astype(np.float32), each.axis, each.rank or 1)
+    assert linear.zero_point is not None
+    return along(linear.zero_point.astype(np.float32), linear.axis, linear.rank or 1)
 
 
-def _origin(group: Group, each: Quantizer) -> NDArray[np.float32]:
+def _origin(group: Group, linear: Quantizer) -> NDArray[np.float32]:
     """Returns what was subtracted from the quantised values that a DequantizeLinear reads.
 
     Only a group of one QuantizeLinear has several zero points; in others all nodes have the same one.
     """
-    return next((_point(other) for other in group.linears if other.quantizes), _point(each))
+    return next((_point(other) for other in group.linears if other.quantizes), _point(linear))
 
 
-def _emulate(field: Field, each: Quantizer, group: Group) -> list[gs.Node]:
+def _emulate(field: Field, linear: Quantizer, group: Group) -> list[gs.Node]:
     """Returns float nodes in place of a QuantizeLinear or DequantizeLinear; between them goes q - zero_point."""
-    node, name = each.node, label(each.node)
-    rank = each.rank or 1
-    scale = field.constant(f"{name}.scale", along(each.scale.astype(np.float32), each.axis, rank))
+    node, name = linear.node, label(linear.node)
+    rank = linear.rank or 1
+    scale = field.constant(f"{name}.scale", along(linear.scale.astype(np.float32), linear.axis, rank))
     output = node.outputs[0]
-    if not each.quantizes:
-        return _dequantize(field, each, scale, _origin(group, each) - _point(each))
-    cast = _widen(field, each, name)
+    if not linear.quantizes:
+        return _dequantize(field, linear, scale, _origin(group, linear) - _point(linear))
+    cast = _widen(field, linear, name)
     source = cast[0].outputs[0] if cast else node.inputs[0]
     node.outputs.clear()
     low, high = limits(group.dtype or "int8")
-    point = _point(each)
+    point = _point(linear)
     divide = field.node("Div", f"{name}/Div", [source, scale], f"{name}.ratio")
     if field.model.opset < ROUND_OPSET:
         ends = (np.float32(low) - point, np.float32(high) - point)
@@ -188,23 +188,23 @@ def _emulate(field: Field, each: Quantizer, group: Group) -> list[gs.Node]:
     return [*cast, divide, rounded, capped, field.node("Max", f"{name}/Max", [capped.outputs[0], lowest], output)]
 
 
-def _widen(field: Field, each: Quantizer, name: str) -> list[gs.Node]:
+def _widen(field: Field, linear: Quantizer, name: str) -> list[gs.Node]:
     """Returns the Cast that makes the input of a QuantizeLinear float32, if it is not.
 
     ONNX Runtime divides and multiplies in float32 whatever the type of the scale. Where the quotient is rounded to
     float16 before it is rounded to a step, one in a hundred ends on the wrong side.
     """
-    source = each.node.inputs[0]
-    if each.scale.dtype == np.float32 and field.dtype(source) in (None, "float32"):
+    source = linear.node.inputs[0]
+    if linear.scale.dtype == np.float32 and field.dtype(source) in (None, "float32"):
         return []
     return [field.node("Cast", f"{name}/Cast", [source], f"{name}.float", to=int(TensorProto.FLOAT))]
 
 
-def _dequantize(field: Field, each: Quantizer, scale: gs.Tensor, distance: NDArray[np.float32]) -> list[gs.Node]:
+def _dequantize(field: Field, linear: Quantizer, scale: gs.Tensor, distance: NDArray[np.float32]) -> list[gs.Node]:
     """Returns float nodes in place of a DequantizeLinear; the distance is from its zero point to the quantiser's."""
-    node, name = each.node, label(each.node)
+    node, name = linear.node, label(linear.node)
     output, source = node.outputs[0], node.inputs[0]
-    wanted = int(node.attrs.get("output_dtype", 0)) or helper.np_dtype_to_tensor_dtype(each.scale.dtype)
+    wanted = int(node.attrs.get("output_dtype", 0)) or helper.np_dtype_to_tensor_dtype(linear.scale.dtype)
     node.outputs.clear()
     nodes: list[gs.Node] = []
     if distance.any():
@@ -222,10 +222,10 @@ def _scalar(value: Any) -> NDArray[Any]:
     return array.reshape(())
 
 
-def _fold_weight(field: Field, each: Quantizer) -> None:
-    values = field.values(each.node.inputs[0])
+def _fold_weight(field: Field, linear: Quantizer) -> None:
+    values = field.values(linear.node.inputs[0])
     assert values is not None
-    field.fold_into(each.node, dequantize(values, each.scale, each.zero_point, each.axis))
+    field.fold_into(linear.node, dequantize(values, linear.scale, linear.zero_point, linear.axis))
 
 
 class RequantizeSymmetric(_AsymmetricPass):
@@ -264,59 +264,59 @@ class RequantizeSymmetric(_AsymmetricPass):
             return "a Pad fills quantised values"
         if group.moved_constants:
             return "constants move among its values"
-        if any((_origin(group, each) != _point(each)).any() for each in group.linears):
+        if any((_origin(group, linear) != _point(linear)).any() for linear in group.linears):
             return "it dequantises around another zero point than it quantises"
         return ""
 
     def _rewrite(self, field: Field, group: Group) -> str:
         worst = 0.0
-        for each in group.linears:
-            cut = _cut_range(field, each, group.dtype or "int8") if each.quantizes else []
-            worst = max(worst, self._requantize(field, each, group.dtype or "int8"))
-            field.replace(each.node, [*cut, each.node])
+        for linear in group.linears:
+            cut = _cut_range(field, linear, group.dtype or "int8") if linear.quantizes else []
+            worst = max(worst, self._requantize(field, linear, group.dtype or "int8"))
+            field.replace(linear.node, [*cut, linear.node])
         for node in group.movers:
             field.replace(node, [node])
         points = sorted(group.zero_points)
         return f"{group.dtype} around {points} requantised in int8: values move by at most {_up(worst)}"
 
-    def _requantize(self, field: Field, each: Quantizer, dtype: str) -> float:
+    def _requantize(self, field: Field, linear: Quantizer, dtype: str) -> float:
         """Gives a node its symmetric scale; returns by how much a value may move, in the tensor's own unit."""
-        old, cover = _covers(each, dtype)
-        scale = cover.reshape(each.scale.shape).astype(each.scale.dtype)
-        name = label(each.node)
-        constant = field.values(each.node.inputs[0]) if not each.quantizes else None
+        old, cover = _covers(linear, dtype)
+        scale = cover.reshape(linear.scale.shape).astype(linear.scale.dtype)
+        name = label(linear.node)
+        constant = field.values(linear.node.inputs[0]) if not linear.quantizes else None
         if constant is not None:
-            real = dequantize(constant, each.scale, each.zero_point, each.axis)
-            quantized = quantize_symmetric(real, scale, each.axis)
-            each.node.inputs[0] = field.constant(f"{name}.int8", quantized)
-        each.node.inputs[1] = field.constant(f"{name}.scale", scale)
-        each.node.inputs[2] = field.constant(f"{name}.zero_point", np.zeros(each.scale.shape, np.int8))
-        if each.node.attrs.get("output_dtype"):
-            each.node.attrs["output_dtype"] = 3
+            real = dequantize(constant, linear.scale, linear.zero_point, linear.axis)
+            quantized = quantize_symmetric(real, scale, linear.axis)
+            linear.node.inputs[0] = field.constant(f"{name}.int8", quantized)
+        linear.node.inputs[1] = field.constant(f"{name}.scale", scale)
+        linear.node.inputs[2] = field.constant(f"{name}.zero_point", np.zeros(linear.scale.shape, np.int8))
+        if linear.node.attrs.get("output_dtype"):
+            linear.node.attrs["output_dtype"] = 3
         return float((old + cover).max() / 2)
 
 
-def _covers(each: Quantizer, dtype: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _covers(linear: Quantizer, dtype: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Returns the scales of a quantiser, and the int8 scales that cover their ranges; one entry a channel."""
-    assert each.zero_point is not None
-    old = each.scale.astype(np.float64).reshape(-1)
-    points = np.broadcast_to(each.zero_point.reshape(-1), old.shape)
+    assert linear.zero_point is not None
+    old = linear.scale.astype(np.float64).reshape(-1)
+    points = np.broadcast_to(linear.zero_point.reshape(-1), old.shape)
     return old, np.array([symmetric_cover(s, int(z), dtype) for s, z in zip(old, points, strict=True)])
 
 
-def _cut_range(field: Field, each: Quantizer, dtype: str) -> list[gs.Node]:
+def _cut_range(field: Field, linear: Quantizer, dtype: str) -> list[gs.Node]:
     """Cuts the input of a QuantizeLinear to the range that its new scale would exceed; returns the new nodes."""
-    assert each.zero_point is not None
-    node, name = each.node, label(each.node)
-    old, cover = _covers(each, dtype)
-    points = np.broadcast_to(each.zero_point.reshape(-1), old.shape).astype(np.float64)
+    assert linear.zero_point is not None
+    node, name = linear.node, label(linear.node)
+    old, cover = _covers(linear, dtype)
+    points = np.broadcast_to(linear.zero_point.reshape(-1), old.shape).astype(np.float64)
     low, high = ((limit - points) * old for limit in limits(dtype))
     bounds = [("Max", low, -128 * cover), ("Min", high, 127 * cover)]
     nodes = []
     for op, limit, new in bounds:
         if np.all(np.abs(limit) > np.abs(new) * _NEARLY):
             continue
-        bound = along(limit.reshape(each.scale.shape).astype(each.scale.dtype), each.axis, each.rank or 0)
+        bound = along(limit.reshape(linear.scale.shape).astype(linear.scale.dtype), linear.axis, linear.rank or 0)
         values = field.values(node.inputs[0])
         if values is not None:
             cut = np.maximum(values, bound) if op == "Max" else np.minimum(values, bound)

@@ -33,7 +33,7 @@ class PassResult:
 
     def __post_init__(self) -> None:
         for kind, held in ((Edit, self.edits), (Skip, self.skipped)):
-            if not all(isinstance(each, kind) for each in held):
+            if not all(isinstance(entry, kind) for entry in held):
                 raise BrokenContract(f"a PassResult holds {kind.__name__} objects, and was given {held!r}")
 
     def __add__(self, other: PassResult) -> PassResult:
@@ -167,13 +167,13 @@ def run_passes(model: OnnxModel, passes: Sequence[Pass], target: Target) -> Pass
     total = PassResult()
     original: bytes | None = None
     before: int | None = None
-    for each in passes:
+    for pass_ in passes:
         # A pass may make what a later one is about, so each is asked in its turn.
-        if not each.may_act(model, target):
+        if not pass_.may_act(model, target):
             continue
         if before is None:
             original, before = model.without_weights(), fingerprint(model)
-        result, before = run_one(model, each, target, before)
+        result, before = run_one(model, pass_, target, before)
         total += result
     if total.edits and original is not None:
         wrong = complaint(model.without_weights())
@@ -184,12 +184,12 @@ def run_passes(model: OnnxModel, passes: Sequence[Pass], target: Target) -> Pass
     return total
 
 
-def run_one(model: OnnxModel, each: Pass, target: Target, before: int) -> tuple[PassResult, int]:
+def run_one(model: OnnxModel, pass_: Pass, target: Target, before: int) -> tuple[PassResult, int]:
     """Runs one pass; returns what it did, and the model's fingerprint afterwards.
 
     Args:
         model: The model; changed.
-        each: The pass.
+        pass_: The pass.
         target: What the model is meant for.
         before: The model's fingerprint.
 
@@ -197,13 +197,13 @@ def run_one(model: OnnxModel, each: Pass, target: Target, before: int) -> tuple[
         BrokenContract: It changed what it may not, or reported otherwise.
     """
     outside = interface(model)
-    result = each.run(model, target)
+    result = pass_.run(model, target)
     after = fingerprint(model)
     changed = after != before
     if changed != bool(result.edits):
-        raise BrokenContract(f"pass {each.name}: changed={changed} but {len(result.edits)} edits")
+        raise BrokenContract(f"pass {pass_.name}: changed={changed} but {len(result.edits)} edits")
     if interface(model) != outside:
-        raise BrokenContract(f"pass {each.name} changed the model's inputs, outputs or metadata")
+        raise BrokenContract(f"pass {pass_.name} changed the model's inputs, outputs or metadata")
     return result, after
 
 
@@ -237,9 +237,9 @@ def select(passes: Sequence[Pass], only: Sequence[str], skip: Sequence[str]) -> 
     Raises:
         InputError: A name is no pass.
     """
-    names = {each.name for each in passes}
+    names = {pass_.name for pass_ in passes}
     for name in (*only, *skip):
         if name not in names:
-            raise InputError(f"there is no pass {name!r}", f"Passes: {', '.join(each.name for each in passes)}.")
-    chosen = [each for each in passes if (each.name in only if only else not each.on_request)]
-    return tuple(each for each in chosen if each.name not in skip)
+            raise InputError(f"there is no pass {name!r}", f"Passes: {', '.join(pass_.name for pass_ in passes)}.")
+    chosen = [pass_ for pass_ in passes if (pass_.name in only if only else not pass_.on_request)]
+    return tuple(pass_ for pass_ in chosen if pass_.name not in skip)

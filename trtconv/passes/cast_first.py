@@ -59,9 +59,9 @@ class CastBytesFirst(NodePass):
 
 def _moves_before(field: Field, cast: gs.Node) -> list[gs.Node]:
     """Returns the nodes, first to last, that only move what the Cast takes, and what nothing else takes."""
-    found: list[gs.Node] = []
+    moves: list[gs.Node] = []
     tensor = cast.inputs[0]
     while tensor.inputs and tensor.inputs[0].op in MOVES and len(tensor.outputs) == 1 and not field.escapes(tensor):
-        found.insert(0, tensor.inputs[0])
+        moves.insert(0, tensor.inputs[0])
         tensor = tensor.inputs[0].inputs[0]
-    return found
+    return moves

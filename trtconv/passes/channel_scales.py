@@ -90,12 +90,12 @@ def _shares_scales(node: gs.Node, target: Target) -> bool:
 
 def _weights(field: Field, linear: Quantizer) -> Weights | str:
     """Returns the weights behind a DequantizeLinear; float ones only where its quantiser does no more than round."""
-    found = read_weights(field, linear)
-    if isinstance(found, str) or found.original is None:
-        return found
-    away = np.abs(found.computed.astype(np.float32) - found.original.astype(np.float32))
-    near = away <= _step(linear, found.computed) * _ROUNDED
-    return found if near.all() else Weights(found.computed, None)
+    weights = read_weights(field, linear)
+    if isinstance(weights, str) or weights.original is None:
+        return weights
+    away = np.abs(weights.computed.astype(np.float32) - weights.original.astype(np.float32))
+    near = away <= _step(linear, weights.computed) * _ROUNDED
+    return weights if near.all() else Weights(weights.computed, None)
 
 
 def _step(linear: Quantizer, weights: NDArray[Any]) -> NDArray[np.float32]:

@@ -93,10 +93,10 @@ def in_input_by_conv(site: Site) -> str | Refusal:
 def _lengthened(site: Site, longer: Growth, padded: gs.Node) -> str:
     """Puts a node that makes the input longer before the deconvolution; returns what was done."""
     field, node = site.field, site.node
-    made = [padded, *_quantized_again(site, padded.outputs[0])]
-    node.inputs[0] = made[-1].outputs[0]
+    nodes = [padded, *_quantized_again(site, padded.outputs[0])]
+    node.inputs[0] = nodes[-1].outputs[0]
     set_pads(node, site.geometry.kernel, longer.crops)
-    field.replace(node, [*made, node])
+    field.replace(node, [*nodes, node])
     ends = f"{list(longer.low)} and {list(longer.high)}" if any(longer.low) else f"{list(longer.high)}"
     return f"{asked_for(site.geometry)} put into the input as {ends} zeros, pads {pads_of(longer.crops)}"
 
@@ -107,7 +107,7 @@ def _quantized_again(site: Site, tensor: gs.Tensor) -> list[gs.Node]:
     if before is None or not before.has_zero_point:
         return []
     field, name = site.field, site.name
-    scales = [field.tensor(each) for each in before.inputs[1:3]]
+    scales = [field.tensor(source) for source in before.inputs[1:3]]
     axis = {"axis": before.attributes["axis"]} if "axis" in before.attributes else {}
     to = field.node("QuantizeLinear", f"{name}/QuantizeLinear", [tensor, *scales], f"{name}.quantized", **axis)
     back = field.node(
@@ -236,9 +236,9 @@ class Tail:
     def add(self, op: str, inputs: list[gs.Tensor], **attrs: Any) -> None:
         self.append(self.field.node(op, f"{self.name}/{op}", [self.tensor, *inputs], f"{self.name}.{op}", **attrs))
 
-    def append(self, made: gs.Node) -> None:
-        self.nodes.append(made)
-        self.tensor = made.outputs[0]
+    def append(self, node: gs.Node) -> None:
+        self.nodes.append(node)
+        self.tensor = node.outputs[0]
 
     def finish(self) -> None:
         """Adds the bias and hands the nodes over; the last one makes what the deconvolution made."""

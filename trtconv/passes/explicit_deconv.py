@@ -147,34 +147,34 @@ def _costs_much(site: Site) -> bool:
 def _slice_at_run_time(field: Field, node: gs.Node, geometry: Geometry) -> str | Refusal:
     """Cuts the asked output_shape out of the full result, whose size only the run time knows.
 
-    begin = split(max(0, full + output_padding - asked)); zeros are padded on where begin + asked exceeds full.
+    begin = split(max(0, full + output_padding - size)); zeros are padded on where begin + size exceeds full.
     """
     if field.model.opset < 12:
         return Refusal(f"output_shape on dynamic sizes needs opset 12 or newer, the model has {field.model.opset}")
     assert geometry.output_shape is not None
     rank, name = geometry.rank, node.name or "ConvTranspose"
     zeros = [Crop(0, 0)] * rank
-    made: list[gs.Node] = []
+    nodes: list[gs.Node] = []
 
     def ints(label: str, *values: int) -> gs.Tensor:
         return field.constant(f"{name}.{label}", np.array(values, np.int64))
 
     def compute(op: str, *inputs: gs.Tensor, **attrs: Any) -> gs.Tensor:
-        made.append(field.node(op, f"{name}/{op}", list(inputs), f"{name}.{op}", **attrs))
-        return made[-1].outputs[0]
+        nodes.append(field.node(op, f"{name}/{op}", list(inputs), f"{name}.{op}", **attrs))
+        return nodes[-1].outputs[0]
 
     tail = Tail(field, node, field.variable(f"{name}.full"))
     set_pads(node, geometry.kernel, zeros)
-    zero, asked = ints("zero", 0), ints("output_shape", *geometry.output_shape)
+    zero, size = ints("zero", 0), ints("output_shape", *geometry.output_shape)
     full = compute("Slice", compute("Shape", tail.tensor), ints("first", 2), ints("last", rank + 2))
-    surplus = compute("Max", compute("Sub", compute("Add", full, ints("extra", *geometry.output_padding)), asked), zero)
+    surplus = compute("Max", compute("Sub", compute("Add", full, ints("extra", *geometry.output_padding)), size), zero)
     if geometry.auto_pad != "SAME_UPPER":
         surplus = compute("Add", surplus, ints("one", 1))
     begin = compute("Div", surplus, ints("two", 2))
-    end = compute("Add", begin, asked)
+    end = compute("Add", begin, size)
     lacking = compute("Max", compute("Sub", end, full), zero)
     fill = compute("Concat", ints("before", *[0] * (rank + 4)), lacking, axis=0)
-    tail.nodes.extend(made)
+    tail.nodes.extend(nodes)
     tail.add("Pad", [fill])
     tail.add("Slice", [begin, end, ints("axes", *range(2, rank + 2))])
     # The node says its size and a Slice to computed ends does not: what follows would be seen with other eyes.

@@ -62,15 +62,15 @@ class FoldQuantizedClip(NodePass):
 
 def _bounds(field: Field, node: gs.Node) -> tuple[int, int] | str:
     """Returns the limits of a Clip of integers, or why they are not known."""
-    found = []
+    limits = []
     for slot, default in ((1, -(1 << 15)), (2, (1 << 16) - 1)):
         given = len(node.inputs) > slot and not node.inputs[slot].is_empty()
         value = field.number(node.inputs[slot]) if given else default
         if value is None:
             return f"its limit {node.inputs[slot].name!r} is computed at run time, or not one integer"
         # No type of these integers has more.
-        found.append(min(max(value, -(1 << 16)), 1 << 16))
-    return found[0], found[1]
+        limits.append(min(max(value, -(1 << 16)), 1 << 16))
+    return limits[0], limits[1]
 
 
 def _clip_in_front(field: Field, node: gs.Node, bounds: tuple[int, int]) -> str | Refusal | None:

@@ -84,7 +84,7 @@ class FoldQuantizedNorm(NodePass):
         name = label(layer)
         axis = _OUTPUTS[layer.op]
         values, scales = (
-            field.constant(f"{name}.{part}", each) for part, each in zip(("codes", "scales"), folded, strict=True)
+            field.constant(f"{name}.{part}", array) for part, array in zip(("codes", "scales"), folded, strict=True)
         )
         weight = field.node("DequantizeLinear", f"{name}/weight", [values, scales], f"{name}.weight", axis=axis)
         shifted = (shift + scale * bias).astype(codes.scale.dtype)
@@ -119,11 +119,11 @@ def _read(scope: Scope, name: str) -> tuple[NDArray[Any], NDArray[Any], dict[str
     node = scope.producer(name)
     if node is None or node.op_type != "DequantizeLinear":
         return None
-    values, scale = (scope.values(each) for each in node.input[:2])
+    values, scale = (scope.values(source) for source in node.input[:2])
     point = scope.values(node.input[2]) if len(node.input) > 2 and node.input[2] else np.zeros(1)
     if values is None or scale is None or point is None or np.any(point):
         return None
-    return values, scale, {each.name: each.i for each in node.attribute}
+    return values, scale, {attribute.name: attribute.i for attribute in node.attribute}
 
 
 def _folded(codes: _Codes, factor: NDArray[np.float64], axis: int) -> tuple[NDArray[Any], NDArray[Any]] | str:

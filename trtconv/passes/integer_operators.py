@@ -317,8 +317,8 @@ class _Expansion:
         scales = self.field.values(scale)
         values = self.field.values(self.node.inputs[value])
         if axis is not None and scales is not None and values is not None and scales.size > 1 and self._is_old:
-            known = None if point is None else self.field.values(point)
-            return self.field.constant(f"{self.name}.weight", dequantize(values, scales, known, axis))
+            zero_point = None if point is None else self.field.values(point)
+            return self.field.constant(f"{self.name}.weight", dequantize(values, scales, zero_point, axis))
         attrs = {"axis": axis} if axis is not None and scales is not None and scales.size > 1 else {}
         rest = [scale] if point is None else [scale, point]
         return self._add("DequantizeLinear", [self.node.inputs[value], *rest], "dequantized", **attrs)

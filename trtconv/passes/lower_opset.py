@@ -46,8 +46,8 @@ class LowerOpset(Pass):
                     place = node.name or str(scope.location(index))
                     return PassResult(skipped=(Skip(self.name, place, change),))
                 changes += change
-        for each in changes:
-            each()
+        for apply in changes:
+            apply()
         for entry in model.proto.opset_import:
             if entry.domain in ONNX_DOMAINS:
                 entry.version = LOWERED

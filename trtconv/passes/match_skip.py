@@ -52,36 +52,36 @@ class MatchSkipSize(Pass):
         edits: list[Edit] = []
         skips: list[Skip] = []
         for _ in model.main.by_op.get("ConvTranspose", ()):
-            found = unmatched(model)
+            layers = unmatched(model)
             # Sizes behind the first are not what they will be.
-            if found and found[0].refusal:
-                skips.append(Skip(self.name, _name(found[0]), found[0].refusal))
-            if not found or found[0].refusal:
+            if layers and layers[0].refusal:
+                skips.append(Skip(self.name, _name(layers[0]), layers[0].refusal))
+            if not layers or layers[0].refusal:
                 break
-            edits.append(Edit(self.name, _name(found[0]), _match(model, found[0])))
+            edits.append(Edit(self.name, _name(layers[0]), _match(model, layers[0])))
         return PassResult(tuple(edits), tuple(skips))
 
 
-def _name(found: Unmatched) -> str:
-    return found.node.location.node or found.node.label
+def _name(layer: Unmatched) -> str:
+    return layer.node.location.node or layer.node.label
 
 
-def _match(model: OnnxModel, found: Unmatched) -> str:
+def _match(model: OnnxModel, layer: Unmatched) -> str:
     field = Field(model, model.main, {"ConvTranspose"})
-    node = next(n for n in field.graph.nodes if field.index(n) == found.index)
+    node = next(n for n in field.graph.nodes if field.index(n) == layer.index)
     output, name = node.outputs[0], node.name or "ConvTranspose"
     full = field.variable(f"{name}.full")
     node.outputs = [full]
-    node.attrs["output_padding"] = list(found.output_padding)
-    axes = np.arange(2, 2 + len(found.output_padding), dtype=np.int64)
-    shape = field.node("Shape", f"{name}/Shape", [field.tensor(found.skip)], f"{name}.skip_shape")
+    node.attrs["output_padding"] = list(layer.output_padding)
+    axes = np.arange(2, 2 + len(layer.output_padding), dtype=np.int64)
+    shape = field.node("Shape", f"{name}/Shape", [field.tensor(layer.skip)], f"{name}.skip_shape")
     size = _first_axes(field, name, shape.outputs[0], axes)
     starts = field.constant(f"{name}.starts", np.zeros(len(axes), np.int64))
     ends = size.outputs[0]
     sliced = field.node("Slice", f"{name}/Slice", [full, starts, ends, field.constant(f"{name}.axes", axes)], output)
     field.replace(node, [shape, size, node, sliced])
     field.close()
-    return f"output_padding {list(found.output_padding)} and a Slice to the size of {found.skip} ({found.join.label})"
+    return f"output_padding {list(layer.output_padding)} and a Slice to the size of {layer.skip} ({layer.join.label})"
 
 
 def _first_axes(field: Field, name: str, shape: gs.Tensor, axes: NDArray[np.int64]) -> gs.Node:

@@ -114,7 +114,7 @@ def _integer_type(field: Field, node: gs.Node) -> str | None:
     if node.op == "DequantizeLinear":
         values = field.values(node.inputs[0])
         return str(values.dtype) if values is not None else field.dtype(node.inputs[0])
-    asked = node.attrs.get("output_dtype")
-    if asked:
+    code = node.attrs.get("output_dtype")
+    if code:
         return field.dtype(node.outputs[0])
     return "uint8"

@@ -107,14 +107,14 @@ def _write(
     def ints(label: str, *values: int) -> gs.Tensor:
         return field.constant(f"{name}.{label}", np.array(values, np.int64))
 
-    made, weight = replace_kernel(field, name, kernel, lambda w, zero: frames_kernel(w, stride, blocks))
+    nodes, weight = replace_kernel(field, name, kernel, lambda w, zero: frames_kernel(w, stride, blocks))
     inputs = [node.inputs[0], weight]
     if bias is not None:
         inputs.append(field.constant(f"{name}.bias", np.repeat(bias, stride)))
 
     def then(op: str, tensors: list[gs.Tensor], label: str, **attrs: Any) -> gs.Tensor:
-        made.append(field.node(op, f"{name}/{label}", tensors, f"{name}.{label}", **attrs))
-        return made[-1].outputs[0]
+        nodes.append(field.node(op, f"{name}/{label}", tensors, f"{name}.{label}", **attrs))
+        return nodes[-1].outputs[0]
 
     tensor = then("Conv", inputs, "frames", kernel_shape=[blocks], pads=[blocks - 1] * 2)
     tensor = then("Reshape", [tensor, ints("split", 0, outputs, stride, -1)], "samples")
@@ -124,12 +124,12 @@ def _write(
     if crop.begin or surplus:
         end = -surplus if surplus else np.iinfo(np.int64).max
         then("Slice", [tensor, ints("first", crop.begin), ints("last", end), ints("axis", 2)], "cut")
-    made[-1].outputs.clear()
-    made[-1].outputs.append(node.outputs[0])
+    nodes[-1].outputs.clear()
+    nodes[-1].outputs.append(node.outputs[0])
     # The Slice does not say what the node did: its result's size.
     field.keep_type(node.outputs[0])
     node.outputs.clear()
-    field.replace(node, made)
+    field.replace(node, nodes)
     return f"{taps} taps with stride {stride} computed as a Conv over {blocks} frames, and its samples put in order"
 
 

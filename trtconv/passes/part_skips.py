@@ -102,7 +102,7 @@ def _quantise_once(
         if nodes[index].input[0] == name:
             # Its quantiser may stand behind the Concat, and moves to where the skip is made.
             codes, title = nodes[index].output[0], nodes[index].name
-            fresh[index] = [each for each in fresh.get(index, [nodes[index]]) if each is not nodes[index]]
+            fresh[index] = [node for node in fresh.get(index, [nodes[index]]) if node is not nodes[index]]
             break
     pair = [
         onnx.helper.make_node("QuantizeLinear", [name, own.name, zero.name], [codes], title),
@@ -121,6 +121,6 @@ def _quantise_once(
 
 def _rename(node: onnx.NodeProto, name: str, to: str) -> None:
     """Makes a node read another tensor."""
-    for slot, each in enumerate(node.input):
-        if each == name:
+    for slot, source in enumerate(node.input):
+        if source == name:
             node.input[slot] = to

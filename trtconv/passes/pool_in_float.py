@@ -65,7 +65,7 @@ def _is_3d(pool: gs.Node) -> bool:
 
 
 def _obstacle(group: Group) -> str:
-    if any(each.scale.size > 1 for each in group.linears):
+    if any(linear.scale.size > 1 for linear in group.linears):
         return "its values have several scales"
     return "" if len(group.zero_points) <= 1 and group.dtype is not None else "its values have several zero points"
 

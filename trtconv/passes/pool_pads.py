@@ -40,16 +40,16 @@ class WritePoolPads(NodePass):
         if shape is None or len(shape) != len(node.attrs["kernel_shape"]) + 2:
             return Refusal("the size of its input is not known")
         axes = axes_of_pool(node.attrs, shape[2:])
-        known = [axis for axis in axes if axis is not None]
-        if all(axis.count == axis.rounded_up for axis in known):
-            return None if len(known) == len(axes) else Refusal("the size of its input is not known")
-        ends = [axis.exact_end for axis in known]
+        known_axes = [axis for axis in axes if axis is not None]
+        if all(axis.count == axis.rounded_up for axis in known_axes):
+            return None if len(known_axes) == len(axes) else Refusal("the size of its input is not known")
+        ends = [axis.exact_end for axis in known_axes]
         pads = [end for end in ends if end is not None]
         if len(pads) < len(axes):
             return Refusal("the pads would be negative, or depend on a dynamic size")
-        if node.attrs.get("count_include_pad") and any(p > a.end for p, a in zip(pads, known, strict=True)):
+        if node.attrs.get("count_include_pad") and any(p > a.end for p, a in zip(pads, known_axes, strict=True)):
             return Refusal("its padding counts, and would grow")
         del node.attrs["ceil_mode"]
-        node.attrs["pads"] = [axis.begin for axis in known] + pads
+        node.attrs["pads"] = [axis.begin for axis in known_axes] + pads
         field.replace(node, [node])
         return f"ceil_mode written as pads {node.attrs['pads']}"

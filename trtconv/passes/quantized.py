@@ -149,13 +149,15 @@ class Group:
     @property
     def dtype(self) -> str | None:
         """The integer type that all agree on; None where no zero point says it or they disagree."""
-        types = {str(p.dtype) for each in self.linears if (p := each.zero_point) is not None}
+        types = {str(p.dtype) for linear in self.linears if (p := linear.zero_point) is not None}
         return types.pop() if len(types) == 1 else None
 
     @property
     def zero_points(self) -> set[int]:
         """Every zero point in use."""
-        return {int(v) for each in self.linears if each.zero_point is not None for v in each.zero_point.reshape(-1)}
+        return {
+            int(v) for linear in self.linears if linear.zero_point is not None for v in linear.zero_point.reshape(-1)
+        }
 
     @property
     def moved_constants(self) -> list[gs.Tensor]:

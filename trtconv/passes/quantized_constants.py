@@ -99,7 +99,7 @@ class DequantizeConstants(Pass):
 
 
 def _has_channels(group: Group) -> bool:
-    return any(each.scale.size > 1 for each in group.linears)
+    return any(linear.scale.size > 1 for linear in group.linears)
 
 
 def _scale(group: Group) -> Any:

@@ -39,15 +39,17 @@ class _BakedPass(Pass):
         nodes_of_ops = sum(len(model.main.by_op.get(op, ())) for op in self.ops)
         for _ in range(_SPARE_ROUNDS + nodes_of_ops):
             baked = baked_in(model)
-            found = self.find(baked, model.opset)
-            if not found:
-                skips = [Skip(self.name, _named(each), each.why) for each in baked.refusals() if self.tells(each)]
+            sites = self.find(baked, model.opset)
+            if not sites:
+                skips = [
+                    Skip(self.name, _named(refusal), refusal.why) for refusal in baked.refusals() if self.tells(refusal)
+                ]
                 break
             field = Field(model, model.main, self.ops)
             nodes = {field.index(node): node for node in field.graph.nodes}
-            for each in found:
-                said = self.repair(field, nodes, each) + line_of(each.node)
-                edits.append(Edit(self.name, _named(each), said))
+            for site in sites:
+                said = self.repair(field, nodes, site) + line_of(site.node)
+                edits.append(Edit(self.name, _named(site), said))
             field.close()
         return PassResult(tuple(edits), tuple(skips))
 
@@ -106,12 +108,12 @@ class RestorePixelShuffle(_BakedPass):
             inner = field.node(what.op, f"{name}/{what.op}", [source], f"{name}.{what.op}", **attrs)
             order = np.arange(what.block**2 * what.channels).reshape(-1, what.channels).T.ravel()
             indices = field.constant(f"{name}.channels", order.astype(np.int64))
-            made = [inner, field.node("Gather", f"{name}/Gather", [inner.outputs[0], indices], output, axis=1)]
+            replacement = [inner, field.node("Gather", f"{name}/Gather", [inner.outputs[0], indices], output, axis=1)]
         else:
-            made = [field.node(what.op, f"{name}/{what.op}", [source], output, **attrs)]
+            replacement = [field.node(what.op, f"{name}/{what.op}", [source], output, **attrs)]
         field.replace(first, [])
         field.replace(turn, [])
-        field.replace(last, made)
+        field.replace(last, replacement)
         return f"Reshape, Transpose and Reshape with constant sizes are now {what.op} of block {what.block}"
 
 
@@ -182,13 +184,13 @@ class RestoreReshapeTarget(_BakedPass):
 
     def repair(self, field: Field, nodes: dict[int, gs.Node], what: ReshapeTarget) -> str:
         node = nodes[what.index]
-        made: list[gs.Node] = []
-        node.inputs[1] = _target(field, node, what, made)
-        field.replace(node, [*made, node])
+        new_nodes: list[gs.Node] = []
+        node.inputs[1] = _target(field, node, what, new_nodes)
+        field.replace(node, [*new_nodes, node])
         return f"target {words(what.old)} is now {words(what.new)}"
 
 
-def _target(field: Field, node: gs.Node, what: ReshapeTarget, made: list[gs.Node]) -> gs.Tensor:
+def _target(field: Field, node: gs.Node, what: ReshapeTarget, new_nodes: list[gs.Node]) -> gs.Tensor:
     name = node.name or "Reshape"
     if all(isinstance(entry, int) for entry in what.new):
         return field.constant(f"{name}.target", np.array(what.new, np.int64))
@@ -200,11 +202,11 @@ def _target(field: Field, node: gs.Node, what: ReshapeTarget, made: list[gs.Node
         sizes, axis = node.inputs[1], position
         if entry is not None:
             shape = field.node("Shape", f"{name}/Shape", [field.tensor(entry[0])], f"{name}.shape")
-            made.append(shape)
+            new_nodes.append(shape)
             sizes, axis = shape.outputs[0], entry[1]
         index = field.constant(f"{name}.axis", np.array([axis], np.int64))
-        made.append(field.node("Gather", f"{name}/Gather", [sizes, index], f"{name}.size", axis=0))
-        parts.append(made[-1].outputs[0])
+        new_nodes.append(field.node("Gather", f"{name}/Gather", [sizes, index], f"{name}.size", axis=0))
+        parts.append(new_nodes[-1].outputs[0])
     whole = field.node("Concat", f"{name}/Concat", parts, f"{name}.target", axis=0)
-    made.append(whole)
+    new_nodes.append(whole)
     return whole.outputs[0]

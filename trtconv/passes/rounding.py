@@ -38,8 +38,8 @@ def round_clipped(
 
     def add(op: str, *inputs: gs.Tensor | float, into: gs.Tensor | None = None, **attrs: float) -> gs.Tensor:
         tensors = [
-            each if isinstance(each, gs.Tensor) else field.constant(f"{name}.number", np.array(each, np.float32))
-            for each in inputs
+            value if isinstance(value, gs.Tensor) else field.constant(f"{name}.number", np.array(value, np.float32))
+            for value in inputs
         ]
         label = f"{name}/{op}"
         nodes.append(field.node(op, label, tensors, f"{name}.{op.lower()}" if into is None else into, **attrs))

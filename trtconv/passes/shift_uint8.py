@@ -50,7 +50,7 @@ class ShiftUint8(Pass):
         return result
 
     def _shift(self, field: Field, group: Group) -> PassResult:
-        if not group.obstacle and any(each.zero_point is None for each in group.linears):
+        if not group.obstacle and any(linear.zero_point is None for linear in group.linears):
             group.obstacle = "some of its nodes have no zero point"
         if group.obstacle:
             return PassResult(skipped=(Skip(self.name, group.name, group.obstacle),))
@@ -63,13 +63,13 @@ class ShiftUint8(Pass):
                 return PassResult(skipped=(Skip(self.name, group.name, reason),))
             shifted = np.array(value - UINT8_MIDDLE, np.int8)
             pad.inputs = [*pad.inputs[:2], field.constant(f"{pad.name}.fill", shifted), *pad.inputs[3:]]
-        for each in group.linears:
-            assert each.zero_point is not None
-            zeros = np.zeros(each.zero_point.shape, np.int8)
-            each.node.inputs[2] = field.constant(f"{each.node.inputs[2].name}.int8", zeros)
-            if each.node.attrs.get("output_dtype"):
-                each.node.attrs["output_dtype"] = int(TensorProto.INT8)
-        for node in (*(each.node for each in group.linears), *group.movers):
+        for linear in group.linears:
+            assert linear.zero_point is not None
+            zeros = np.zeros(linear.zero_point.shape, np.int8)
+            linear.node.inputs[2] = field.constant(f"{linear.node.inputs[2].name}.int8", zeros)
+            if linear.node.attrs.get("output_dtype"):
+                linear.node.attrs["output_dtype"] = int(TensorProto.INT8)
+        for node in (*(linear.node for linear in group.linears), *group.movers):
             field.replace(node, [node])
         what = f"uint8 around {UINT8_MIDDLE} written as int8 around 0, with {len(group.linears)} quantisers"
         return PassResult((Edit(self.name, group.name, what),))
@@ -85,7 +85,7 @@ def _shift_constants(field: Field, group: Group) -> None:
 
 def substitute(group: Group, old: gs.Tensor, new: gs.Tensor) -> None:
     """Puts one constant in place of another in every node of a group."""
-    for node in (*(each.node for each in group.linears), *group.movers):
+    for node in (*(linear.node for linear in group.linears), *group.movers):
         for slot, tensor in enumerate(node.inputs):
             if tensor is old:
                 node.inputs[slot] = new

@@ -54,9 +54,9 @@ class PutTimeFirst(NodePass):
 
 def _transposed_input(field: Field, node: gs.Node, slot: int) -> gs.Node:
     name = f"{label(node)}.input{slot}"
-    made = field.node("Transpose", f"{name}/Transpose", [node.inputs[slot]], f"{name}.swapped", perm=_SWAPPED)
-    node.inputs[slot] = made.outputs[0]
-    return made
+    transpose = field.node("Transpose", f"{name}/Transpose", [node.inputs[slot]], f"{name}.swapped", perm=_SWAPPED)
+    node.inputs[slot] = transpose.outputs[0]
+    return transpose
 
 
 def _transposed_output(field: Field, node: gs.Node, slot: int, order: list[int]) -> gs.Node:

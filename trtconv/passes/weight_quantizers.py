@@ -71,18 +71,18 @@ class WriteWeightQuantizers(NodePass):
             # normalize-quantizers and others see to that.
             return None
         readers = _readers(field.scope, node.outputs[0].name)
-        if readers and all(each.in_int8 for each in readers):
+        if readers and all(reader.in_int8 for reader in readers):
             return None
         axis = linear.channels[0]
         real = dequantize(values, linear.scale, linear.zero_point, axis)
         if not np.isfinite(real).all():
             return Refusal("what it means is not finite")
         same = np.array_equal(quantize_symmetric(real, linear.scale, axis), values)
-        if not same or not any(each.is_weight for each in readers):
+        if not same or not any(reader.is_weight for reader in readers):
             field.fold_into(node, real)
             return f"int8 {list(values.shape)} written as a float constant"
         done = _give_in_float(field, node, real)
-        if not all(each.in_int8 for each in readers if all(each.node is not other for other in done)):
+        if not all(reader.in_int8 for reader in readers if all(reader.node is not other for other in done)):
             _quantise(field, node, real)
             return f"int8 {list(values.shape)} written as a float constant and its QuantizeLinear"
         return f"int8 {list(values.shape)} written as a float constant where it is no weight"
@@ -106,7 +106,7 @@ class _ConstantReader:
     def is_weight(self) -> bool:
         """Whether the constant is its weight, or that of a layer behind it."""
         if self.node.op_type in _RESHAPES:
-            return any(each.is_weight for each in _readers(self.scope, self.node.output[0]))
+            return any(reader.is_weight for reader in _readers(self.scope, self.node.output[0]))
         if self.node.op_type in _PRODUCTS:
             return self.name in self.node.input[:2]
         return self._convolves
@@ -129,13 +129,13 @@ class _ConstantReader:
 def _readers(scope: Scope, name: str) -> list[_ConstantReader]:
     """Returns the nodes that read a tensor, also in inner graphs."""
     seen = list(scope.seen_from(name))
-    return [_ConstantReader(each, node, name) for each in seen for node in each.consumers.get(name, ())]
+    return [_ConstantReader(view, node, name) for view in seen for node in view.consumers.get(name, ())]
 
 
 def _fold_constant(field: Field, node: gs.Node) -> str | None:
     """Folds a float constant, its QuantizeLinear and a DequantizeLinear that is no weight's."""
     reader = read_linear(field, node)
-    if isinstance(reader, str) or any(each.is_weight for each in _readers(field.scope, node.outputs[0].name)):
+    if isinstance(reader, str) or any(use.is_weight for use in _readers(field.scope, node.outputs[0].name)):
         return None
     weights = read_weights(field, reader)
     if isinstance(weights, str) or not np.isfinite(weights.computed).all():
@@ -148,15 +148,15 @@ def _give_in_float(field: Field, node: gs.Node, real: NDArray[Any]) -> list[onnx
     """Gives a float constant to those that read a dequantised one not as their weight; returns them."""
     (output,) = node.outputs
     given = []
-    for each in {id(reader): reader for reader in output.outputs}.values():
-        proto = field.scope.columns.nodes[field.index(each)]
+    for reader in {id(reader): reader for reader in output.outputs}.values():
+        proto = field.scope.columns.nodes[field.index(reader)]
         if not _ConstantReader(field.scope, proto, output.name).is_weight:
-            given.append((each, proto))
+            given.append((reader, proto))
     if given:
         constant = field.constant(f"{output.name}.real", real)
-        for each, _ in given:
-            each.inputs = [constant if tensor is output else tensor for tensor in each.inputs]
-            field.replace(each, [each])
+        for reader, _ in given:
+            reader.inputs = [constant if tensor is output else tensor for tensor in reader.inputs]
+            field.replace(reader, [reader])
     return [proto for _, proto in given]
 
 

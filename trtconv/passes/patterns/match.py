@@ -163,7 +163,7 @@ class Matcher:
         if values.shape == wanted.shape:
             return True
         # One number is one number, also with axes of its own, as long as these do not show in the result.
-        others = [self._scope.shape(each) for each in self._scope.columns.inputs[index] if each != name]
+        others = [self._scope.shape(other) for other in self._scope.columns.inputs[index] if other != name]
         fits = any(shape is not None and len(shape) >= values.ndim for shape in others)
         return wanted.size == 1 and wanted.ndim == 0 and node.op_type in _BROADCASTING and fits
 
@@ -171,8 +171,8 @@ class Matcher:
         self, wanted: onnx.NodeProto, node: onnx.NodeProto, bound: Mapping[str, Any]
     ) -> dict[str, object] | None:
         """Returns the bound attributes if those of a node fit; None where they do not."""
-        found, there = dict(bound), {each.name: each for each in node.attribute}
-        texts = {each.name: each for each in wanted.attribute}
+        attributes, there = dict(bound), {attribute.name: attribute for attribute in node.attribute}
+        texts = {attribute.name: attribute for attribute in wanted.attribute}
         for name in {*there, *texts}:
             default = default_of(node.op_type, node.domain, self._opset, name)
             given, text = there.get(name, default), texts.get(name, default)
@@ -180,12 +180,12 @@ class Matcher:
                 return None
             value = helper.get_attribute_value(given)
             if text.ref_attr_name:
-                known = found.setdefault(text.ref_attr_name, self._type_number(text.ref_attr_name, value))
-                if given.type != text.type or not same_value(known, value):
+                first = attributes.setdefault(text.ref_attr_name, self._type_number(text.ref_attr_name, value))
+                if given.type != text.type or not same_value(first, value):
                     return None
             elif given.type != text.type or not _same_attribute(text, given):
                 return None
-        return found
+        return attributes
 
     def _type_number(self, name: str, value: Any) -> Any:
         return onnx.TensorProto.DataType.Value(self._kind.upper()) if name == TYPE else value
@@ -220,7 +220,7 @@ class Matcher:
             and name in texts.rule.attributes
             and texts.rule.attributes[name].values
         ]
-        choice = next((each for each in texts.choices() if self._chosen(each, bound.attributes, names)), None)
+        choice = next((option for option in texts.choices() if self._chosen(option, bound.attributes, names)), None)
         if choice is None:
             return None
         return Instance(self._kind, tuple(types), tuple(ranks), tuple(sorted(choice.items())))
@@ -250,16 +250,16 @@ class Matcher:
                 return False
             for axis, (wanted, size) in enumerate(zip(condition.shape, shape, strict=True)):
                 # What is not known may still be the same as another: the file may call both by one name.
-                known = size if size is not None else _size_name(self._scope, tensor, axis)
+                label = size if size is not None else _size_name(self._scope, tensor, axis)
                 if isinstance(wanted, int):
                     if size != wanted:
                         return False
-                elif self._is_shared(wanted) and (known is None or sizes.setdefault(wanted, known) != known):
+                elif self._is_shared(wanted) and (label is None or sizes.setdefault(wanted, label) != label):
                     return False
         return True
 
     def _is_shared(self, wanted: str) -> bool:
-        return sum(each.shape.count(wanted) for each in self._texts.rule.inputs.values()) > 1
+        return sum(condition.shape.count(wanted) for condition in self._texts.rule.inputs.values()) > 1
 
     def _constants_hold(self, bound: Binding) -> bool:
         for name, condition in self._texts.rule.inputs.items():
@@ -286,13 +286,13 @@ def _connected(nodes: Sequence[onnx.NodeProto]) -> list[int]:
     """
     order, names = [len(nodes) - 1], {*nodes[-1].input, *nodes[-1].output}
     while True:
-        made = (i for i, node in enumerate(nodes) if i not in order and names & {*node.output} - {""})
-        taken = (i for i, node in enumerate(nodes) if i not in order and names & {*node.input} - {""})
-        found = next(itertools.chain(made, taken), None)
-        if found is None:
+        makers = (i for i, node in enumerate(nodes) if i not in order and names & {*node.output} - {""})
+        readers = (i for i, node in enumerate(nodes) if i not in order and names & {*node.input} - {""})
+        index = next(itertools.chain(makers, readers), None)
+        if index is None:
             return order
-        order.append(found)
-        names |= {*nodes[found].input, *nodes[found].output}
+        order.append(index)
+        names |= {*nodes[index].input, *nodes[index].output}
 
 
 def _orders(node: onnx.NodeProto, inputs: Sequence[str]) -> Iterator[Sequence[str]]:
@@ -306,10 +306,10 @@ def _bind(tensors: dict[str, str], name: str, other: str) -> bool:
 
 
 def _trimmed(names: Sequence[str]) -> list[str]:
-    found = list(names)
-    while found and not found[-1]:
-        found.pop()
-    return found
+    result = list(names)
+    while result and not result[-1]:
+        result.pop()
+    return result
 
 
 def _domain(domain: str) -> str:

@@ -48,12 +48,12 @@ class RewritingPass(Pass):
 
     def example(self) -> OnnxModel:
         """Returns a model of the pattern alone, of the first types and ranks that were shown."""
-        texts, each = self._texts, min(self.instances, key=repr)
+        texts, instance = self._texts, min(self.instances, key=repr)
         floats = {name: 0.5 for name in texts.kinds if name != TYPE}
-        types = dict(zip(texts.inputs, each.types, strict=True))
-        model = texts.model(texts.pattern, types, each.kind, {**floats, **dict(each.attributes)})
+        types = dict(zip(texts.inputs, instance.types, strict=True))
+        model = texts.model(texts.pattern, types, instance.kind, {**floats, **dict(instance.attributes)})
         graph = model.proto.graph
-        for value, rank in zip(list(graph.input), each.ranks, strict=True):
+        for value, rank in zip(list(graph.input), instance.ranks, strict=True):
             condition = texts.rule.inputs.get(value.name)
             named = condition.shape if condition and condition.shape else (2,) * rank
             sizes = [size if isinstance(size, int) else 2 for size in named]
@@ -113,7 +113,7 @@ class RewritingPass(Pass):
 
     def _matches(self, scope: Scope, opset: int) -> Iterator[tuple[Matcher, Binding, Instance]]:
         shown = self._shown_at(opset)
-        for kind in dict.fromkeys(each.kind for each in sorted(shown, key=repr)):
+        for kind in dict.fromkeys(instance.kind for instance in sorted(shown, key=repr)):
             matcher = Matcher(self._texts, kind, scope, opset)
             for bound in matcher.matches():
                 instance = matcher.instance(bound)
@@ -130,12 +130,12 @@ class RewritingPass(Pass):
             for name in node.output:
                 if name and name not in names:
                     names[name] = model.fresh_name(f"{self.name}/{name}")
-            made = onnx.NodeProto()
-            made.CopyFrom(node)
-            made.name = model.fresh_name(f"{self.name}/{node.op_type}")
-            made.input[:] = [names.get(name, name) for name in node.input]
-            made.output[:] = [names.get(name, name) for name in node.output]
-            nodes.append(made)
+            copy = onnx.NodeProto()
+            copy.CopyFrom(node)
+            copy.name = model.fresh_name(f"{self.name}/{node.op_type}")
+            copy.input[:] = [names.get(name, name) for name in node.input]
+            copy.output[:] = [names.get(name, name) for name in node.output]
+            nodes.append(copy)
         nodes, initializers = _folded(scope, nodes, {names[name] for name in self._texts.outputs}, model)
         for index in bound.nodes.values():
             patch.replace(index, nodes if index == last else [], initializers if index == last else [])
@@ -148,20 +148,22 @@ def _folded(
 ) -> tuple[list[onnx.NodeProto], list[onnx.TensorProto]]:
     """Returns nodes without those that have nothing but constants to work on, and what these make."""
     left: list[onnx.NodeProto] = []
-    known: dict[str, np.ndarray] = {}
+    constants: dict[str, np.ndarray] = {}
     for node in nodes:
         constant = constant_of(node)
-        feeds = {name: values for name in node.input if name and (values := _values(scope, name, known)) is not None}
+        feeds = {
+            name: values for name in node.input if name and (values := _values(scope, name, constants)) is not None
+        }
         values = numpy_helper.to_array(constant) if constant is not None else None
         if constant is None and len(feeds) == len([name for name in node.input if name]) and len(node.output) == 1:
             values = evaluate([node], feeds, node.output[0], model.proto.opset_import)
         if values is None or node.output[0] in outputs:
             left.append(node)
         else:
-            known[node.output[0]] = values
+            constants[node.output[0]] = values
     taken = {name for node in left for name in node.input}
-    return left, [numpy_helper.from_array(values, name) for name, values in known.items() if name in taken]
+    return left, [numpy_helper.from_array(values, name) for name, values in constants.items() if name in taken]
 
 
-def _values(scope: Scope, name: str, known: dict[str, np.ndarray]) -> np.ndarray | None:
-    return known[name] if name in known else scope.values(name)
+def _values(scope: Scope, name: str, constants: dict[str, np.ndarray]) -> np.ndarray | None:
+    return constants[name] if name in constants else scope.values(name)

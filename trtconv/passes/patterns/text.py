@@ -87,8 +87,8 @@ class Texts:
         outputs = [onnx.ValueInfoProto(name=name) for name in self.outputs]
         graph = helper.make_graph(self.nodes(side, kind, attributes), self.rule.name, inputs, outputs)
         opsets = [helper.make_opsetid("", opset or self.rule.opset), helper.make_opsetid("com.microsoft", 1)]
-        made = helper.make_model(graph, opset_imports=opsets, ir_version=_IR_VERSION)
-        return OnnxModel(made, Path(f"{self.rule.name}.onnx"))
+        proto = helper.make_model(graph, opset_imports=opsets, ir_version=_IR_VERSION)
+        return OnnxModel(proto, Path(f"{self.rule.name}.onnx"))
 
     def means_the_same(self, opset: int) -> bool:
         """Whether the operators of both texts are at another version what they are at the rule's."""
@@ -99,13 +99,13 @@ class Texts:
         """Returns every combination of the bound attributes that have a few values."""
         listed = {name: self._values(name) for name in self.kinds if name != TYPE}
         counted = {name: values for name, values in listed.items() if values}
-        return [dict(zip(counted, each, strict=True)) for each in itertools.product(*counted.values())]
+        return [dict(zip(counted, combination, strict=True)) for combination in itertools.product(*counted.values())]
 
     def _values(self, name: str) -> tuple[Any, ...]:
         """Returns the values that a bound attribute may have; none for a float, which may have any in a range."""
         condition = self.rule.attributes.get(name)
         if condition is not None and condition.values:
-            return tuple(tuple(each) if isinstance(each, list) else each for each in condition.values)
+            return tuple(tuple(value) if isinstance(value, list) else value for value in condition.values)
         if condition is not None and self.kinds[name] == AttributeProto.INT:
             assert condition.least is not None
             assert condition.most is not None
@@ -228,14 +228,14 @@ def _check_ends(pattern: onnx.FunctionProto) -> None:
 
 
 def _check_names(side: onnx.FunctionProto, key: str) -> None:
-    known = set(side.input)
+    names = set(side.input)
     for node in side.node:
-        if missing := [name for name in node.input if name and name not in known]:
+        if missing := [name for name in node.input if name and name not in names]:
             raise InputError(f"{key!r}: {missing[0]!r} is used before a node makes it", _HINT)
-        if doubled := [name for name in node.output if name in known]:
+        if doubled := [name for name in node.output if name in names]:
             raise InputError(f"{key!r}: {doubled[0]!r} is made twice", _HINT)
-        known.update(name for name in node.output if name)
-    if missing := [name for name in side.output if name not in known]:
+        names.update(name for name in node.output if name)
+    if missing := [name for name in side.output if name not in names]:
         raise InputError(f"{key!r}: output {missing[0]!r} is not made", _HINT)
 
 
@@ -276,28 +276,28 @@ def _since(op: str, opset: int) -> int | None:
 
 
 def _bound(node: onnx.NodeProto, kind: str, attributes: Attributes) -> onnx.NodeProto:
-    made = onnx.NodeProto()
-    made.CopyFrom(node)
+    copy = onnx.NodeProto()
+    copy.CopyFrom(node)
     constant = constant_of(node)
     if constant is not None and constant.data_type == TensorProto.FLOAT:
-        del made.attribute[:]
-        made.attribute.append(helper.make_attribute("value", typed(constant, kind)))
-        return made
-    del made.attribute[:]
+        del copy.attribute[:]
+        copy.attribute.append(helper.make_attribute("value", typed(constant, kind)))
+        return copy
+    del copy.attribute[:]
     for attribute in node.attribute:
         name = attribute.ref_attr_name
         if not name:
-            made.attribute.append(attribute)
+            copy.attribute.append(attribute)
             continue
         value = TensorProto.DataType.Value(kind.upper()) if name == TYPE else attributes[name]
-        made.attribute.append(valued(attribute.name, value, attribute.type))
-    return made
+        copy.attribute.append(valued(attribute.name, value, attribute.type))
+    return copy
 
 
 def valued(name: str, value: Any, kind: int) -> AttributeProto:
     """Returns an attribute of a type, of a value as TOML has it."""
     if kind in (AttributeProto.FLOAT, AttributeProto.FLOATS):
-        value = float(value) if kind == AttributeProto.FLOAT else [float(each) for each in value]
+        value = float(value) if kind == AttributeProto.FLOAT else [float(number) for number in value]
     return helper.make_attribute(name, list(value) if kind in _LISTED else value, attr_type=kind)
 
 
@@ -314,8 +314,8 @@ def default_of(op: str, domain: str, opset: int, name: str) -> AttributeProto | 
         schema = defs.get_schema(op, opset, "") if domain in ONNX_DOMAINS else defs.get_schema(op, 1, domain)
     except defs.SchemaError:
         return None
-    known = schema.attributes.get(name)
-    default = None if known is None else known.default_value
+    attribute = schema.attributes.get(name)
+    default = None if attribute is None else attribute.default_value
     return default if default is not None and default.type != AttributeProto.UNDEFINED else None
 
 
@@ -324,7 +324,7 @@ def same_value(one: Any, two: Any) -> bool:
     first, second = _plain(one), _plain(two)
     if first == second:
         return True
-    floats = any(isinstance(each, float) for values in (first, second) if isinstance(values, list) for each in values)
+    floats = any(isinstance(value, float) for values in (first, second) if isinstance(values, list) for value in values)
     return floats and np.array_equal(np.asarray(first, np.float32), np.asarray(second, np.float32))
 
 

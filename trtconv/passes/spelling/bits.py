@@ -48,13 +48,13 @@ class ShiftBits(Spelling):
         if writer.attrs.get("direction") == "LEFT":
             powers = [_wrap(2**step, wide) for step in range(width)] + [0]
             shifted = writer("Mul", x, writer("Gather", np.array(powers, wide), steps, axis=0))
-            made = wrapped(writer, shifted, dtype, wide)
+            result = wrapped(writer, shifted, dtype, wide)
         else:
-            made = self._right(writer, x, steps, dtype, wide)
+            result = self._right(writer, x, steps, dtype, wide)
         if wide == dtype:
-            writer("Identity", made, to=writer.output())
+            writer("Identity", result, to=writer.output())
         else:
-            narrowed(writer, made, writer.output(), dtype, target)
+            narrowed(writer, result, writer.output(), dtype, target)
         return None
 
     @staticmethod
@@ -98,15 +98,15 @@ class CombineBits(Spelling):
         x = widened(writer, writer.input(0), target)
         if writer.node.op_type == "BitwiseNot":
             whole = np.iinfo(dtype).max if dtype.kind == "u" else -1
-            made = writer("Sub", np.array(whole, wide), x)
+            result = writer("Sub", np.array(whole, wide), x)
         else:
             ranks = [len(writer.shape(name)) for name in writer.node.input]
             other = widened(writer, writer.input(1), target)
-            made = self._by_bits(writer, [x, other], ranks, dtype, wide)
+            result = self._by_bits(writer, [x, other], ranks, dtype, wide)
         if wide == dtype:
-            writer("Identity", made, to=writer.output())
+            writer("Identity", result, to=writer.output())
         else:
-            narrowed(writer, made, writer.output(), dtype, target)
+            narrowed(writer, result, writer.output(), dtype, target)
         return None
 
     @staticmethod
@@ -124,7 +124,7 @@ class CombineBits(Spelling):
             bits.append(writer("Mod", writer("Div", column, powers), np.array(2, wide)))
         op = {"BitwiseAnd": "And", "BitwiseOr": "Or", "BitwiseXor": "Xor"}[writer.node.op_type]
         one = np.array(1, wide)
-        both = writer.cast(writer(op, *(writer("Equal", each, one) for each in bits)), wide)
+        both = writer.cast(writer(op, *(writer("Equal", bit, one) for bit in bits)), wide)
         whole = writer.reduce("ReduceSum", writer("Mul", both, powers), [max(ranks)], keep=False)
         if dtype.kind == "u":
             return whole

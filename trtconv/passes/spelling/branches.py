@@ -49,6 +49,6 @@ def _decided(model: OnnxModel) -> list[str]:
         scope.columns.names[index] or str(scope.location(index))
         for index in scope.by_op.get("If", ())
         if scope.constant(name := scope.columns.inputs[index][0]) is None
-        and (found := resolved(scope, name, opsets)) is not None
-        and found.size == 1
+        and (condition := resolved(scope, name, opsets)) is not None
+        and condition.size == 1
     ]

@@ -35,7 +35,7 @@ class UpdateByScatter(Spelling):
         shape = scope.shape(node.input[0])
         return (
             target.before(11)
-            or any(each.name == "mode" and each.s != b"linear" for each in node.attribute)
+            or any(attribute.name == "mode" and attribute.s != b"linear" for attribute in node.attribute)
             or (shape is not None and len(shape) != 4)
             or any(scope.constant(name) is not None for name in node.input[:2])
         )
@@ -59,7 +59,7 @@ class UpdateByScatter(Spelling):
     def _steps(writer: Writer, update: str, axis: int, rank: int) -> str:
         """Returns the positions of an update along an axis, with sizes of 1 along the others."""
         length = writer.shape(update)[axis]
-        sizes = [-1 if each == axis else 1 for each in range(rank)]
+        sizes = [-1 if number == axis else 1 for number in range(rank)]
         if length is not None:
             return writer.constant(np.arange(length, dtype=np.int64).reshape(sizes))
         end = writer.squeeze(writer.size(update, axis), [0])

@@ -33,34 +33,34 @@ class CumulativeProduct(Spelling):
         rank = len(writer.shape(writer.input(0)))
         axis = resolved(writer.scope, writer.input(1), writer.model.proto.opset_import)
         if axis is not None:
-            made = _along(writer, int(axis.reshape(-1)[0]) % rank)
+            product = _along(writer, int(axis.reshape(-1)[0]) % rank)
         else:
             # Which axis it is shows at run time: each is computed, one is taken.
             given = writer.cast(writer.input(1), np.int64)
-            made = _along(writer, 0)
+            product = _along(writer, 0)
             for number in range(1, rank):
-                chosen = [writer("Equal", given, np.array(each, np.int64)) for each in (number, number - rank)]
-                made = writer("Where", writer("Or", *chosen), _along(writer, number), made)
-        writer("Identity", made, to=writer.output())
+                chosen = [writer("Equal", given, np.array(spelling, np.int64)) for spelling in (number, number - rank)]
+                product = writer("Where", writer("Or", *chosen), _along(writer, number), product)
+        writer("Identity", product, to=writer.output())
         return None
 
 
 def _along(writer: Writer, axis: int) -> str:
     """Writes the products along one axis."""
-    made = writer.input(0)
-    shape, dtype = writer.sizes(made), writer.dtype(made)
+    product = writer.input(0)
+    shape, dtype = writer.sizes(product), writer.dtype(product)
     backwards, size = bool(writer.attrs.get("reverse")), shape[axis]
 
     def shifted(name: str, by: int) -> str:
-        ones = np.ones([by if each == axis else other for each, other in enumerate(shape)], dtype)
+        ones = np.ones([by if number == axis else other for number, other in enumerate(shape)], dtype)
         begin, end = (by, size) if backwards else (0, size - by)
         rest = writer.slice(name, [begin], [end], [axis])
         return writer("Concat", *([rest, ones] if backwards else [ones, rest]), axis=axis)
 
     if writer.attrs.get("exclusive"):
-        made = shifted(made, 1)
+        product = shifted(product, 1)
     by = 1
     while by < size:
-        made = writer("Mul", made, shifted(made, by))
+        product = writer("Mul", product, shifted(product, by))
         by *= 2
-    return made
+    return product

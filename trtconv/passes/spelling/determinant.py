@@ -46,9 +46,9 @@ def _minor(writer: Writer, cells: list[list[str]]) -> str:
     """Writes the determinant of cells along their first row."""
     if len(cells) == 1:
         return cells[0][0]
-    made = ""
+    total = ""
     for column, cell in enumerate(cells[0]):
         rest = [[*row[:column], *row[column + 1 :]] for row in cells[1:]]
         product = writer("Mul", cell, _minor(writer, rest))
-        made = product if not made else writer("Sub" if column % 2 else "Add", made, product)
-    return made
+        total = product if not total else writer("Sub" if column % 2 else "Add", total, product)
+    return total

@@ -31,7 +31,7 @@ class FloatMod(Spelling):
     def lacks(self, scope: Scope, index: int, target: Target) -> bool:
         columns = scope.columns
         # 8.6 has another remainder of infinities, and was seen to be wrong.
-        if target.before(9) or any(each.name == "fmod" and each.i for each in columns.attributes[index]):
+        if target.before(9) or any(attribute.name == "fmod" and attribute.i for attribute in columns.attributes[index]):
             return False
         return (scope.dtype(columns.inputs[index][0]) or "").startswith(("float", "bfloat", "double"))
 

@@ -37,20 +37,20 @@ def _folded(model: OnnxModel, scope: Scope) -> Patch:
     """Returns the patch that puts constants in the place of the nodes that compute them."""
     patch, columns = Patch(model, scope), scope.columns
     kept = {value.name for value in scope.graph.output}
-    known: dict[str, NDArray[Any]] = {}
+    constants: dict[str, NDArray[Any]] = {}
     for index, node in enumerate(columns.nodes):
         if columns.domains[index] not in ONNX_DOMAINS or not kept.isdisjoint(columns.outputs[index]):
             continue
-        values = _values(model, scope, node, known)
+        values = _values(model, scope, node, constants)
         if values is not None:
-            known |= values
-            made = [numpy_helper.from_array(array, name) for name, array in values.items()]
-            patch.replace(index, [], made)
+            constants |= values
+            tensors = [numpy_helper.from_array(array, name) for name, array in values.items()]
+            patch.replace(index, [], tensors)
     return patch
 
 
 def _values(
-    model: OnnxModel, scope: Scope, node: onnx.NodeProto, known: dict[str, NDArray[Any]]
+    model: OnnxModel, scope: Scope, node: onnx.NodeProto, constants: dict[str, NDArray[Any]]
 ) -> dict[str, NDArray[Any]] | None:
     """Returns what a node makes, by name; None where that is not known, or large."""
     outputs = [name for name in node.output if name]
@@ -61,15 +61,15 @@ def _values(
         return None
     feeds: dict[str, NDArray[Any]] = {}
     for name in filter(None, node.input):
-        values = known.get(name)
+        values = constants.get(name)
         if values is None and _is_small(scope.shape(name)):
             values = scope.values(name)
         if values is None:
             return None
         feeds[name] = values
-    made = {name: evaluate([node], feeds, name, model.proto.opset_import) for name in outputs}
-    found = {name: values for name, values in made.items() if values is not None}
-    return found if len(found) == len(outputs) and all(each.size <= _MOST for each in found.values()) else None
+    results = {name: evaluate([node], feeds, name, model.proto.opset_import) for name in outputs}
+    arrays = {name: values for name, values in results.items() if values is not None}
+    return arrays if len(arrays) == len(outputs) and all(array.size <= _MOST for array in arrays.values()) else None
 
 
 def _is_small(shape: tuple[int | None, ...] | None) -> bool:
@@ -86,7 +86,7 @@ def _decided(model: OnnxModel, scope: Scope) -> Patch:
         if condition is None or condition.size != 1:
             continue
         wanted = "then_branch" if condition.reshape(-1)[0] else "else_branch"
-        branch = next(each.g for each in node.attribute if each.name == wanted)
+        branch = next(attribute.g for attribute in node.attribute if attribute.name == wanted)
         nodes, initializers = renamed(branch, node, model.fresh_name)
         patch.replace(index, nodes, initializers)
     return patch

@@ -49,13 +49,15 @@ class FourierByMatrix(Spelling):
     def _dft(self, writer: Writer) -> None:
         shape = writer.shape(writer.input(0))
         axes = self._axes(writer, shape)
-        made = self._along(writer, axes[0])
+        result = self._along(writer, axes[0])
         if len(axes) > 1:
             given = writer.cast(writer.input(2), np.int64)
             for axis in axes[1:]:
-                chosen = [writer("Equal", given, np.array(each, np.int64)) for each in (axis, axis - len(shape))]
-                made = writer("Where", writer("Or", *chosen), self._along(writer, axis), made)
-        writer("Identity", made, to=writer.output())
+                chosen = [
+                    writer("Equal", given, np.array(spelling, np.int64)) for spelling in (axis, axis - len(shape))
+                ]
+                result = writer("Where", writer("Or", *chosen), self._along(writer, axis), result)
+        writer("Identity", result, to=writer.output())
 
     @staticmethod
     def _axes(writer: Writer, shape: tuple[int | None, ...]) -> list[int]:
@@ -69,7 +71,7 @@ class FourierByMatrix(Spelling):
         if axis is not None:
             return [int(axis.reshape(-1)[0]) % rank]
         after = writer.shape(writer.output())
-        axes = [each for each in range(rank - 1) if not writer.input(1) and _fits(writer, shape, each, after)]
+        axes = [number for number in range(rank - 1) if not writer.input(1) and _fits(writer, shape, number, after)]
         if not axes:
             raise Unwritable("its axis is known only at run time")
         return axes
@@ -96,7 +98,7 @@ class FourierByMatrix(Spelling):
         used = matrix.shape[0]
         if used < size:
             name = writer.slice(name, [0], [used], [axis])
-        order = [*(each for each in range(rank - 1) if each != axis), axis, rank - 1]
+        order = [*(number for number in range(rank - 1) if number != axis), axis, rank - 1]
         moved = name if order == list(range(rank)) else writer("Transpose", name, perm=order)
         flat = writer.reshape(moved, [0] * (rank - 2) + [used * parts])
         product = writer("MatMul", flat, np.ascontiguousarray(matrix.reshape(used * parts, -1)).astype(dtype))

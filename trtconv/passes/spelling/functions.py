@@ -89,7 +89,7 @@ def _fails_on_8(scope: Scope, index: int) -> bool:
     columns = scope.columns
     op, inputs = columns.ops[index], columns.inputs[index]
     if op == "Attention":
-        causal = any(each.name == "is_causal" and each.i for each in columns.attributes[index])
+        causal = any(attribute.name == "is_causal" and attribute.i for attribute in columns.attributes[index])
         return causal and len(inputs) > _LENGTHS and bool(inputs[_LENGTHS])
     if op == "AffineGrid":
         shape = scope.shape(inputs[0])

@@ -41,12 +41,12 @@ class MultiplyInFloat(Spelling):
         conv = writer.node.op_type == "ConvInteger"
         shapes = [writer.shape(writer.input(slot)) for slot in (0, 1)]
         taps = shapes[1][1:] if conv else shapes[1][-2:][:1]
-        known = [size for size in taps if size is not None]
-        if len(known) != len(taps) or math.prod(known) * 255 * 255 >= _EXACT:
+        sizes = [size for size in taps if size is not None]
+        if len(sizes) != len(taps) or math.prod(sizes) * 255 * 255 >= _EXACT:
             raise Unwritable(f"its sums may be beyond {_EXACT}, below which float32 is exact")
         parts = [self._shifted(writer, slot, shapes[slot], conv) for slot in (0, 1)]
-        made = writer("Conv" if conv else "MatMul", *parts, **writer.attrs)
-        writer.cast(made, np.int32, to=writer.output())
+        product = writer("Conv" if conv else "MatMul", *parts, **writer.attrs)
+        writer.cast(product, np.int32, to=writer.output())
         return None
 
     @staticmethod

@@ -52,9 +52,9 @@ class ComparePositions(Spelling):
         # Negative positions count from the end; those beyond it hit nothing.
         turned = writer("Add", where, np.array(depth, np.int64))
         where = writer("Where", writer("Less", where, np.array(0, np.int64)), turned, where)
-        shape = [depth if each == axis else 1 for each in range(rank)]
+        shape = [depth if number == axis else 1 for number in range(rank)]
         hit = writer("Equal", writer.unsqueeze(where, [axis]), np.arange(depth, dtype=np.int64).reshape(shape))
-        off, on = (writer("Gather", writer.input(2), np.array([each], np.int64), axis=0) for each in (0, 1))
+        off, on = (writer("Gather", writer.input(2), np.array([index], np.int64), axis=0) for index in (0, 1))
         writer("Where", hit, on, off, to=writer.output())
 
     @staticmethod
@@ -68,7 +68,9 @@ class ComparePositions(Spelling):
         if size is None:
             raise Unwritable(f"the size of axis {axis} is known only at run time")
         first = writer("ArgMax", name, axis=axis, keepdims=1)
-        positions = np.arange(size, dtype=np.int64).reshape([size if each == axis else 1 for each in range(len(shape))])
+        positions = np.arange(size, dtype=np.int64).reshape(
+            [size if number == axis else 1 for number in range(len(shape))]
+        )
         hit = writer("Equal", first, positions)
         writer("Where", hit, np.ones((), dtype), np.zeros((), dtype), to=writer.output())
 

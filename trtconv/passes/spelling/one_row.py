@@ -66,7 +66,7 @@ def _is_masked(scope: Scope, product: onnx.NodeProto) -> bool:
     maker = _maker(scope, product.input[0])
     if maker is not None and maker.op_type == "Where":
         makers = (_maker(scope, name) for name in maker.input)
-        return any(each is not None and each.op_type == "Softmax" for each in makers)
+        return any(node is not None and node.op_type == "Softmax" for node in makers)
     added = _maker(scope, maker.input[0]) if maker is not None and maker.op_type == "Softmax" else None
     return added is not None and added.op_type == "Add"
 

@@ -51,7 +51,7 @@ class LiftToPlane(OtherForm):
             "kernel_shape": [1, kernel.shape[2]],
             "strides": [1, *_steps(writer, "strides", 1)],
             "dilations": [1, *_steps(writer, "dilations", 1)],
-            "pads": [each for side in _pads(writer, 1) for each in (0, *side)],
+            "pads": [pad for side in _pads(writer, 1) for pad in (0, *side)],
             "output_padding": None,
         }
         rows = writer.unsqueeze(writer.input(0), [2])
@@ -77,13 +77,13 @@ class DivideGroups(OtherForm):
         bias = writer.values(2, "bias") if writer.input(2) else None
         parts = writer.split(writer.input(0), [channels // groups] * groups, 1)
         biases = [None] * groups if bias is None else np.split(bias, groups)
-        made = []
+        outputs = []
         for part, weight, added in zip(parts, np.split(kernel, groups), biases, strict=True):
-            made.append(writer.model.fresh_name(f"{writer.output()}/group"))
+            outputs.append(writer.model.fresh_name(f"{writer.output()}/group"))
             own = [part, writer.constant(weight), *([] if added is None else [writer.constant(added)])]
-            node = writer.again(own, [made[-1]], group=1)
+            node = writer.again(own, [outputs[-1]], group=1)
             node.name = writer.model.fresh_name(f"{writer.node.name}/group")
-        writer("Concat", *made, to=writer.output(), axis=1)
+        writer("Concat", *outputs, to=writer.output(), axis=1)
         return f"{groups} groups of {writer.node.op_type} computed one by one"
 
 
@@ -119,7 +119,7 @@ class DeconvolveByConv(OtherForm):
             to=writer.output(),
             kernel_shape=list(kernel.shape[2:]),
             dilations=dilations,
-            pads=[max(each, 0) for each in (*begin, *end)],
+            pads=[max(pad, 0) for pad in (*begin, *end)],
             group=groups,
         )
         return "ConvTranspose written as Conv with the mirrored kernel, of the input with zeros between its places"
@@ -143,20 +143,20 @@ def _kernel(writer: Writer, groups: int) -> NDArray[Any]:
     """Returns a node's kernel; raises `Unwritable` where it is no constant, or the node does not say its pads."""
     if writer.attrs.get("auto_pad", "NOTSET") not in ("NOTSET", "VALID"):
         raise Unwritable(f"its auto_pad is {writer.attrs['auto_pad']}")
-    found = writer.scope.values(writer.input(1))
-    if found is None:
+    kernel = writer.scope.values(writer.input(1))
+    if kernel is None:
         raise Unwritable("its kernel is no constant")
-    if found.ndim < 3 or groups < 1 or found.shape[0] % groups:
+    if kernel.ndim < 3 or groups < 1 or kernel.shape[0] % groups:
         raise Unwritable("its kernel has not the shape of one")
-    return found
+    return kernel
 
 
 def _steps(writer: Writer, name: str, rank: int) -> list[int]:
-    return [int(each) for each in writer.attrs.get(name, [1] * rank)]
+    return [int(step) for step in writer.attrs.get(name, [1] * rank)]
 
 
 def _pads(writer: Writer, rank: int) -> tuple[list[int], list[int]]:
-    pads = [int(each) for each in writer.attrs.get("pads", [0] * 2 * rank)]
+    pads = [int(pad) for pad in writer.attrs.get("pads", [0] * 2 * rank)]
     return pads[:rank], pads[rank:]
 
 
@@ -171,7 +171,7 @@ def _spread(writer: Writer, strides: list[int]) -> str:
     rank = len(strides)
     zero = writer.constant(np.zeros((), writer.dtype(writer.input(0))))
     apart = writer.unsqueeze(writer.input(0), [3 + 2 * axis for axis in range(rank)])
-    behind = [each for stride in strides for each in (0, stride - 1)]
+    behind = [count for stride in strides for count in (0, stride - 1)]
     padded = writer("Pad", apart, np.array([0] * (2 + 2 * rank) + [0, 0, *behind], np.int64), zero)
     factors = np.array([1, 1, *strides], np.int64)
     return writer.reshape(padded, writer("Mul", writer("Shape", writer.input(0)), factors))

@@ -51,7 +51,7 @@ class _Window:
     def taps(self) -> list[tuple[int, ...]]:
         """Returns the offsets of all taps, row by row."""
         steps = zip(self.kernel, self.dilations, strict=True)
-        return list(itertools.product(*([step * each for each in range(count)] for count, step in steps)))
+        return list(itertools.product(*([step * tap for tap in range(count)] for count, step in steps)))
 
     def slices(self, writer: Writer, padded: str) -> list[str]:
         """Writes for each tap what it sees of the padded input."""
@@ -117,8 +117,8 @@ class PoolByTaps(Spelling):
 
     def lacks(self, scope: Scope, index: int, target: Target) -> bool:
         columns = scope.columns
-        attrs = {each.name: each for each in columns.attributes[index]}
-        if "dilations" in attrs and any(each != 1 for each in attrs["dilations"].ints):
+        attrs = {attribute.name: attribute for attribute in columns.attributes[index]}
+        if "dilations" in attrs and any(dilation != 1 for dilation in attrs["dilations"].ints):
             return True
         if columns.ops[index] == "LpPool":
             return "p" in attrs and attrs["p"].i not in (1, 2)

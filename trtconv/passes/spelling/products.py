@@ -39,7 +39,9 @@ class ConvolveProducts(Spelling):
     def _wanted(self, scope: Scope, target: Target) -> list[int]:
         if not target.before(9):
             return []
-        return sorted({each for sample in scope.by_op.get("GridSample", ()) for each in products_before(scope, sample)})
+        return sorted(
+            {product for sample in scope.by_op.get("GridSample", ()) for product in products_before(scope, sample)}
+        )
 
     def lacks(self, scope: Scope, index: int, target: Target) -> bool:
         return index in self._wanted(scope, target)
@@ -55,16 +57,16 @@ class ConvolveProducts(Spelling):
         if attrs.get("transA", 0):
             rows = writer("Transpose", rows, perm=[1, 0])
         kernel = weights if attrs.get("transB", 0) else weights.T
-        made = writer("Conv", writer.unsqueeze(rows, [2, 3]), kernel[:, :, None, None])
+        result = writer("Conv", writer.unsqueeze(rows, [2, 3]), kernel[:, :, None, None])
         bias = writer.input(2)
         alpha, beta = attrs.get("alpha", 1.0), attrs.get("beta", 1.0)
         if alpha == 1 and not bias:
-            writer.squeeze(made, [2, 3], to=writer.output())
+            writer.squeeze(result, [2, 3], to=writer.output())
             return None
-        made = writer.squeeze(made, [2, 3])
+        result = writer.squeeze(result, [2, 3])
         if alpha != 1:
-            made = writer("Mul", made, np.array(alpha, weights.dtype), to="" if bias else writer.output())
+            result = writer("Mul", result, np.array(alpha, weights.dtype), to="" if bias else writer.output())
         if bias:
             added = bias if beta == 1 else writer("Mul", bias, np.array(beta, weights.dtype))
-            writer("Add", made, added, to=writer.output())
+            writer("Add", result, added, to=writer.output())
         return None

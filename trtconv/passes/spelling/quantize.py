@@ -98,4 +98,4 @@ def _along(writer: Writer, name: str, slot: int) -> str:
         return name if not shape else writer.reshape(name, [])
     rank = len(writer.shape(writer.input(0)))
     axis = writer.attrs.get("axis", 1) % rank
-    return writer.reshape(name, [-1 if each == axis else 1 for each in range(rank)])
+    return writer.reshape(name, [-1 if number == axis else 1 for number in range(rank)])

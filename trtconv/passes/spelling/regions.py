@@ -60,7 +60,7 @@ class RegionsByMatrix(Spelling):
         dtype = writer.dtype(writer.input(0))
         # Opset 10 knew no half pixels.
         half = attrs.get("coordinate_transformation_mode", "half_pixel" if writer.opset >= 16 else "") == "half_pixel"
-        x1, y1, x2, y2 = (writer.unsqueeze(each, [2]) for each in writer.split(writer.input(1), [1] * 4, 1))
+        x1, y1, x2, y2 = (writer.unsqueeze(coordinate, [2]) for coordinate in writer.split(writer.input(1), [1] * 4, 1))
         weights = []
         sides = ((2, y1, y2, attrs.get("output_height", 1)), (3, x1, x2, attrs.get("output_width", 1)))
         for axis, begin, end, bins in sides:
@@ -84,15 +84,15 @@ class RegionsByMatrix(Spelling):
 def _hats(writer: Writer, at: str, axis: int, dtype: np.dtype[Any]) -> str:
     """Returns by how much each element along an axis of the image counts in each bin: (regions, bins, size)."""
     zero, one = np.array(0, dtype), np.array(1, dtype)
-    known = writer.shape(writer.input(0))[axis]
-    if known is None:
+    length = writer.shape(writer.input(0))[axis]
+    if length is None:
         size = writer.squeeze(writer.size(writer.input(0), axis), [0])
         places = writer.cast(writer("Range", np.array(0, np.int64), size, np.array(1, np.int64)), dtype)
         end: Any = writer.cast(size, dtype)
         last: Any = writer("Sub", end, one)
     else:
-        places = writer.constant(np.arange(known), dtype)
-        end, last = np.array(known, dtype), np.array(known - 1, dtype)
+        places = writer.constant(np.arange(length), dtype)
+        end, last = np.array(length, dtype), np.array(length - 1, dtype)
     outside = writer("Or", writer("Less", at, np.array(-1, dtype)), writer("Greater", at, end))
     held = writer.unsqueeze(writer("Min", writer("Max", at, zero), last), [3])
     hats = writer("Max", writer("Sub", one, writer("Abs", writer("Sub", held, places))), zero)
@@ -129,9 +129,9 @@ class DeformBySamples(Spelling):
     def write(self, writer: Writer, target: Target) -> str | None:
         attrs = writer.attrs
         dtype = writer.dtype(writer.input(0))
-        channels, height, width = _known(writer, writer.input(0), 1)
+        channels, height, width = _known_sizes(writer, writer.input(0), 1)
         filters, depth, *kernel = writer.sizes(writer.input(1))
-        rows, columns = _known(writer, writer.input(2), 2)
+        rows, columns = _known_sizes(writer, writer.input(2), 2)
         if len(kernel) != 2:
             raise Unwritable("its kernel has other than two axes")
         groups, taps = attrs.get("offset_group", 1), math.prod(kernel)
@@ -159,12 +159,12 @@ class DeformBySamples(Spelling):
         return None
 
 
-def _known(writer: Writer, name: str, first: int) -> tuple[int, ...]:
+def _known_sizes(writer: Writer, name: str, first: int) -> tuple[int, ...]:
     shape = writer.shape(name)[first:]
-    known = tuple(size for size in shape if size is not None)
-    if len(known) != len(shape) or len(known) != 4 - first:
+    sizes = tuple(size for size in shape if size is not None)
+    if len(sizes) != len(shape) or len(sizes) != 4 - first:
         raise Unwritable(f"the sizes of {name!r} are known only at run time")
-    return known
+    return sizes
 
 
 def _base(writer: Writer, axis: int, kernel: list[int], counts: tuple[int, int]) -> Any:

@@ -41,7 +41,7 @@ class ResizeByMatrix(Spelling):
 
     def lacks(self, scope: Scope, index: int, target: Target) -> bool:
         node = scope.columns.nodes[index]
-        attrs = {each.name: each for each in node.attribute}
+        attrs = {attribute.name: attribute for attribute in node.attribute}
         mode = attrs["coordinate_transformation_mode"].s if "coordinate_transformation_mode" in attrs else b""
         if mode in (b"tf_crop_and_resize", b"half_pixel_symmetric"):
             return True
@@ -56,32 +56,35 @@ class ResizeByMatrix(Spelling):
         dtype = writer.dtype(writer.input(0))
         if kernel.mode != "nearest" and dtype.kind in "iub":
             raise Unwritable(f"interpolation of {dtype} is rounded in a way that ONNX does not define")
-        made = writer.input(0)
+        tensor = writer.input(0)
         for number, axis in axes.items():
             if kernel.mode == "nearest":
-                made = writer("Gather", made, nearest(axis, kernel), axis=number)
+                tensor = writer("Gather", tensor, nearest(axis, kernel), axis=number)
             else:
-                made = _times(writer, made, weights(axis, kernel).astype(dtype), number, len(shape))
+                tensor = _times(writer, tensor, weights(axis, kernel).astype(dtype), number, len(shape))
         if kernel.coordinate_transformation_mode == _CROP:
-            made = _extrapolated(writer, made, axes, len(shape), dtype)
-        writer("Identity", made, to=writer.output())
+            tensor = _extrapolated(writer, tensor, axes, len(shape), dtype)
+        writer("Identity", tensor, to=writer.output())
         return f"Resize written as {'Gather' if kernel.mode == 'nearest' else 'MatMul'} along axes {list(axes)}"
 
     def _axes(self, writer: Writer, shape: Sequence[int | None]) -> dict[int, ResizedAxis]:
         """Returns the axes that change, by their numbers."""
         wanted = [axis % len(shape) for axis in writer.attrs.get("axes", range(len(shape)))]
-        known = {axis: size for axis in wanted if (size := shape[axis]) is not None}
+        input_sizes = {axis: size for axis in wanted if (size := shape[axis]) is not None}
         roi = self._roi(writer, wanted)
         if writer.input(_SIZES):
             sizes = self._sizes(writer, wanted)
-            return self._by_sizes(writer, known, dict(zip(wanted, sizes, strict=True)), roi)
+            return self._by_sizes(writer, input_sizes, dict(zip(wanted, sizes, strict=True)), roi)
         scales = dict(zip(wanted, writer.values(_SCALES, "scales").reshape(-1).tolist(), strict=True))
         crops = bool(roi)
         changed = [axis for axis in wanted if scales[axis] != 1 or (crops and roi[axis] != (0.0, 1.0))]
-        _require(changed, known)
+        _require(changed, input_sizes)
         return {
             axis: ResizedAxis(
-                known[axis], int(np.float32(scales[axis]) * np.float32(known[axis])), scales[axis], *roi.get(axis, ())
+                input_sizes[axis],
+                int(np.float32(scales[axis]) * np.float32(input_sizes[axis])),
+                scales[axis],
+                *roi.get(axis, ()),
             )
             for axis in changed
         }
@@ -107,29 +110,29 @@ class ResizeByMatrix(Spelling):
     @staticmethod
     def _by_sizes(
         writer: Writer,
-        known: Mapping[int, int],
+        input_sizes: Mapping[int, int],
         sizes: Mapping[int, int],
         roi: Mapping[int, tuple[float, float]],
     ) -> dict[int, ResizedAxis]:
         policy = writer.attrs.get("keep_aspect_ratio_policy", "stretch")
         if policy != "stretch":
-            _require(sizes, known)
-            scale = (min if policy == "not_larger" else max)(sizes[axis] / known[axis] for axis in sizes)
+            _require(sizes, input_sizes)
+            scale = (min if policy == "not_larger" else max)(sizes[axis] / input_sizes[axis] for axis in sizes)
             return {
                 axis: ResizedAxis(size, int(scale * size + 0.5), scale, *roi.get(axis, ()))
-                for axis, size in known.items()
+                for axis, size in input_sizes.items()
             }
-        changed = [axis for axis in sizes if known.get(axis) != sizes[axis] or roi.get(axis, (0, 1)) != (0, 1)]
-        _require(changed, known)
+        changed = [axis for axis in sizes if input_sizes.get(axis) != sizes[axis] or roi.get(axis, (0, 1)) != (0, 1)]
+        _require(changed, input_sizes)
         return {
-            axis: ResizedAxis(known[axis], sizes[axis], sizes[axis] / known[axis], *roi.get(axis, ()))
+            axis: ResizedAxis(input_sizes[axis], sizes[axis], sizes[axis] / input_sizes[axis], *roi.get(axis, ()))
             for axis in changed
         }
 
 
-def _require(axes: Any, known: Mapping[int, int]) -> None:
+def _require(axes: Any, input_sizes: Mapping[int, int]) -> None:
     for axis in axes:
-        if axis not in known:
+        if axis not in input_sizes:
             raise Unwritable(f"the size of axis {axis}, which it resizes, is known only at run time")
 
 
@@ -139,7 +142,7 @@ def _times(writer: Writer, name: str, matrix: Any, axis: int, rank: int) -> str:
         return writer("MatMul", name, np.ascontiguousarray(matrix.T))
     if axis == rank - 2:
         return writer("MatMul", matrix, name)
-    order = [*(each for each in range(rank) if each != axis), axis]
+    order = [*(number for number in range(rank) if number != axis), axis]
     moved = writer("MatMul", writer("Transpose", name, perm=order), np.ascontiguousarray(matrix.T))
     return writer("Transpose", moved, perm=np.argsort(order).tolist())
 
@@ -151,6 +154,6 @@ def _extrapolated(writer: Writer, name: str, axes: Mapping[int, ResizedAxis], ra
         at = coordinates(axis, _CROP)
         outside = (at < 0) | (at > axis.size - 1)
         if outside.any():
-            shape = [-1 if each == number else 1 for each in range(rank)]
+            shape = [-1 if position == number else 1 for position in range(rank)]
             name = writer("Where", outside.reshape(shape), value, name)
     return name

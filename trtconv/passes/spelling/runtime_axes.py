@@ -75,18 +75,18 @@ class ReduceByShape(Spelling):
         given = writer.cast(writer.input(1), np.int64)
         turned = writer("Add", given, np.array(len(before), np.int64))
         given = writer("Where", writer("Less", given, np.array(0, np.int64)), turned, given)
-        made = ""
+        result = ""
         for axes in ways:
             name = writer.model.fresh_name(f"{writer.output()}_over_{'_'.join(map(str, axes))}")
             writer.again([writer.input(0), writer.constant(axes, np.int64)], [name])
-            if not made:
-                made = name
+            if not result:
+                result = name
                 continue
             telling = [axis for axis in axes if before[axis] != 1]
             hits = writer.cast(writer("Equal", np.array(telling, np.int64)[:, None], given), np.int32)
             count = writer.reduce("ReduceSum", hits, [0, 1], keep=False)
-            made = writer("Where", writer("Equal", count, np.array(len(telling), np.int32)), name, made)
-        writer("Identity", made, to=writer.output())
+            result = writer("Where", writer("Equal", count, np.array(len(telling), np.int32)), name, result)
+        writer("Identity", result, to=writer.output())
 
 
 def _ways(before: Axes, after: Axes, keep: bool) -> Iterator[Axes]:

@@ -42,7 +42,9 @@ class ScatterByPosition(Spelling):
     ops = frozenset({"ScatterElements", "ScatterND"})
 
     def lacks(self, scope: Scope, index: int, target: Target) -> bool:
-        return any(each.name == "reduction" and each.s != b"none" for each in scope.columns.attributes[index])
+        return any(
+            attribute.name == "reduction" and attribute.s != b"none" for attribute in scope.columns.attributes[index]
+        )
 
     def write(self, writer: Writer, target: Target) -> str | None:
         if writer.opset < 13:
@@ -82,11 +84,11 @@ def _elements(writer: Writer) -> tuple[str, tuple[int, ...], int, int]:
     if len(shape) != len(indices):
         raise Unwritable(f"its indices have {len(indices)} axes, and its data {len(shape)}")
     axis = writer.attrs.get("axis", 0) % len(shape)
-    steps = [math.prod(shape[each + 1 :]) for each in range(len(shape))]
+    steps = [math.prod(shape[number + 1 :]) for number in range(len(shape))]
     where = _not_negative(writer, writer.input(1), np.array(shape[axis], np.int64))
     others = np.zeros(indices, np.int64)
-    for each, places in enumerate(np.indices(indices)):
-        others += 0 if each == axis else places * steps[each]
+    for number, places in enumerate(np.indices(indices)):
+        others += 0 if number == axis else places * steps[number]
     rows = writer("Add", writer("Mul", where, np.array(steps[axis], np.int64)), others)
     return rows, indices, math.prod(shape), 1
 

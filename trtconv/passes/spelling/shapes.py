@@ -28,7 +28,9 @@ class TakeFromShape(Spelling):
     ops = frozenset({"Shape"})
 
     def lacks(self, scope: Scope, index: int, target: Target) -> bool:
-        return target.before(10) and any(each.name in ("start", "end") for each in scope.columns.attributes[index])
+        return target.before(10) and any(
+            attribute.name in ("start", "end") for attribute in scope.columns.attributes[index]
+        )
 
     def write(self, writer: Writer, target: Target) -> str | None:
         rank = len(writer.shape(writer.input(0)))

@@ -32,7 +32,7 @@ class NormalizeByBatch(Spelling):
     ops = frozenset({"BatchNormalization"})
 
     def lacks(self, scope: Scope, index: int, target: Target) -> bool:
-        return any(each.name == "training_mode" and each.i for each in scope.columns.attributes[index])
+        return any(attribute.name == "training_mode" and attribute.i for attribute in scope.columns.attributes[index])
 
     def write(self, writer: Writer, target: Target) -> str | None:
         x, scale, shift = (writer.input(slot) for slot in range(3))

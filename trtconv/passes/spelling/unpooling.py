@@ -32,8 +32,8 @@ class UnfoldColumns(Spelling):
         return True
 
     def write(self, writer: Writer, target: Target) -> str | None:
-        image = [int(each) for each in writer.values(1, "sizes").reshape(-1)]
-        block = [int(each) for each in writer.values(2, "block sizes").reshape(-1)]
+        image = [int(size) for size in writer.values(1, "sizes").reshape(-1)]
+        block = [int(size) for size in writer.values(2, "block sizes").reshape(-1)]
         rank = len(image)
         if rank > 3:
             raise Unwritable(f"TensorRT has no deconvolution along {rank} axes")
@@ -51,7 +51,7 @@ class UnfoldColumns(Spelling):
             raise Unwritable("its channels are known only at run time")
         dtype = writer.dtype(writer.input(0))
         folded = writer.reshape(writer.input(0), [-1, taps, *counts])
-        made = writer(
+        result = writer(
             "ConvTranspose",
             folded,
             np.eye(taps, dtype=dtype).reshape(taps, 1, *block),
@@ -61,7 +61,7 @@ class UnfoldColumns(Spelling):
             output_padding=rests if any(rests) else None,
             kernel_shape=block,
         )
-        writer.reshape(made, [-1, rows // taps, *image], to=writer.output())
+        writer.reshape(result, [-1, rows // taps, *image], to=writer.output())
         return None
 
 
@@ -103,11 +103,11 @@ class UnpoolByScatter(Spelling):
         dtype = writer.dtype(writer.input(0))
         zeros = np.zeros(batch * channels * math.prod(image), dtype)
         values, places = writer.reshape(writer.input(0), [-1]), writer.reshape(writer.input(1), [-1])
-        made = writer("ScatterElements", zeros, places, values, axis=0)
+        flat = writer("ScatterElements", zeros, places, values, axis=0)
         if after[2:] == image:
-            writer.reshape(made, after, to=writer.output())
+            writer.reshape(flat, after, to=writer.output())
             return None
-        whole = writer.reshape(made, [batch, channels, *image])
+        whole = writer.reshape(flat, [batch, channels, *image])
         ends = [0, 0, *(wanted - size for wanted, size in zip(after[2:], image, strict=True))]
         writer("Pad", whole, np.array([0] * len(after) + ends, np.int64), np.zeros((), dtype), to=writer.output())
         return None

@@ -99,14 +99,14 @@ class ComputeWider(Spelling):
             inputs[slot] = widened(writer, inputs[slot], target)
             if wide != holder(dtype, target):
                 inputs[slot] = writer.cast(inputs[slot], wide)
-        made = [
+        outputs = [
             writer.model.fresh_name(f"{name}_wide") if name and _keeps_type(node.op_type, slot) else name
             for slot, name in enumerate(node.output)
         ]
         if node.op_type == "Clip":
             inputs = _clip_limits(writer, inputs, dtype, wide)
-        writer.again(inputs, made)
-        for name, inner in zip(node.output, made, strict=True):
+        writer.again(inputs, outputs)
+        for name, inner in zip(node.output, outputs, strict=True):
             if name != inner:
                 result = wrapped(writer, inner, dtype, wide) if node.op_type in _COMPUTE else inner
                 if dtype == np.bool_:
@@ -125,7 +125,7 @@ class ComputeWider(Spelling):
         inner = writer.input(0)
         if source.kind in "iu" and source not in (np.int32, np.int64):
             inner = widened(writer, inner, target)
-            wide = max(wide, holder(source, target), key=lambda each: each.itemsize)
+            wide = max(wide, holder(source, target), key=lambda kind: kind.itemsize)
         elif source == np.int64:
             wide = source
         inner = inner if source == wide else writer.cast(inner, wide)
@@ -137,7 +137,7 @@ def _clip_limits(writer: Writer, inputs: list[str], dtype: np.dtype[Any], wide: 
     """Returns the inputs of a Clip with both limits, which some parsers want."""
     limits = np.iinfo(dtype)
     given = zip([*inputs[1:], "", ""][:2], (limits.min, limits.max), strict=True)
-    return [inputs[0], *(each or writer.constant(limit, wide) for each, limit in given)]
+    return [inputs[0], *(name or writer.constant(limit, wide) for name, limit in given)]
 
 
 def _keeps_type(op: str, slot: int) -> bool:
@@ -173,7 +173,7 @@ def _data(node: onnx.NodeProto) -> list[str]:
 
 
 def _cast_lacks(scope: Scope, node: onnx.NodeProto) -> bool:
-    to = next((each.i for each in node.attribute if each.name == "to"), 0)
+    to = next((attribute.i for attribute in node.attribute if attribute.name == "to"), 0)
     return to in _LACKED and not is_held(node) and _type(scope, node.input[0]) != _T.BOOL
 
 
@@ -181,7 +181,7 @@ def _among_quantizers(scope: Scope, node: onnx.NodeProto) -> bool:
     """Whether a node stands between quantisers, which have passes of their own."""
     before = (scope.producer(name) for name in node.input)
     after = (reader for name in node.output for reader in scope.consumers.get(name, ()))
-    return any(each is not None and each.op_type in _QUANTIZERS for each in (*before, *after))
+    return any(neighbour is not None and neighbour.op_type in _QUANTIZERS for neighbour in (*before, *after))
 
 
 def _join_casts(model: OnnxModel) -> None:
@@ -194,7 +194,9 @@ def _join_casts(model: OnnxModel) -> None:
             source = scope.producer(writer.input(0))
             if source is not None and is_held(source):
                 wider = source.input[0]
-                if _type(scope, wider) == next(each.i for each in writer.node.attribute if each.name == "to"):
+                if _type(scope, wider) == next(
+                    attribute.i for attribute in writer.node.attribute if attribute.name == "to"
+                ):
                     writer("Identity", wider, to=writer.output())
                 else:
                     writer.again([wider])

@@ -26,7 +26,7 @@ _HELD = "trtconv.held"
 
 def is_held(node: onnx.NodeProto) -> bool:
     """Whether a node is a cast that `Writer.mark_held` marked."""
-    return any(each.key == _HELD for each in node.metadata_props)
+    return any(entry.key == _HELD for entry in node.metadata_props)
 
 
 class Unwritable(Exception):
@@ -74,7 +74,9 @@ class Writer:
                 schema = defs.get_schema(node.op_type, self.opset)
             except defs.SchemaError:
                 raise Unwritable(f"opset {self.opset} has no {node.op_type}") from None
-            if len(node.input) > schema.max_input or any(each.name not in schema.attributes for each in node.attribute):
+            if len(node.input) > schema.max_input or any(
+                attribute.name not in schema.attributes for attribute in node.attribute
+            ):
                 raise Unwritable(f"opset {self.opset} has no {node.op_type} as it would be written")
 
     def input(self, slot: int) -> str:
@@ -87,10 +89,10 @@ class Writer:
 
     def dtype(self, name: str) -> np.dtype[Any]:
         """Returns the type of a tensor of the model; raises `Unwritable` where it is not known."""
-        known = self.scope.dtype(name)
-        if known is None:
+        dtype = self.scope.dtype(name)
+        if dtype is None:
             raise Unwritable(f"the type of {name!r} is not known")
-        return _types()[known]
+        return _types()[dtype]
 
     def shape(self, name: str) -> tuple[int | None, ...]:
         """Returns the shape of a tensor of the model, None for sizes that are dynamic.
@@ -98,18 +100,18 @@ class Writer:
         Raises:
             Unwritable: Its rank is not known.
         """
-        known = self.scope.shape(name)
-        if known is None:
+        shape = self.scope.shape(name)
+        if shape is None:
             raise Unwritable(f"how many axes {name!r} has is not known")
-        return _Shape(known)
+        return _Shape(shape)
 
     def sizes(self, name: str) -> tuple[int, ...]:
         """Returns the shape of a tensor of the model; raises `Unwritable` where a size is not known."""
         shape = self.shape(name)
-        known = tuple(size for size in shape if size is not None)
-        if len(known) != len(shape):
+        sizes = tuple(size for size in shape if size is not None)
+        if len(sizes) != len(shape):
             raise Unwritable(f"the sizes of {name!r} are known only at run time")
-        return _Shape(known)
+        return _Shape(sizes)
 
     def values(self, slot: int, what: str) -> NDArray[Any]:
         """Returns the values of an input that the model fixes, directly or by its shapes.
@@ -117,10 +119,10 @@ class Writer:
         Raises:
             Unwritable: They are known only at run time.
         """
-        found = resolved(self.scope, self.input(slot), self.model.proto.opset_import)
-        if found is None:
+        values = resolved(self.scope, self.input(slot), self.model.proto.opset_import)
+        if values is None:
             raise Unwritable(f"its {what} are known only at run time")
-        return found
+        return values
 
     def constant(self, values: Any, dtype: Any = None) -> str:
         """Writes a constant and returns its name."""
@@ -145,12 +147,12 @@ class Writer:
             outputs: How many it makes; more than one are returned as a list.
             **attrs: Its attributes; those that are None are left out.
         """
-        taken = [each if isinstance(each, str) else self.constant(each) for each in inputs]
+        operands = [source if isinstance(source, str) else self.constant(source) for source in inputs]
         name = self.model.fresh_name(f"{self._stem}/{op}")
-        made = [to] if to else [self.model.fresh_name(f"{name}_{slot}") for slot in range(outputs)]
+        results = [to] if to else [self.model.fresh_name(f"{name}_{slot}") for slot in range(outputs)]
         given = {key: value for key, value in attrs.items() if value is not None}
-        self.nodes.append(helper.make_node(op, taken, made, name=name, **given))
-        return made[0] if outputs == 1 else made
+        self.nodes.append(helper.make_node(op, operands, results, name=name, **given))
+        return results[0] if outputs == 1 else results
 
     def again(self, inputs: Sequence[str], outputs: Sequence[str] = (), **attrs: Any) -> onnx.NodeProto:
         """Writes the node itself with other inputs, and returns it.
@@ -164,9 +166,9 @@ class Writer:
         node.CopyFrom(self.node)
         node.input[:] = inputs
         node.output[:] = outputs or self.node.output
-        kept = [each for each in node.attribute if each.name not in attrs]
+        kept = [attribute for attribute in node.attribute if attribute.name not in attrs]
         kept += [helper.make_attribute(name, value) for name, value in attrs.items() if value is not None]
-        kept = [onnx.AttributeProto.FromString(each.SerializeToString()) for each in kept]
+        kept = [onnx.AttributeProto.FromString(attribute.SerializeToString()) for attribute in kept]
         del node.attribute[:]
         node.attribute.extend(kept)
         self.nodes.append(node)
@@ -174,9 +176,9 @@ class Writer:
 
     def cast(self, name: str, dtype: Any, to: str = "") -> str:
         """Casts a tensor to a NumPy type."""
-        made = self("Cast", name, to=to)
+        result = self("Cast", name, to=to)
         self.nodes[-1].attribute.append(helper.make_attribute("to", helper.np_dtype_to_tensor_dtype(np.dtype(dtype))))
-        return made
+        return result
 
     def mark_held(self) -> None:
         """Marks the node written last: a cast whose values its type has all."""
@@ -208,18 +210,18 @@ class Writer:
         """Cuts a part out; starts and ends are numbers, or names of tensors of them."""
         if self.opset < 10:
             raise Unwritable(f"opset {self.opset} has no Slice with steps")
-        inputs = [each if isinstance(each, str) else np.array(each, np.int64) for each in (starts, ends)]
+        inputs = [bound if isinstance(bound, str) else np.array(bound, np.int64) for bound in (starts, ends)]
         inputs.append(np.array(axes, np.int64))
         return self("Slice", name, *inputs, *([] if steps is None else [np.array(steps, np.int64)]), to=to)
 
     def split(self, name: str, parts: Sequence[int], axis: int) -> list[str]:
         """Cuts a tensor into parts along an axis."""
-        made: list[str]
+        pieces: list[str]
         if self.opset >= _AXES_AS_INPUT["Split"]:
-            made = self("Split", name, np.array(parts, np.int64), outputs=len(parts), axis=axis)
+            pieces = self("Split", name, np.array(parts, np.int64), outputs=len(parts), axis=axis)
         else:
-            made = self("Split", name, outputs=len(parts), axis=axis, split=[int(part) for part in parts])
-        return [made] if isinstance(made, str) else made
+            pieces = self("Split", name, outputs=len(parts), axis=axis, split=[int(part) for part in parts])
+        return [pieces] if isinstance(pieces, str) else pieces
 
     def reshape(self, name: str, shape: Any, to: str = "") -> str:
         """Reshapes; the shape is numbers, or the name of a tensor of them."""
@@ -227,8 +229,8 @@ class Writer:
 
     def size(self, name: str, axis: int) -> str:
         """Returns a tensor of one int64: the size of an axis, as a constant where it is known."""
-        known = self.scope.shape(name)
-        size = None if known is None else known[axis]
+        shape = self.scope.shape(name)
+        size = None if shape is None else shape[axis]
         if size is not None:
             return self.constant([size], np.int64)
         return self("Gather", self("Shape", name), np.array([axis], np.int64), axis=0)
@@ -246,4 +248,4 @@ def _types() -> dict[str, np.dtype[Any]]:
     """NumPy's types of ONNX's, by name."""
     codes = [code for code in onnx.TensorProto.DataType.values() if code != onnx.TensorProto.UNDEFINED]
     types = [np.dtype(helper.tensor_dtype_to_np_dtype(code)) for code in codes]
-    return {str(each): each for each in types}
+    return {str(dtype): dtype for dtype in types}
