@@ -95,21 +95,21 @@ def agreed(files: Sequence[CodeFile], agreements: Collection[str]) -> tuple[Agre
     Raises:
         InputError: A file cannot be read, or a configuration names it and the call does not agree.
     """
-    found = tuple(AgreedCode(file.path, _sha256(file)) for file in files)
+    entries = tuple(AgreedCode(file.path, _sha256(file)) for file in files)
     missing = [
-        (file, each.sha256)
-        for file, each in zip(files, found, strict=True)
-        if file.configuration is not None and each.sha256 not in agreements
+        (file, entry.sha256)
+        for file, entry in zip(files, entries, strict=True)
+        if file.configuration is not None and entry.sha256 not in agreements
     ]
     if missing:
         file, _ = missing[0]
         flags = " ".join(f"--agree {sha256}" for _, sha256 in missing)
         raise InputError(
-            f"{file.configuration} names code, {', '.join(str(each) for each, _ in missing)}, "
+            f"{file.configuration} names code, {', '.join(str(entry) for entry, _ in missing)}, "
             "and no configuration makes trtconv run any",
             f"If you know what it does, agree to it: {flags}",
         )
-    return found
+    return entries
 
 
 def _sha256(file: CodeFile) -> str:
@@ -123,13 +123,13 @@ def _sha256(file: CodeFile) -> str:
 
 def _agreements(texts: Sequence[str]) -> tuple[str, ...]:
     """Reads `--agree`."""
-    found = []
+    digests = []
     for text in texts:
         match = _SHA256.fullmatch(text.strip())
         if match is None:
             raise InputError(f"--agree {text!r} is not a SHA-256", "It has 64 hexadecimal digits: sha256sum FILE.")
-        found.append(match.group(1).lower())
-    return tuple(found)
+        digests.append(match.group(1).lower())
+    return tuple(digests)
 
 
 AGREE: Any = option(

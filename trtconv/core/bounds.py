@@ -112,9 +112,9 @@ def _resolve(inputs: Sequence[InputSpec], bounds: Mapping[str, Range]) -> dict[s
             continue
         name = given if given in dims or given in free_names(list(dims)) else by_place.get(given)
         if name is None:
-            known, owner = [spec.name for spec in inputs], given.rpartition(":")[0]
-            if owner and owner not in known:
-                hint = did_you_mean(owner, known, f"It has: {', '.join(map(str, inputs))}.")
+            names, owner = [spec.name for spec in inputs], given.rpartition(":")[0]
+            if owner and owner not in names:
+                hint = did_you_mean(owner, names, f"It has: {', '.join(map(str, inputs))}.")
                 raise InputError(f"the model has no input {owner!r}", hint)
             near = did_you_mean(given, dims, " ").strip()
             hint = f"{near} It has: {_list_dims(inputs)}.".strip() + ("" if near else _export(inputs, bounds))

@@ -192,8 +192,8 @@ class BuilderOptions:
             )
         for text in self.compute_capabilities:
             if not re.fullmatch(r"\d{1,2}\.\d", text):
-                known = re.fullmatch(r"(?:sm_?|compute_?)?(\d{1,2})(\d)", text)
-                hint = f"Did you mean {known[1]}.{known[2]}?" if known else "Write it as in 7.5 or 12.0."
+                match = re.fullmatch(r"(?:sm_?|compute_?)?(\d{1,2})(\d)", text)
+                hint = f"Did you mean {match[1]}.{match[2]}?" if match else "Write it as in 7.5 or 12.0."
                 raise InputError(f"{text!r} is not a compute capability", hint)
 
     @property

@@ -65,8 +65,8 @@ CAST_NOT_VERIFIED = Code("TC511", "cast-not-verified")
 CAST_NOT_FINITE = Code("TC512", "cast-not-finite")
 CAST_INACCURATE = Code("TC513", "cast-inaccurate")
 OF_TENSORRT = frozenset(
-    each.code
-    for each in (
+    code.code
+    for code in (
         PARSER_REFUSED,
         NETWORK_DIFFERS,
         BUILDER_REFUSED,

@@ -112,8 +112,8 @@ class Config:
     @property
     def builds(self) -> tuple[BuildRequest, ...]:
         """What is built."""
-        found = ((entry.build, entry.inherited) for entry in self.entries)
-        return tuple(without_unmet(build, inherited) for build, inherited in found if build is not None)
+        pairs = ((entry.build, entry.inherited) for entry in self.entries)
+        return tuple(without_unmet(build, inherited) for build, inherited in pairs if build is not None)
 
     @property
     def checks(self) -> tuple[CheckRequest, ...]:
@@ -170,8 +170,8 @@ def load(path: Path) -> Config:
         raise InputError(
             f"{path}: {fault}", "docs/config.md describes the file; docs/trtconv.schema.json is its schema."
         )
-    made = (entry for model in document["models"] for entry in _entries(_defaults(document), model, path))
-    entries = list(itertools.islice(made, _MOST_ENTRIES + 1))
+    stream = (entry for model in document["models"] for entry in _entries(_defaults(document), model, path))
+    entries = list(itertools.islice(stream, _MOST_ENTRIES + 1))
     if len(entries) > _MOST_ENTRIES:
         raise InputError(f"{path} lists more than {_MOST_ENTRIES} models and targets", "Divide it into several files.")
     _check_outputs(path, entries)
@@ -188,7 +188,7 @@ def _hold_to_budget(path: Path, document: Mapping[str, Any]) -> None:
         BudgetExceeded: A table lists too many profiles.
     """
     listed = document.get("models")
-    models = [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
+    models = [model for model in listed if isinstance(model, dict)] if isinstance(listed, list) else []
     for table in (document, *models):
         if isinstance(table.get("profiles"), list):
             budget.spend("profiles", len(table["profiles"]), f"an engine of {path}")
@@ -196,7 +196,7 @@ def _hold_to_budget(path: Path, document: Mapping[str, Any]) -> None:
     inherited, settings = _size(defaults), 0
     for own in models:
         targets = [own.get(key, defaults.get(key)) for key in ("targets", "check-targets")]
-        settings += (inherited + _size(own)) * max(1, sum(len(each) for each in targets if isinstance(each, list)))
+        settings += (inherited + _size(own)) * max(1, sum(len(names) for names in targets if isinstance(names, list)))
     if settings > _MOST_SETTINGS:
         raise InputError(
             f"{path} has more than {_MOST_SETTINGS} settings, with those that each model inherits for each target",
@@ -277,13 +277,13 @@ def _check_request(model: Mapping[str, Any], file: Path, target: Target | None) 
 
 def _settings(kind: type, model: Mapping[str, Any], file: Path, target: Target | None) -> dict[str, Any]:
     """Returns the fields of a request; code among them is marked as what this file names."""
-    found = of_settings(kind, {**model, "targets": [str(target or "auto")]})
-    return {name: _code_of(value, file) for name, value in found.items()}
+    fields = of_settings(kind, {**model, "targets": [str(target or "auto")]})
+    return {name: _code_of(value, file) for name, value in fields.items()}
 
 
 def _code_of(value: Any, file: Path) -> Any:
-    names_code = isinstance(value, tuple) and any(isinstance(each, CodeFile) for each in value)
-    return tuple(each.of(file) for each in value) if names_code else value
+    names_code = isinstance(value, tuple) and any(isinstance(entry, CodeFile) for entry in value)
+    return tuple(entry.of(file) for entry in value) if names_code else value
 
 
 _TYPES: dict[str, type | tuple[type, ...]] = {
@@ -347,12 +347,12 @@ def _join(key: str, name: str) -> str:
     return f"{key}.{name}" if key else name
 
 
-def _suggestion(name: str, known: Mapping[str, Mapping[str, Any]]) -> str:
-    table = next((key for key, schema in known.items() if name in schema.get("properties", ())), None)
+def _suggestion(name: str, schemas: Mapping[str, Mapping[str, Any]]) -> str:
+    table = next((key for key, schema in schemas.items() if name in schema.get("properties", ())), None)
     if table:
         return f"; it belongs in {table}: {table} = {{ {name} = ... }}"
-    near = difflib.get_close_matches(name[:100], known, 1)
-    return f"; did you mean {near[0]}?" if near else f"; there are {', '.join(known)}"
+    near = difflib.get_close_matches(name[:100], schemas, 1)
+    return f"; did you mean {near[0]}?" if near else f"; there are {', '.join(schemas)}"
 
 
 def _with_article(kind: str) -> str:

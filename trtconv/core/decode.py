@@ -122,31 +122,31 @@ def fields_of(kind: type[Any], value: Any) -> dict[str, Any]:
     """Reads the fields of a dataclass, for a `from_json` of its own; see `decoded`."""
     if not isinstance(value, dict):
         raise Fault(f"{_shown(value)} is not an object")
-    found = {}
+    fields = {}
     for name, key, reader, required, empty in _plan(typing.cast(Any, kind)):
         if key not in value:
             if required:
                 raise Fault("it is missing", [key])
         elif not (empty and value[key] is None):
-            found[name] = _inside(key, reader, value[key])
-    return found
+            fields[name] = _inside(key, reader, value[key])
+    return fields
 
 
 @functools.cache
 def _plan(kind: type[Any]) -> list[tuple[str, str, Reader, bool, bool]]:
     """Returns for each field its name and key, what reads it, whether it must be there, and whether null is empty."""
     spelled: dict[str, tuple[str, bool]] = {}
-    for each in getattr(kind, "_keys", ()):
-        key, _, name = each.rstrip("?-").partition("=")
-        spelled[name or key] = key, each[-1] in "?-"
+    for entry in getattr(kind, "_keys", ()):
+        key, _, name = entry.rstrip("?-").partition("=")
+        spelled[name or key] = key, entry[-1] in "?-"
     hints = typing.get_type_hints(kind, include_extras=True)
     missing = dataclasses.MISSING
-    found = []
+    plan = []
     for field in dataclasses.fields(kind):
         key, empty = spelled.get(field.name, (field.name, False))
         required = field.default is missing and field.default_factory is missing
-        found.append((field.name, key, _reader(hints[field.name]), required, empty))
-    return found
+        plan.append((field.name, key, _reader(hints[field.name]), required, empty))
+    return plan
 
 
 @functools.cache
@@ -171,7 +171,7 @@ def _composite(origin: Any, inside: tuple[Any, ...]) -> Reader:
     if origin in (dict, Mapping):
         return functools.partial(_mapping, _reader(inside[1]))
     if origin is tuple and inside[-1] is not Ellipsis:
-        return functools.partial(_row, [_reader(each) for each in inside])
+        return functools.partial(_row, [_reader(kind) for kind in inside])
     if origin in (tuple, list, Sequence):
         return functools.partial(_listed, list if origin is list else tuple, _reader(inside[0]))
     assert origin in (typing.Union, types.UnionType), origin
@@ -194,9 +194,9 @@ def _own(kind: Any, value: Any) -> Any:
 
 
 def _object(kind: Any, value: Any) -> Any:
-    found = fields_of(kind, value)
+    fields = fields_of(kind, value)
     try:
-        return kind(**found)
+        return kind(**fields)
     except InputError as error:
         raise Fault(error.message) from error
 
@@ -253,7 +253,7 @@ _SCALARS: dict[Any, Reader] = {
 
 def _any_of(kinds: Sequence[Any]) -> Reader:
     nullable = type(None) in kinds
-    readers = [_reader(each) for each in kinds if each is not type(None)]
+    readers = [_reader(kind) for kind in kinds if kind is not type(None)]
 
     def read(value: Any) -> Any:
         if value is None and nullable:
@@ -269,10 +269,10 @@ def _any_of(kinds: Sequence[Any]) -> Reader:
 
 
 def _member(kind: type[enum.Enum], value: Any) -> enum.Enum:
-    for each in kind:
-        if each.value == value and type(each.value) is type(value):
-            return each
-    raise Fault(f"{_shown(value)} is not one of {', '.join(str(each.value) for each in kind)}")
+    for member in kind:
+        if member.value == value and type(member.value) is type(value):
+            return member
+    raise Fault(f"{_shown(value)} is not one of {', '.join(str(member.value) for member in kind)}")
 
 
 def _listed(make: Callable[[Any], Any], reader: Reader, value: Any) -> Any:

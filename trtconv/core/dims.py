@@ -136,10 +136,10 @@ class ShapeProfile:
 
     def to_json(self) -> dict[str, dict[str, object]]:
         """Returns input name to its shapes, and to its "values" where they are bounded."""
-        found: dict[str, dict[str, object]] = plain(self.inputs)
+        document: dict[str, dict[str, object]] = plain(self.inputs)
         for name, values in self.values.items():
-            found[name]["values"] = values.to_json()
-        return found
+            document[name]["values"] = values.to_json()
+        return document
 
 
 def times(shape: Sequence[int]) -> str:
@@ -149,9 +149,9 @@ def times(shape: Sequence[int]) -> str:
 
 def dynamic_dims(inputs: Sequence[InputSpec]) -> dict[str, list[str]]:
     """Returns each dynamic dimension's name with the places (`INPUT:AXIS`) where it occurs, in order."""
-    found: dict[str, list[str]] = {}
+    dims: dict[str, list[str]] = {}
     for spec in inputs:
         for axis, dim in enumerate(spec.dims):
             if isinstance(dim, str):
-                found.setdefault(dim, []).append(f"{spec.name}:{axis}")
-    return found
+                dims.setdefault(dim, []).append(f"{spec.name}:{axis}")
+    return dims

@@ -34,15 +34,15 @@ class Document:
 
     def to_json(self) -> dict[str, object]:
         """Returns the object as plain JSON values."""
-        found: dict[str, object] = {}
-        for each in self._keys or [field.name for field in dataclasses.fields(self)]:  # type: ignore[arg-type]
-            key, _, name = each.rstrip("?-").partition("=")
+        document: dict[str, object] = {}
+        for entry in self._keys or [field.name for field in dataclasses.fields(self)]:  # type: ignore[arg-type]
+            key, _, name = entry.rstrip("?-").partition("=")
             value = getattr(self, name or key)
-            if value is None and each.endswith("-"):
+            if value is None and entry.endswith("-"):
                 continue
             value = plain(value() if callable(value) else value)
-            found[key] = None if each.endswith("?") and not value else value
-        return found
+            document[key] = None if entry.endswith("?") and not value else value
+        return document
 
 
 def plain(value: Any) -> Any:

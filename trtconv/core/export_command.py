@@ -38,12 +38,12 @@ def freeing_command(inputs: Sequence[InputSpec], wanted: Mapping[str, Range]) ->
         The command; None where a bound fits no fixed axis, or none is to vary.
     """
     dims = {spec.name: list(spec.dims) for spec in inputs}
-    known = {dim for listed in dims.values() for dim in listed}
-    some_vary = any(isinstance(dim, str) for dim in known)
+    all_dims = {dim for listed in dims.values() for dim in listed}
+    some_vary = any(isinstance(dim, str) for dim in all_dims)
     ranges: dict[str, Range] = {}
     # By their axis first: what is left is for the names.
     for given, bound in sorted(wanted.items(), key=lambda item: _fixed(dims, item[0]) is None):
-        if given in known:
+        if given in all_dims:
             ranges[given] = bound
             continue
         place = _fixed(dims, given) or _fitting(dims, bound, some_vary)

@@ -64,8 +64,8 @@ class Expression:
         if not self.linear:
             return None
         offset, slope = self._line()
-        found, rest = divmod(value - offset, slope)
-        return found if rest == 0 else None
+        size, rest = divmod(value - offset, slope)
+        return size if rest == 0 else None
 
     def _line(self) -> tuple[int, int]:
         offset, one = (int(self.evaluate({self.symbols[0]: n})) for n in (0, 1))
@@ -76,12 +76,12 @@ def _polynomial(node: ast.AST) -> bool:
     return not isinstance(node, ast.Call | ast.FloorDiv | ast.Div | ast.Mod)
 
 
-def parse(name: str, known: Collection[str] = ()) -> Expression | None:
+def parse(name: str, others: Collection[str] = ()) -> Expression | None:
     """Reads a dimension name as an expression.
 
     Args:
         name: The name.
-        known: Names of other dimensions.
+        others: Names of other dimensions.
 
     Returns:
         The expression, or None where it is a plain name.
@@ -96,7 +96,7 @@ def parse(name: str, known: Collection[str] = ()) -> Expression | None:
     symbols = tuple(dict.fromkeys(name for name in names if name not in (*_CALLS, "floor")))
     if not symbols or not _understood(tree) or isinstance(tree, ast.Name):
         return None
-    if not _TELLING & set(name) and not set(symbols) <= set(known):
+    if not _TELLING & set(name) and not set(symbols) <= set(others):
         return None
     # Constants beyond all sizes would not fit into 64 bits either.
     if abs(_evaluate(tree, dict.fromkeys(symbols, 1))) > _FAR:
@@ -121,7 +121,7 @@ def _understood(node: ast.expr) -> bool:
 
 
 def _positive(node: ast.expr) -> bool:
-    return not any(isinstance(each, ast.Name) for each in ast.walk(node)) and _evaluate(node, {}) > 0
+    return not any(isinstance(part, ast.Name) for part in ast.walk(node)) and _evaluate(node, {}) > 0
 
 
 def _evaluate(node: ast.expr, sizes: Mapping[str, Any]) -> Any:
@@ -147,8 +147,8 @@ def _evaluate(node: ast.expr, sizes: Mapping[str, Any]) -> Any:
 
 def derived(names: Collection[str]) -> dict[str, Expression]:
     """Returns those of the dimension names that are computed from others."""
-    found = {name: parse(name, names) for name in names}
-    return {name: expression for name, expression in found.items() if expression is not None}
+    expressions = {name: parse(name, names) for name in names}
+    return {name: expression for name, expression in expressions.items() if expression is not None}
 
 
 def free_names(names: Collection[str]) -> list[str]:

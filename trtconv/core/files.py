@@ -49,15 +49,15 @@ def files_below(folder: Path, ending: str = "", *, plain: bool = True) -> list[P
         InputError: There are more files than anybody means: it is the root of the file system, for example.
     """
     walked = ((where, name) for where, _, names in os.walk(folder) for name in names)
-    found = []
+    paths = []
     for number, (where, name) in enumerate(walked):
         if number >= MOST_FILES:
             raise InputError(f"{folder} has more than {MOST_FILES} files", "Give a folder with fewer.")
         path = Path(where, name)
         # Unlike `Path.is_file`, this says no where one may not look.
         if name.endswith(ending) and (not plain or os.path.isfile(path)):  # noqa: PTH113
-            found.append(path)
-    return sorted(found)
+            paths.append(path)
+    return sorted(paths)
 
 
 def real_path(path: Path) -> Path:

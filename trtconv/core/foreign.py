@@ -48,20 +48,20 @@ class ForeignCode:
         agreed((*plugins, *serialized, *references, *extensions, *lean), agreements)
         own = agreed(serialized, agreements)
         every = tuple(dict.fromkeys((*agreed(plugins, agreements), *own)))
-        told, added = agreed(references, agreements), agreed(extensions, agreements)
-        return cls(every, own, told, added, agreed(lean, agreements))
+        reference_code, extension_code = agreed(references, agreements), agreed(extensions, agreements)
+        return cls(every, own, reference_code, extension_code, agreed(lean, agreements))
 
     @property
     def plugin_identities(self) -> tuple[CodeIdentity, ...]:
         """The libraries by name and SHA-256."""
         return tuple(
-            CodeIdentity(each.path.name, each.sha256, each in self.serialized or None) for each in self.plugins
+            CodeIdentity(plugin.path.name, plugin.sha256, plugin in self.serialized or None) for plugin in self.plugins
         )
 
     @property
     def reference_identities(self) -> tuple[CodeIdentity, ...]:
         """The references by name and SHA-256."""
-        return tuple(CodeIdentity(each.path.name, each.sha256) for each in self.references)
+        return tuple(CodeIdentity(reference.path.name, reference.sha256) for reference in self.references)
 
 
 _NONE = ForeignCode()

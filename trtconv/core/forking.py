@@ -102,10 +102,10 @@ def _take_streams(streams: tuple[int, int, int]) -> None:
 
     None is closed: objects of the parent may still close theirs, which is then nobody else's.
     """
-    for number, stream in enumerate([os.dup(each) for each in streams]):
+    for number, stream in enumerate([os.dup(descriptor) for descriptor in streams]):
         os.dup2(stream, number)
     nowhere = os.open(os.devnull, os.O_RDWR)
-    for number in [int(each.name) for each in _OWN_DESCRIPTORS.iterdir()]:
+    for number in [int(entry.name) for entry in _OWN_DESCRIPTORS.iterdir()]:
         # The folder itself was open while it was listed.
         with contextlib.suppress(OSError):
             if number not in (0, 1, 2, nowhere):

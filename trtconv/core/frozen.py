@@ -33,10 +33,10 @@ def frozen(cls: type[T]) -> type[T]:
             setattr(cls, name, _field(value))
     # Of a class without one, dataclasses would make it of a signature, which takes longer than all the rest.
     cls.__doc__ = cls.__doc__ or cls.__name__
-    made = dataclasses.dataclass(init=False, eq=False, repr=False)(cls)
+    data_class = dataclasses.dataclass(init=False, eq=False, repr=False)(cls)
     # The marker of keyword-only fields is no field, and `typing.get_type_hints` of Python 3.10 refuses it.
     vars(cls).get("__annotations__", {}).pop("_", None)
-    fields = dataclasses.fields(made)  # type: ignore[arg-type]
+    fields = dataclasses.fields(data_class)  # type: ignore[arg-type]
     compared = [field.name for field in fields if field.compare]
     shown = [field.name for field in fields if field.repr]
 
@@ -54,14 +54,14 @@ def frozen(cls: type[T]) -> type[T]:
         inside = ", ".join(f"{name}={getattr(self, name)!r}" for name in shown)
         return f"{self.__class__.__qualname__}({inside})"
 
-    made.__init__ = _init(fields, getattr(made, "__post_init__", None))  # type: ignore[method-assign]
+    data_class.__init__ = _init(fields, getattr(data_class, "__post_init__", None))  # type: ignore[method-assign]
     for name, method in {"__eq__": equal, "__hash__": hashed, "__repr__": described}.items():
         # What a class defines itself stays.
         if name not in cls.__dict__ or (name == "__hash__" and cls.__dict__[name] is None):
-            setattr(made, name, method)
-    made.__setattr__ = _set_once  # type: ignore[method-assign]
-    made.__delattr__ = _refuse_delete  # type: ignore[method-assign]
-    return made
+            setattr(data_class, name, method)
+    data_class.__setattr__ = _set_once  # type: ignore[method-assign]
+    data_class.__delattr__ = _refuse_delete  # type: ignore[method-assign]
+    return data_class
 
 
 def _init(fields: tuple[dataclasses.Field[Any], ...], finish: Callable[[Any], None] | None) -> Callable[..., None]:

@@ -31,8 +31,8 @@ def gpu_labels(name: str | None, capability: str | None = None) -> tuple[str, ..
         Such as ("h100-80gb-hbm3", "h100", "cc9.0").
     """
     exact = gpu_label(name or "")
-    found = (exact, _BUILD.sub("", exact), f"cc{capability}" if capability else "")
-    return tuple(dict.fromkeys(label for label in found if label))
+    labels = (exact, _BUILD.sub("", exact), f"cc{capability}" if capability else "")
+    return tuple(dict.fromkeys(label for label in labels if label))
 
 
 @frozen

@@ -40,31 +40,31 @@ def named_size(values: Sequence[int | None], points: Sequence[Mapping[str, int]]
     Returns:
         "?" where it is not known at a point, or is none of these.
     """
-    known = [value for value in values if value is not None]
-    if not known or len(known) < len(values):
+    sizes = [value for value in values if value is not None]
+    if not sizes or len(sizes) < len(values):
         return UNKNOWN
-    if len(set(known)) == 1:
-        return known[0]
-    names = _varying(known, points)
+    if len(set(sizes)) == 1:
+        return sizes[0]
+    names = _varying(sizes, points)
     if not names:
         return UNKNOWN
     whole = [math.prod(point[name] for name in names) for point in points]
     if not all(whole):
         return UNKNOWN
-    share = Fraction(known[0], whole[0])
-    if all(Fraction(value, of) == share for value, of in zip(known, whole, strict=True)):
+    share = Fraction(sizes[0], whole[0])
+    if all(Fraction(value, of) == share for value, of in zip(sizes, whole, strict=True)):
         return _product("*".join(names), share)
-    return _line(names[0], known, whole) if len(names) == 1 else UNKNOWN
+    return _line(names[0], sizes, whole) if len(names) == 1 else UNKNOWN
 
 
 def _varying(values: Sequence[int], points: Sequence[Mapping[str, int]]) -> list[str]:
     """Returns the dimensions with which the size varies."""
-    first, found = points[0], []
+    first, dims = points[0], []
     for value, point in zip(values[1:], points[1:], strict=True):
         changed = [name for name, size in point.items() if size != first[name]]
         if len(changed) == 1 and value != values[0]:
-            found += changed
-    return list(dict.fromkeys(found))
+            dims += changed
+    return list(dict.fromkeys(dims))
 
 
 def _line(name: str, values: Sequence[int], of: Sequence[int]) -> str:

@@ -31,8 +31,8 @@ def nearest(patterns: Iterable[str], name: str, op: str) -> str | None:
     A name comes before a pattern, a pattern of names before one of operators, one with more letters before one with
     fewer, and what is * alone comes last; of two that are alike the later one counts.
     """
-    found = [each for each in patterns if matches(each, name, op)]
-    return max(reversed(found), key=lambda each: _rank(each, name), default=None)
+    candidates = [pattern for pattern in patterns if matches(pattern, name, op)]
+    return max(reversed(candidates), key=lambda pattern: _rank(pattern, name), default=None)
 
 
 def _rank(pattern: str, name: str) -> tuple[int, int]:

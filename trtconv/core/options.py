@@ -176,12 +176,12 @@ def group(of: type, key: str = "", about: str = "") -> Any:
 def options(kind: type) -> tuple[tuple[str, Option], ...]:
     """Returns the options of a class with the names of their fields: its own, then those of the classes above it."""
     # Asked a dozen times for every request, of which there may be thousands.
-    known = _OPTIONS.get(kind)
-    if known is not None:
-        return known
+    result = _OPTIONS.get(kind)
+    if result is not None:
+        return result
     inherited = {name for above in kind.__mro__[1:] for name in getattr(above, "__dataclass_fields__", ())}
     declared = [(f.name, f.metadata["option"]) for f in dataclasses.fields(kind) if "option" in f.metadata]
-    return _OPTIONS.setdefault(kind, tuple(sorted(declared, key=lambda each: each[0] in inherited)))
+    return _OPTIONS.setdefault(kind, tuple(sorted(declared, key=lambda pair: pair[0] in inherited)))
 
 
 _OPTIONS: dict[type, tuple[tuple[str, Option], ...]] = {}
@@ -189,13 +189,13 @@ _OPTIONS: dict[type, tuple[tuple[str, Option], ...]] = {}
 
 def flags(kind: type) -> Iterator[Flag]:
     """Yields the flags of a class, in the order of the help page."""
-    for _, each in options(kind):
-        yield from each.flags if each.group is None else flags(each.group)
+    for _, option in options(kind):
+        yield from option.flags if option.group is None else flags(option.group)
 
 
 def schemas(kind: type) -> dict[str, Schema]:
     """Returns the keys of trtconv.toml that say what a class holds, each with its JSON schema."""
-    return {key: schema for _, each in options(kind) for key, schema in each.settings.items()}
+    return {key: schema for _, option in options(kind) for key, schema in option.settings.items()}
 
 
 def of_flags(kind: type, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -208,7 +208,7 @@ def of_flags(kind: type, values: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         InputError: A value cannot be read.
     """
-    return {name: each.of_flags(values) for name, each in options(kind) if each.flags or each.group}
+    return {name: option.of_flags(values) for name, option in options(kind) if option.flags or option.group}
 
 
 def of_settings(kind: type, table: Mapping[str, Any]) -> dict[str, Any]:
@@ -217,7 +217,7 @@ def of_settings(kind: type, table: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         InputError: A value cannot be read.
     """
-    return {name: each.of_settings(table) for name, each in options(kind) if each.settings.keys() & table.keys()}
+    return {name: option.of_settings(table) for name, option in options(kind) if option.settings.keys() & table.keys()}
 
 
 def to_settings(held: object, kind: type) -> dict[str, Any]:
@@ -228,23 +228,23 @@ def to_settings(held: object, kind: type) -> dict[str, Any]:
         kind: The class.
     """
     table: dict[str, object] = {}
-    for name, each in _saved(kind):
+    for name, option in _saved(kind):
         value = getattr(held, name)
         # Most are the default itself, which is seen at once.
-        if value is each.default or value == each.default:
+        if value is option.default or value == option.default:
             continue
-        if each.group is not None:
-            saved: tuple[Any, ...] = (to_settings(value, each.group),)
+        if option.group is not None:
+            saved: tuple[Any, ...] = (to_settings(value, option.group),)
         else:
-            saved = (plain(value),) if each.save is None else each.save(value)
-        table |= {key: found for key, found in zip(each.settings, saved, strict=True) if found not in ([], {})}
+            saved = (plain(value),) if option.save is None else option.save(value)
+        table |= {key: entry for key, entry in zip(option.settings, saved, strict=True) if entry not in ([], {})}
     return table
 
 
 @functools.cache
 def _saved(kind: type) -> tuple[tuple[str, Option], ...]:
     """Returns the options of a class that trtconv.toml can say."""
-    return tuple((name, each) for name, each in options(kind) if each.settings)
+    return tuple((name, option) for name, option in options(kind) if option.settings)
 
 
 def validate(held: object) -> None:
@@ -253,12 +253,12 @@ def validate(held: object) -> None:
     Raises:
         InputError: One is none of the words, or out of the range.
     """
-    for name, each in options(type(held)):
+    for name, option in options(type(held)):
         value = getattr(held, name)
         # What is read of several flags, or made into something else, its own class checks.
-        if len(each.flags) != 1 or each.read is not None or value is None or value == each.default:
+        if len(option.flags) != 1 or option.read is not None or value is None or value == option.default:
             continue
-        flag = each.flags[0]
+        flag = option.flags[0]
         if isinstance(flag.takes, tuple) and isinstance(value, str) and value not in flag.takes:
             hint = f"Use one of {', '.join(flag.takes)}."
             raise InputError(
@@ -274,8 +274,8 @@ def refuse_unmet(request: object) -> None:
     Raises:
         InputError: There is one; the message names both.
     """
-    for _, requires, each in _unmet(request):
-        words = {"flag": each.flags[0].option, "key": next(iter(each.settings), "")}
+    for _, requires, option in _unmet(request):
+        words = {"flag": option.flags[0].option, "key": next(iter(option.settings), "")}
         precision = getattr(request, "precision", "")
         raise InputError(requires.why.format(**words, precision=precision), requires.fix.format(**words))
 
@@ -288,18 +288,18 @@ def without_unmet(request: Request, inherited: Collection[str], given: Collectio
         inherited: Fields that are defaults of the configuration.
         given: Names of the flags that the command line has: what the configuration says stands back behind these.
     """
-    for name, requires, each in _unmet(request):
+    for name, requires, option in _unmet(request):
         if name not in given and (name in inherited or not requires.flags.isdisjoint(given)):
-            changed: Any = {name: each.default}
+            changed: Any = {name: option.default}
             # What needs this one has no effect either.
             return without_unmet(dataclasses.replace(request, **changed), inherited, given)  # type: ignore[type-var]
     return request
 
 
 def _unmet(request: object) -> Iterator[tuple[str, Requirement, Option]]:
-    for name, each in options(type(request)):
-        if each.requires and getattr(request, name) != each.default and not each.requires.holds(request):
-            yield name, each.requires, each
+    for name, option in options(type(request)):
+        if option.requires and getattr(request, name) != option.default and not option.requires.holds(request):
+            yield name, option.requires, option
 
 
 def shared(request: object, kind: type) -> dict[str, Any]:
@@ -309,21 +309,21 @@ def shared(request: object, kind: type) -> dict[str, Any]:
 
 def reported(held: object, kind: type) -> dict[str, Any]:
     """Returns what an object has for the settings of a class, each under its key of trtconv.toml, for a report."""
-    found: dict[str, object] = {}
-    for name, each in options(kind):
-        for key in each.settings:
-            found[key.replace("-", "_")] = plain(getattr(held, name))
-    return found
+    table: dict[str, object] = {}
+    for name, option in options(kind):
+        for key in option.settings:
+            table[key.replace("-", "_")] = plain(getattr(held, name))
+    return table
 
 
 def command_line(request: object, kind: type) -> list[str]:
     """Returns the flags that make a request what it is: those of `kind` alone, and of these no default."""
     words: list[str] = []
-    for name, each in options(kind):
-        value = getattr(request, name, each.default)
-        if each.flags and value != each.default:
-            flag = each.flags[0]
-            texts = [str(value)] if each.write is None else each.write(value)
+    for name, option in options(kind):
+        value = getattr(request, name, option.default)
+        if option.flags and value != option.default:
+            flag = option.flags[0]
+            texts = [str(value)] if option.write is None else option.write(value)
             words += [flag.option] if flag.takes is bool else [word for text in texts for word in (flag.option, text)]
     return words
 

@@ -11,11 +11,11 @@ def sections(page: str) -> list[tuple[str, str]]:
     Returns:
         Title and text of each section, in order; text before the first title has the title "".
     """
-    found: list[tuple[str, list[str]]] = [("", [])]
+    parts: list[tuple[str, list[str]]] = [("", [])]
     for line in page.splitlines()[1:]:
         if line and not line[0].isspace() and line.endswith(":"):
-            found.append((line[:-1], []))
+            parts.append((line[:-1], []))
         else:
-            found[-1][1].append(line)
-    texts = [(title, textwrap.dedent("\n".join(lines)).strip()) for title, lines in found]
+            parts[-1][1].append(line)
+    texts = [(title, textwrap.dedent("\n".join(lines)).strip()) for title, lines in parts]
     return [(title, text) for title, text in texts if text]

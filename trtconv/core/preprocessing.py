@@ -144,7 +144,7 @@ def _setting(key: str, value: str) -> Iterator[tuple[str, Any]]:
     elif key == "scale":
         yield key, _fraction(value)
     elif key in ("mean", "std"):
-        numbers = tuple(_finite(float(each)) for each in value.split(":"))
+        numbers = tuple(_finite(float(number)) for number in value.split(":"))
         if key == "std" and 0.0 in numbers:
             raise ValueError("a standard deviation of 0")
         yield key, numbers
@@ -163,7 +163,7 @@ def _setting(key: str, value: str) -> Iterator[tuple[str, Any]]:
 
 
 def _sizes(text: str, *, alike: bool) -> tuple[Size, ...]:
-    sizes = tuple(_size(each) for each in text.split("+"))
+    sizes = tuple(_size(part) for part in text.split("+"))
     if not alike and (len(set(sizes)) < len(sizes) or len(sizes) > _MOST_SIZES):
         raise ValueError(f"a size comes twice, or there are more than {_MOST_SIZES}")
     return sizes

@@ -56,18 +56,18 @@ def _double_quoted(value: object) -> str:
     if isinstance(value, Mapping):
         return "{" + ", ".join(f'"{name}": "{held}"' for name, held in value.items()) + "}"
     if isinstance(value, list):
-        return "[" + ", ".join(f'"{each}"' for each in value) + "]"
+        return "[" + ", ".join(f'"{entry}"' for entry in value) + "]"
     return f'"{value}"' if isinstance(value, str) else str(value)
 
 
 @functools.cache
 def _arguments(requests: tuple[type, ...]) -> Mapping[str, _Argument]:
     """Returns what each flag is in Python, by the first request that has it."""
-    found: dict[str, _Argument] = {}
+    arguments: dict[str, _Argument] = {}
     for kind in requests:
         for flag, argument in _of(kind):
-            found.setdefault(flag, argument)
-    return found
+            arguments.setdefault(flag, argument)
+    return arguments
 
 
 def _requests(above: type = Request) -> Iterator[type]:
@@ -80,15 +80,15 @@ def _requests(above: type = Request) -> Iterator[type]:
 
 
 def _of(kind: type, outer: str = "") -> Iterator[tuple[str, _Argument]]:
-    for name, each in options(kind):
-        if each.group is not None:
-            yield from _of(each.group, f"{name}=trtconv.{each.group.__name__}")
+    for name, setting in options(kind):
+        if setting.group is not None:
+            yield from _of(setting.group, f"{name}=trtconv.{setting.group.__name__}")
             continue
-        pairs = isinstance(each.default, Mapping)
-        for flag in each.flags[:1]:
+        pairs = isinstance(setting.default, Mapping)
+        for flag in setting.flags[:1]:
             spelled = f"{outer}:{name}"
             for option in flag.names.replace("/", " ").split():
-                yield option, _Argument(spelled if outer else name, flag, each.default, pairs)
+                yield option, _Argument(spelled if outer else name, flag, setting.default, pairs)
 
 
 def in_python(said: str) -> str:

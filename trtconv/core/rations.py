@@ -91,7 +91,7 @@ def _bytes_with_data(models: Iterable[str | Path]) -> int:
     total = 0
     for folder, begins in stems.items():
         with contextlib.suppress(OSError, ValueError), os.scandir(folder) as entries:
-            total += sum(_bytes_of(each) for each in entries if each.name in begins or _is_data(each.name, begins))
+            total += sum(_bytes_of(entry) for entry in entries if entry.name in begins or _is_data(entry.name, begins))
     return total
 
 
@@ -102,8 +102,8 @@ def _is_data(name: str, begins: Set[str]) -> bool:
 
 def _bytes_of(entry: os.DirEntry[str]) -> int:
     with contextlib.suppress(OSError):
-        found = entry.stat()
-        return min(found.st_size, getattr(found, "st_blocks", 1 << 60) * 512)
+        status = entry.stat()
+        return min(status.st_size, getattr(status, "st_blocks", 1 << 60) * 512)
     return 0
 
 

@@ -110,9 +110,9 @@ class RewriteRule(Document):
 
 
 def _check_types(types: Sequence[str]) -> None:
-    for each in types:
-        if each not in TYPES:
-            raise InputError(f"{each!r} is not a type", f"Types: {', '.join(TYPES)}.")
+    for name in types:
+        if name not in TYPES:
+            raise InputError(f"{name!r} is not a type", f"Types: {', '.join(TYPES)}.")
 
 
 def _check_ranks(ranks: Sequence[int]) -> None:
@@ -126,14 +126,14 @@ def rules_of(tables: Sequence[Any]) -> tuple[RewriteRule, ...]:
     Raises:
         InputError: One is not a rule, or two have one name.
     """
-    found = tuple(_rule(number, table) for number, table in enumerate(tables, 1))
-    names = [rule.name for rule in found]
+    rules = tuple(_rule(number, table) for number, table in enumerate(tables, 1))
+    names = [rule.name for rule in rules]
     for name in names:
         if names.count(name) > 1:
             raise InputError(f"there are two rules of rewriting {name!r}", "Rename one.")
-    if len(found) > MOST_RULES:
+    if len(rules) > MOST_RULES:
         raise InputError(f"there are more than {MOST_RULES} rules of rewriting", "Leave some out.")
-    return found
+    return rules
 
 
 def _rule(number: int, table: Any) -> RewriteRule:
@@ -156,8 +156,8 @@ def _unknown(kind: type, table: Any, where: str) -> Any:
         if key not in fields:
             yield where + key
         if key in inner and isinstance(value, Mapping):
-            for name, each in value.items():
-                yield from _unknown(inner[key], each, f"{key}.{name}.")
+            for name, condition in value.items():
+                yield from _unknown(inner[key], condition, f"{key}.{name}.")
 
 
 def read_rules(path: Path) -> tuple[RewriteRule, ...]:
@@ -209,8 +209,8 @@ def gathered(entries: Sequence[Any], folder: Path) -> list[Any]:
 
 def read_files(files: Sequence[str]) -> tuple[RewriteRule, ...]:
     """Reads the rules of several files together; raises as `read_rules`."""
-    found = tuple(rule for file in files for rule in read_rules(Path(file)))
-    return rules_of([rule.to_json() for rule in found])
+    rules = tuple(rule for file in files for rule in read_rules(Path(file)))
+    return rules_of([rule.to_json() for rule in rules])
 
 
 def _listed(kinds: str | list[str], about: str, **more: Any) -> dict[str, object]:

@@ -50,4 +50,7 @@ def runs_on(runtime: RuntimeIdentity, options: BuilderOptions) -> RunsOn:
 
 
 def _named(capabilities: Sequence[str]) -> str:
-    return ", ".join(f"{_CARDS[each]} ({each})" if each in _CARDS else f"GPUs of {each}" for each in capabilities)
+    return ", ".join(
+        f"{_CARDS[capability]} ({capability})" if capability in _CARDS else f"GPUs of {capability}"
+        for capability in capabilities
+    )

@@ -66,8 +66,8 @@ def is_scratch(path: Path) -> bool:
     around = Path(tempfile.gettempdir())
     # By the whole form of a name: a user may have a folder trtconv-models there.
     return any(
-        each.name == _FILES and each.parent.parent == around and _NAME.fullmatch(each.parent.name)
-        for each in path.parents
+        parent.name == _FILES and parent.parent.parent == around and _NAME.fullmatch(parent.parent.name)
+        for parent in path.parents
     )
 
 

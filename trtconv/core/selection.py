@@ -27,9 +27,9 @@ class Selection:
     ignore: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for asked in (*self.select, *self.ignore):
-            if not _CODE.fullmatch(asked) and not re.fullmatch(r"[a-z][a-z0-9]*(-[a-z0-9]+)+", asked):
-                raise InputError(f"{asked!r} is not a rule code", _HINT)
+        for selector in (*self.select, *self.ignore):
+            if not _CODE.fullmatch(selector) and not re.fullmatch(r"[a-z][a-z0-9]*(-[a-z0-9]+)+", selector):
+                raise InputError(f"{selector!r} is not a rule code", _HINT)
 
     @classmethod
     def parse(cls, select: Iterable[str], ignore: Iterable[str]) -> Selection:
@@ -47,26 +47,26 @@ class Selection:
         Raises:
             InputError: No rule is meant by one of `select`.
         """
-        for asked in self.select:
-            if not any(_means(asked, code, name) for code, name in rules.items()):
-                raise InputError(f"no rule is selected by {asked!r}", _HINT)
+        for selector in self.select:
+            if not any(_means(selector, code, name) for code, name in rules.items()):
+                raise InputError(f"no rule is selected by {selector!r}", _HINT)
 
     def divide(self, findings: Iterable[Finding]) -> tuple[tuple[Finding, ...], tuple[Ignored, ...]]:
         """Returns the findings that count, and those that are to be ignored; what is not selected is in neither."""
         kept: list[Finding] = []
         ignored: list[Ignored] = []
         for finding in findings:
-            reason = next((why for asked, why in self.ignore.items() if _finds(asked, finding)), None)
+            reason = next((why for selector, why in self.ignore.items() if _finds(selector, finding)), None)
             if reason is not None:
                 ignored.append(Ignored(finding, reason))
-            elif not self.select or any(_finds(asked, finding) for asked in self.select):
+            elif not self.select or any(_finds(selector, finding) for selector in self.select):
                 kept.append(finding)
         return tuple(kept), tuple(ignored)
 
 
-def _finds(asked: str, finding: Finding) -> bool:
-    return _means(asked, finding.code, finding.name)
+def _finds(selector: str, finding: Finding) -> bool:
+    return _means(selector, finding.code, finding.name)
 
 
-def _means(asked: str, code: str, name: str) -> bool:
-    return asked == name or (asked.isupper() and code.startswith(asked))
+def _means(selector: str, code: str, name: str) -> bool:
+    return selector == name or (selector.isupper() and code.startswith(selector))

@@ -144,8 +144,8 @@ def _prepare(task: str) -> None:
 def function_of(task: str) -> Callable[[object, Tell], Any]:
     """Returns the function of a task; of a class, an instance."""
     module, _, name = task.partition(":")
-    found: Any = getattr(importlib.import_module(module), name)
-    function: Callable[[object, Tell], Any] = found() if isinstance(found, type) else found
+    attribute: Any = getattr(importlib.import_module(module), name)
+    function: Callable[[object, Tell], Any] = attribute() if isinstance(attribute, type) else attribute
     return function
 
 
@@ -157,9 +157,9 @@ def _outcome(answer: Callable[[bytes], Any], request: bytes) -> Ending:
     except MemoryError:
         return Ending(CallResult.MEMORY)
     except Exception as error:
-        known = errors.unusable_path(error) or errors.starved(error)
-        if known is not None:
-            return _failure(known)
+        failure = errors.unusable_path(error) or errors.starved(error)
+        if failure is not None:
+            return _failure(failure)
         import traceback
 
         return Ending(CallResult.BUG, message=traceback.format_exc())
@@ -167,8 +167,8 @@ def _outcome(answer: Callable[[bytes], Any], request: bytes) -> Ending:
 
 def _failure(error: TrtconvError) -> Ending:
     # A subclass of its own is told as what it is one of.
-    known = next(base.__name__ for base in type(error).__mro__ if hasattr(errors, base.__name__))
-    return Ending(CallResult.ERROR, None, error.message, error.hint, known)
+    kind = next(base.__name__ for base in type(error).__mro__ if hasattr(errors, base.__name__))
+    return Ending(CallResult.ERROR, None, error.message, error.hint, kind)
 
 
 def end_group(leader: int, name: str) -> None:

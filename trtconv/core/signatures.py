@@ -88,8 +88,8 @@ def _holds(public: Any, document: Mapping[str, Any]) -> bool:
     from cryptography.exceptions import InvalidSignature
 
     try:
-        found = str(document.get(SIGNATURE)).removeprefix(_BEGIN)
-        public.verify(base64.b64decode(found, validate=True), _signed(document))
+        signature = str(document.get(SIGNATURE)).removeprefix(_BEGIN)
+        public.verify(base64.b64decode(signature, validate=True), _signed(document))
     except (InvalidSignature, binascii.Error, ValueError):
         return False
     return True
@@ -111,11 +111,11 @@ def _read(key: Path, load: str, kind: str, **extra: Any) -> Any:
     what = "private" if "Private" in kind else "public"
     hint = f"Give a {what} Ed25519 key in PEM without a password, as trtconv farm signing-keys DIR makes."
     try:
-        found = getattr(serialization, load)(read_plain(key, KEY_BYTES), **extra)
+        result = getattr(serialization, load)(read_plain(key, KEY_BYTES), **extra)
     except OSError as error:
         raise InputError(f"{key} cannot be read: {error.strerror or error}", hint) from error
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:
         raise InputError(f"{key} is not a {what} key", hint) from error
-    if not isinstance(found, getattr(ed25519, kind)):
+    if not isinstance(result, getattr(ed25519, kind)):
         raise InputError(f"{key} is not a {what} Ed25519 key", hint)
-    return found
+    return result

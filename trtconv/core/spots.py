@@ -104,10 +104,10 @@ class Spots:
             InputError: No file can have that path.
         """
         # By its text, of which Python remembers the hash.
-        found = self._spots.get(str(path))
-        if found is None:
-            found = self._spots[str(path)] = self._look(path)
-        return found
+        spot = self._spots.get(str(path))
+        if spot is None:
+            spot = self._spots[str(path)] = self._look(path)
+        return spot
 
     def _look(self, path: Path) -> Spot:
         whole = path if path.name not in ("", "..") else place_of(path)
@@ -122,13 +122,13 @@ class Spots:
 
     def _folder(self, folder: Path) -> tuple[Path, os.stat_result | None]:
         key = str(folder)
-        found = self._folders.get(key)
-        if found is None:
+        entry = self._folders.get(key)
+        if entry is None:
             real, status = real_path(folder), None
             with contextlib.suppress(OSError):
                 status = real.stat()
-            found = self._folders[key] = real, status
-        return found
+            entry = self._folders[key] = real, status
+        return entry
 
 
 def check_writable(path: Path) -> None:

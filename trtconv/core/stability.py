@@ -66,12 +66,12 @@ RENAMED: Mapping[str, Renamed] = {}
 
 def current_name(old: str) -> str | None:
     """Returns what an old name is called now, and warns whoever used it; None: there never was such a name."""
-    found = RENAMED.get(old)
-    if found is None:
+    renaming = RENAMED.get(old)
+    if renaming is None:
         return None
     warnings.warn(
-        f"trtconv.{old} is called trtconv.{found.new} since {found.since}, and goes with {found.until}",
+        f"trtconv.{old} is called trtconv.{renaming.new} since {renaming.since}, and goes with {renaming.until}",
         DeprecationWarning,
         stacklevel=3,
     )
-    return found.new
+    return renaming.new

@@ -103,8 +103,8 @@ class Target:
 
     def fits(self, family: str, version: str) -> bool:
         """Whether a TensorRT is of the family and version that are asked for; "10.13" is of version 10."""
-        asked = [str(part) for part in self.version or ()]
-        return family == self.family and version.split(".")[: len(asked)] == asked
+        parts = [str(part) for part in self.version or ()]
+        return family == self.family and version.split(".")[: len(parts)] == parts
 
     @classmethod
     def asked(cls, text: str) -> Target | None:
@@ -116,6 +116,6 @@ class Target:
         target = cls.parse(text)
         version = None if target is None else target.version
         if target is not None and version is not None and version[0] not in FAMILIES[target.family].majors:
-            listed = ", ".join(f"{family}-{major}" for family, known in FAMILIES.items() for major in known.majors)
+            listed = ", ".join(f"{family}-{major}" for family, facts in FAMILIES.items() for major in facts.majors)
             raise InputError(f"--target {text!r}: that version's rules are not known", f"Known are {listed}.")
         return target

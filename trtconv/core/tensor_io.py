@@ -125,16 +125,16 @@ def read_io(texts: Sequence[str], inputs: str | None, outputs: str | None) -> Te
     Raises:
         InputError: One is none of that, or a name comes twice.
     """
-    found: dict[str, TensorIo] = {}
+    ios: dict[str, TensorIo] = {}
     for text in texts:
         name, _, what = text.rpartition("=")
         if not name:
             raise InputError(f"--io {text!r} is not NAME=TYPE[:FORMAT]", _WORDS)
-        if name in found:
+        if name in ios:
             raise InputError(f"--io names {name!r} twice", "Say once what it is.")
-        found[name] = TensorIo.parse(what)
+        ios[name] = TensorIo.parse(what)
     for kind, listed in (("input", inputs), ("output", outputs)):
-        each = [TensorIo.parse(text, positional(kind)) for text in listed.split(",")] if listed else []
-        names = [ALL[kind]] if len(each) == 1 else [numbered(kind, index) for index in range(len(each))]
-        found |= dict(zip(names, each, strict=True))
-    return found
+        parts = [TensorIo.parse(text, positional(kind)) for text in listed.split(",")] if listed else []
+        names = [ALL[kind]] if len(parts) == 1 else [numbered(kind, index) for index in range(len(parts))]
+        ios |= dict(zip(names, parts, strict=True))
+    return ios

@@ -50,7 +50,7 @@ def indented(text: str, prefix: str, first: str | None = None) -> list[str]:
     if len(rest) > MOST_LINES:
         rest = [*rest[:MOST_LINES], f"... and {len(rest) - MOST_LINES} more lines"]
     lines = [(prefix if first is None else first) + clean(begin)]
-    return [line.rstrip() for line in (*lines, *(f"{prefix}{BAR}{clean(each)}" for each in rest))]
+    return [line.rstrip() for line in (*lines, *(f"{prefix}{BAR}{clean(line)}" for line in rest))]
 
 
 def guarded(text: str, annotations: bool = False) -> str:

@@ -54,10 +54,10 @@ class Traffic:
 
     def distinct(self) -> dict[tuple[int, ...], TrafficRow]:
         """Returns the first row of every combination of sizes, by the sizes in the order of `dims`."""
-        found: dict[tuple[int, ...], TrafficRow] = {}
+        rows: dict[tuple[int, ...], TrafficRow] = {}
         for row in self.rows:
-            found.setdefault(tuple(row.sizes.values()), row)
-        return found
+            rows.setdefault(tuple(row.sizes.values()), row)
+        return rows
 
     def fixed(self, dims: Mapping[str, Range]) -> dict[str, Range]:
         """Returns the sizes that all requests have, of dimensions that are no columns.

@@ -31,11 +31,11 @@ class BestOf(Document, keys="builds us taken spread"):
     @property
     def spread(self) -> float:
         """How far apart they are, the slowest over the fastest."""
-        means = [typical(each) for each in self.us if each]
+        means = [typical(times) for times in self.us if times]
         return round(max(means) / min(means), 4) if means else 1.0
 
     def __str__(self) -> str:
-        timed = ", ".join(" / ".join(f"{us:.1f}" for us in each) if each else "failed" for each in self.us)
+        timed = ", ".join(" / ".join(f"{us:.1f}" for us in times) if times else "failed" for times in self.us)
         which = f"build {self.taken + 1} was taken"
         return f"best of {self.builds} builds, {which}: {timed} us, the slowest {self.spread:.2f} times the fastest"
 

@@ -37,7 +37,9 @@ from trtconv.core.requests.build import BuildSettings
 from trtconv.core.target import FAMILIES, Target
 from trtconv.core.version import __version__
 
-_KEYS = {name: next(iter(each.settings)).replace("-", "_") for name, each in options(BuildSettings) if each.settings}
+_KEYS = {
+    name: next(iter(option.settings)).replace("-", "_") for name, option in options(BuildSettings) if option.settings
+}
 """Field of the settings to its key in a report."""
 
 
@@ -88,11 +90,11 @@ class BuildPlan(BuildSettings):
     @property
     def has_host_code(self) -> bool:
         """Whether the engine brings code that runs outside the GPU."""
-        return self.options.version_compatible or any(each.serialized for each in self.plugins)
+        return self.options.version_compatible or any(plugin.serialized for plugin in self.plugins)
 
     def to_json(self) -> dict[str, object]:
         """Returns the plan as plain JSON values."""
-        asked = self.profiles if self.asked is None else self.asked
+        profiles = self.profiles if self.asked is None else self.asked
         return {
             "target": str(self.target),
             **reported(self, BuildSettings),
@@ -102,21 +104,21 @@ class BuildPlan(BuildSettings):
             "plugins": plain(self.plugins),
             "references": plain(self.references),
             "extensions": plain(self.extensions),
-            "dims": plain([profile.dims for profile in asked]),
-            "values": plain([profile.values for profile in asked]),
+            "dims": plain([profile.dims for profile in profiles]),
+            "values": plain([profile.values for profile in profiles]),
         }
 
     @classmethod
     def from_json(cls, value: Any) -> BuildPlan:
         """Reads a plan; of its profiles it has the named dimensions alone, as they were asked for."""
-        asked = decoded(_AskedProfiles, value)
+        profiles = decoded(_AskedProfiles, value)
         own = {name: value[key] for name, key in _KEYS.items() if key in value}
         plan = cls(**fields_of(cls, {**{name: value[key] for key, name in _OTHERS.items() if key in value}, **own}))
         require_types(plan.precision, plan.node_precisions)
-        values = asked.values or ({},) * len(asked.dims)
-        if len(values) != len(asked.dims):
-            raise Fault(f"it has not as many entries as 'dims' ({len(asked.dims)})", ["values"])
-        pairs = zip(asked.dims, values, strict=True)
+        values = profiles.values or ({},) * len(profiles.dims)
+        if len(values) != len(profiles.dims):
+            raise Fault(f"it has not as many entries as 'dims' ({len(profiles.dims)})", ["values"])
+        pairs = zip(profiles.dims, values, strict=True)
         return dataclasses.replace(plan, asked=tuple(ShapeProfile({}, dims, held) for dims, held in pairs))
 
 
@@ -265,8 +267,8 @@ class BuildReport(
         """The profiles as documents have them."""
         return tuple(
             {
-                name: InputProfile(each.min, each.opt, each.max, profile.values.get(name))
-                for name, each in profile.inputs.items()
+                name: InputProfile(bounds.min, bounds.opt, bounds.max, profile.values.get(name))
+                for name, bounds in profile.inputs.items()
             }
             for profile in self.profiles
         )
@@ -274,7 +276,7 @@ class BuildReport(
     @property
     def forms(self) -> dict[str, str]:
         """The forms that `--tune` chose, or the builder takes, by node."""
-        return {**{each.node: each.form for each in self.tuned}, **self.respelled}
+        return {**{choice.node: choice.form for choice in self.tuned}, **self.respelled}
 
     @property
     def summary(self) -> PreviousBuild | None:
@@ -282,7 +284,7 @@ class BuildReport(
         engine = self.engine
         if engine is None or engine.sha256 is None or engine.bytes is None:
             return None
-        codes = tuple(dict.fromkeys(each.code for each in self.findings))
+        codes = tuple(dict.fromkeys(finding.code for finding in self.findings))
         layers = None if self.layers is None else len(self.layers.layers) + self.layers.left
         error = None if self.proof is None else self.proof.max_relative_error
         dims = tuple(self.dims)
@@ -299,7 +301,7 @@ class BuildReport(
             return ""
         if not 0 <= proof.pieces.proven <= proof.pieces.of:
             return f"{proof.pieces.proven} pieces are proven, of {proof.pieces.of}"
-        codes = {each.code for each in (*self.findings, *(each.finding for each in self.ignored))}
+        codes = {finding.code for finding in (*self.findings, *(entry.finding for entry in self.ignored))}
         if proof.agrees is False and not selected and NETWORK_DIFFERS.code not in codes:
             return "the proof found a difference, and no finding tells of it"
         return ""
@@ -340,9 +342,9 @@ class _BuiltProfiles:
                 raise Fault("its inputs have not as many sizes everywhere", [number, "profiles"])
         return tuple(
             ShapeProfile(
-                {name: InputRange(each.min, each.opt, each.max) for name, each in profile.items()},
+                {name: InputRange(bounds.min, bounds.opt, bounds.max) for name, bounds in profile.items()},
                 dims,
-                {name: each.values for name, each in profile.items() if each.values is not None},
+                {name: bounds.values for name, bounds in profile.items() if bounds.values is not None},
             )
             for profile, dims in zip(self.profiles, self.dims, strict=True)
         )
@@ -350,5 +352,5 @@ class _BuiltProfiles:
 
 def _ranks(profile: ProfileRecord) -> dict[str, int | None]:
     """Returns the number of dimensions of each input; None where min, opt and max differ in it."""
-    lengths = {name: {len(each.min), len(each.opt), len(each.max)} for name, each in profile.items()}
-    return {name: found.pop() if len(found) == 1 else None for name, found in lengths.items()}
+    lengths = {name: {len(bounds.min), len(bounds.opt), len(bounds.max)} for name, bounds in profile.items()}
+    return {name: ranks.pop() if len(ranks) == 1 else None for name, ranks in lengths.items()}

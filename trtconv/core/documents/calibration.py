@@ -44,5 +44,5 @@ class KeptSizes(Document):
     def is_of(self, tensors: Sequence[str]) -> bool:
         """Whether it has all of some tensors, and nothing that no size can be."""
         return self.sizes.keys() >= set(tensors) and all(
-            _is_magnitude(size) for each in self.sizes.values() for size in each
+            _is_magnitude(size) for sizes in self.sizes.values() for size in sizes
         )

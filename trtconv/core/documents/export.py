@@ -339,4 +339,4 @@ class ConvertReport(Document, keys="schema export build sides? exit_code"):
         """As the command line would end."""
         if self.build is None:
             return self.export.exit_code
-        return max(each.exit_code for each in (self.build, *self.sides))
+        return max(report.exit_code for report in (self.build, *self.sides))

@@ -41,7 +41,7 @@ class ExtensionReport(Document, keys="schema file sha256 owner trials exit_code"
     @property
     def exit_code(self) -> int:
         """1 where something is not as it must be."""
-        return 0 if all(each.passed for each in self.trials) else 1
+        return 0 if all(trial.passed for trial in self.trials) else 1
 
 
 @frozen

@@ -74,9 +74,9 @@ class LayerTable(Document):
         ends = {n for layer in self.layers for n in (*layer.inputs, *layer.outputs, layer.joined) if n is not None}
         if not all(0 <= end < len(self.tensors) for end in ends):
             raise InputError("its layers have tensors that it does not list", "Build the engine again.")
-        counts = {len(each) for layer in self.layers for each in (layer.products, layer.moved)}
+        counts = {len(column) for layer in self.layers for column in (layer.products, layer.moved)}
         if len(counts) > 1 or 0 in counts:
             raise InputError("its layers are not of the same profiles", "Build the engine again.")
-        amounts = [each or 0 for layer in self.layers for each in (*layer.products, *layer.moved)]
-        if not all(0 <= each <= _MOST for each in amounts):
+        amounts = [amount or 0 for layer in self.layers for amount in (*layer.products, *layer.moved)]
+        if not all(0 <= amount <= _MOST for amount in amounts):
             raise InputError("its layers have amounts that no network has", "Build the engine again.")

@@ -190,12 +190,12 @@ class PlannedCut(Document, keys="parts crossings left unbounded why?"):
 
 
 def _crossings(parts: Sequence[PartRecord | PlannedPart]) -> tuple[CrossingTensor, ...]:
-    made = {tensor.name: number for number, part in enumerate(parts, 1) for tensor in part.outputs}
+    makers = {tensor.name: number for number, part in enumerate(parts, 1) for tensor in part.outputs}
     return tuple(
-        CrossingTensor(tensor.name, tensor.dtype, tensor.shape, made[tensor.name], number)
+        CrossingTensor(tensor.name, tensor.dtype, tensor.shape, makers[tensor.name], number)
         for number, part in enumerate(parts, 1)
         for tensor in part.inputs
-        if tensor.name in made
+        if tensor.name in makers
     )
 
 
@@ -277,7 +277,7 @@ def require_joined(document: PipelineDocument) -> None:
     for name in _distinct(document.outputs, "outputs"):
         if name not in ready:
             raise Fault(f"no part makes {name[:80]!r}", ["outputs"])
-    files = [each.file for part in document.parts for each in filter(None, (part.runs, part.onnx))]
+    files = [file.file for part in document.parts for file in filter(None, (part.runs, part.onnx))]
     if len(set(files)) < len(files):
         raise Fault("two parts have the same file", ["parts"])
 

@@ -29,7 +29,7 @@ class PipelineCase(Document):
     @property
     def selects_otherwise(self) -> bool:
         """Whether all parts are right, and the whole still returns something else."""
-        return self.case.passed is True and not all(each.passed for each in self.case.outputs)
+        return self.case.passed is True and not all(output.passed for output in self.case.outputs)
 
 
 @frozen
@@ -71,10 +71,10 @@ class PipelineVerifyReport(
     @property
     def exit_code(self) -> int:
         """1 where something is beyond the tolerance, 4 where not all could be compared, else 0."""
-        codes = {each.exit_code for each in self.engines}
-        if 1 in codes or any(each.case.passed is False for each in self.cases):
+        codes = {engine.exit_code for engine in self.engines}
+        if 1 in codes or any(row.case.passed is False for row in self.cases):
             return 1
-        compared = self.cases and all(each.case.passed is not None for each in self.cases)
+        compared = self.cases and all(row.case.passed is not None for row in self.cases)
         return 0 if compared and not self.incomplete and codes <= {0} else 4
 
 

@@ -211,10 +211,10 @@ class QuantizeReport(
 
         None where they are not known, or there are none.
         """
-        counts = [[each.multiply_adds for each in layers] for layers in (self.quantized, self.left_in_float)]
-        if any(None in each for each in counts):
+        counts = [[layer.multiply_adds for layer in layers] for layers in (self.quantized, self.left_in_float)]
+        if any(None in numbers for numbers in counts):
             return None
-        inside, outside = (sum(count or 0 for count in each) for each in counts)
+        inside, outside = (sum(count or 0 for count in numbers) for numbers in counts)
         return inside / (inside + outside) if inside + outside else None
 
     @property

@@ -65,12 +65,12 @@ class SavedReport:
             self._check_input(name, shape)
         fitting = {i: _distance(p, shapes) for i, p in enumerate(self.profiles) if _contains(p, shapes)}
         if not fitting:
-            asked = ", ".join(f"{name} {times(shape)}" for name, shape in shapes.items())
+            request = ", ".join(f"{name} {times(shape)}" for name, shape in shapes.items())
             listed = "; ".join(
                 f"{i}: " + ", ".join(f"{n} {times(p.inputs[n].min)} to {times(p.inputs[n].max)}" for n in shapes)
                 for i, p in enumerate(self.profiles)
             )
-            raise InputError(f"no profile contains {asked}", f"The profiles are {listed}.")
+            raise InputError(f"no profile contains {request}", f"The profiles are {listed}.")
         return min(fitting, key=lambda index: fitting[index])
 
     def padded(self, name: str, size: int) -> int:
@@ -93,19 +93,19 @@ class SavedReport:
         bounds = [profile.dims.get(name, Range(low, high, high)) for profile in self.profiles]
         # Where every size is accepted, the next is the asked one, or where the next profile begins.
         starts = sorted({max(size, bound.min) for bound in bounds}) if valid is None else valid
-        found = [n for n in starts if n >= size and any(bound.min <= n <= bound.max for bound in bounds)]
-        if not found:
+        sizes = [n for n in starts if n >= size and any(bound.min <= n <= bound.max for bound in bounds)]
+        if not sizes:
             raise InputError(f"{name} {size} is beyond what the engine takes ({high})", "Crop or tile the input.")
-        return found[0]
+        return sizes[0]
 
     def _check_input(self, name: str, shape: Sequence[int]) -> None:
-        known = self.profiles[0].inputs if self.profiles else {}
-        if name not in known:
-            raise InputError(f"the engine has no input {name!r}", did_you_mean(name, known))
-        if len(shape) != len(known[name].min):
+        inputs = self.profiles[0].inputs if self.profiles else {}
+        if name not in inputs:
+            raise InputError(f"the engine has no input {name!r}", did_you_mean(name, inputs))
+        if len(shape) != len(inputs[name].min):
             raise InputError(
-                f"input {name} has {len(known[name].min)} dimensions, {times(shape)} has {len(shape)}",
-                f"Its smallest shape is {times(known[name].min)}.",
+                f"input {name} has {len(inputs[name].min)} dimensions, {times(shape)} has {len(shape)}",
+                f"Its smallest shape is {times(inputs[name].min)}.",
             )
 
 
@@ -139,10 +139,10 @@ def saved(path: Path, document: Any) -> SavedReport:
         Fault: It is not such a report, has another schema, or was changed.
     """
     report = decoded(BuildReport, checked_schema(document))
-    told = decoded(_Checksum, document).body_sha256
-    if told is not None and told != checksum(document):
+    digest = decoded(_Checksum, document).body_sha256
+    if digest is not None and digest != checksum(document):
         raise Fault("it was changed after it was written")
-    return SavedReport(path, report, document, told is not None)
+    return SavedReport(path, report, document, digest is not None)
 
 
 @frozen

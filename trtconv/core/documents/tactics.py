@@ -75,7 +75,7 @@ def require_bounded(tactics: Sequence[Tactic]) -> None:
     """Raises Fault where there are more tactics than an engine has, or two for one layer."""
     if len(tactics) > MOST_TACTICS:
         raise Fault(f"it has {len(tactics)} entries, and {MOST_TACTICS} are the most")
-    if len({(each.profile, each.layer) for each in tactics}) != len(tactics):
+    if len({(tactic.profile, tactic.layer) for tactic in tactics}) != len(tactics):
         raise Fault("it has a layer twice")
 
 

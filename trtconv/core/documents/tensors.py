@@ -35,9 +35,9 @@ class TensorInfo(Document, keys="name kind dtype shape format- scale-"):
         scale = "" if self.scale is None else f" times {self.scale:g}"
         return f"{self.dtype}{scale}{'' if self.format is None else f', {self.format}'}"
 
-    def laid_out(self, asked: TensorIos) -> TensorInfo:
+    def laid_out(self, requests: TensorIos) -> TensorInfo:
         """Returns it with the format that was asked for, and the scale of its codes."""
-        io = asked.get(self.name)
+        io = requests.get(self.name)
         if io is None:
             return self
         return dataclasses.replace(self, format=None if io.format == LINEAR else io.format, scale=io.scale)

@@ -146,7 +146,7 @@ class LayerDifference(Document):
             return f"{self.after} is new"
         if self.after is None:
             return f"{self.before} is gone"
-        changes = (f"{each.name} from {each.before} to {each.after}" for each in self.attributes)
+        changes = (f"{attribute.name} from {attribute.before} to {attribute.after}" for attribute in self.attributes)
         return f"{self.after}: {', '.join(changes)}"
 
 
@@ -170,7 +170,7 @@ class ModelUpgrade(Document):
     @property
     def regressions(self) -> tuple[Finding, ...]:
         """What is worse."""
-        return tuple(each for each in self.findings if each.severity is Severity.ERROR)
+        return tuple(finding for finding in self.findings if finding.severity is Severity.ERROR)
 
 
 @frozen
@@ -190,4 +190,4 @@ class UpgradeReport(Document, keys="schema trtconv from=before to=after models s
 
     def summary(self) -> dict[str, int]:
         """Counts the models by what the upgrade means for them."""
-        return {each.value: sum(row.change is each for row in self.models) for each in Effect}
+        return {effect.value: sum(row.change is effect for row in self.models) for effect in Effect}

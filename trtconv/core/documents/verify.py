@@ -91,9 +91,9 @@ class Difference(Document, keys="name dtype shape max_abs max_rel cosine psnr mi
     @classmethod
     def from_json(cls, value: Any) -> Difference:
         """Reads it, also as written by a trtconv that had no verdicts."""
-        found = cls(**fields_of(cls, value))
-        told = "verdict" in value or value.get("passed", True)
-        return found if told else dataclasses.replace(found, verdict=Verdict.BEYOND)
+        difference = cls(**fields_of(cls, value))
+        has_verdict = "verdict" in value or value.get("passed", True)
+        return difference if has_verdict else dataclasses.replace(difference, verdict=Verdict.BEYOND)
 
 
 REQUIRED_SIZES = frozenset({"min", "opt", "max", "inputs"})
@@ -267,17 +267,17 @@ class VerifyReport(
         """1 where an output is beyond the tolerance or a proof fails, 4 where not all could be compared, else 0."""
         if any(case.passed is False for case in self.cases) or self.self_check:
             return 1
-        if any(each.severity is Severity.ERROR for each in self.findings):
+        if any(finding.severity is Severity.ERROR for finding in self.findings):
             return 1
         return 4 if self.incomplete or not self.cases else 0
 
     @property
     def worst(self) -> WorstCase | None:
         """The output that is furthest off, and where; None where nothing could be compared."""
-        found = [
+        candidates = [
             WorstCase(output.max_rel, output.name, case.profile, case.size)
             for case in self.cases
             for output in case.outputs
             if not math.isnan(output.max_rel)
         ]
-        return max(found, key=lambda each: each.max_rel, default=None)
+        return max(candidates, key=lambda candidate: candidate.max_rel, default=None)

@@ -74,23 +74,25 @@ def _ranges(bounds: Mapping[str, Any]) -> Bounds:
 def _conversions(request: type) -> tuple[tuple[str, Callable[[Any], Any]], ...]:
     """Returns what becomes of the values of those fields that take more than they hold."""
     kinds = typing.get_type_hints(request)
-    read = {name: each.read for name, each in options(request) if len(each.flags) == 1 and not each.flags[0].many}
-    load = {name: each.load for name, each in options(request) if len(each.settings) == 1}
-    found: list[tuple[str, Callable[[Any], Any]]] = []
+    read = {
+        name: option.read for name, option in options(request) if len(option.flags) == 1 and not option.flags[0].many
+    }
+    load = {name: option.load for name, option in options(request) if len(option.settings) == 1}
+    conversions: list[tuple[str, Callable[[Any], Any]]] = []
     for field in dataclasses.fields(request):
         kind = kinds[field.name]
         if Path in _members(kind):
             writes = field.name == OUTPUT or ("option" in field.metadata and field.metadata["option"].writes)
-            found.append((field.name, _written if writes else _read))
+            conversions.append((field.name, _written if writes else _read))
         elif kind == Bounds:
-            found.append((field.name, _ranges))
+            conversions.append((field.name, _ranges))
         elif kind == tuple[Bounds, ...]:
-            found.append((field.name, lambda several: tuple(map(_ranges, several))))
+            conversions.append((field.name, lambda several: tuple(map(_ranges, several))))
         elif str not in _members(kind) and (reads := read.get(field.name)) is not None:
-            found.append((field.name, functools.partial(_of_text, reads)))
+            conversions.append((field.name, functools.partial(_of_text, reads)))
         elif (loads := load.get(field.name)) is not None and _maps_to_objects(kind):
-            found.append((field.name, functools.partial(_of_table, loads)))
-    return tuple(found)
+            conversions.append((field.name, functools.partial(_of_table, loads)))
+    return tuple(conversions)
 
 
 def _read(value: Any) -> Any:
@@ -106,7 +108,7 @@ def _of_text(reads: Callable[[str], Any], value: Any) -> Any:
 
 
 def _of_table(loads: Callable[[Any], Any], value: Mapping[str, Any]) -> Any:
-    return loads(value) if value and all(isinstance(each, str) for each in value.values()) else value
+    return loads(value) if value and all(isinstance(entry, str) for entry in value.values()) else value
 
 
 def _maps_to_objects(kind: Any) -> bool:

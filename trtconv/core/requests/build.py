@@ -71,15 +71,15 @@ def _node_precisions(texts: Sequence[str]) -> Mapping[str, str]:
     Raises:
         InputError: One is not NODE=TYPE.
     """
-    found = {}
+    precisions = {}
     for text in texts:
         name, _, kind = text.rpartition("=")
         if not name or kind not in NODE_PRECISIONS:
             raise InputError(
                 f"--node-precision {text!r} is not NODE=TYPE", f"TYPE is one of {', '.join(NODE_PRECISIONS)}."
             )
-        found[name] = kind
-    return found
+        precisions[name] = kind
+    return precisions
 
 
 QUANTIZED = Requirement(

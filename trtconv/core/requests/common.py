@@ -307,7 +307,9 @@ SELECTION: Any = Option(
             },
         },
     },
-    load=lambda select, ignore: Selection(tuple(select or ()), {each["code"]: each["reason"] for each in ignore or ()}),
+    load=lambda select, ignore: Selection(
+        tuple(select or ()), {entry["code"]: entry["reason"] for entry in ignore or ()}
+    ),
     save=lambda chosen: (
         list(chosen.select),
         [{"code": code, "reason": reason or "asked for"} for code, reason in chosen.ignore.items()],

@@ -14,11 +14,11 @@ AFTERWARDS = ("verify", "bench")
 
 
 def _afterwards(text: str) -> tuple[str, ...]:
-    asked = tuple(part.strip() for part in text.split(","))
-    for each in asked:
-        if each not in AFTERWARDS:
-            raise InputError(f"--then {text!r}: there is no {each!r}", "Use --then verify, bench or verify,bench.")
-    return tuple(each for each in AFTERWARDS if each in asked)
+    names = tuple(part.strip() for part in text.split(","))
+    for name in names:
+        if name not in AFTERWARDS:
+            raise InputError(f"--then {text!r}: there is no {name!r}", "Use --then verify, bench or verify,bench.")
+    return tuple(name for name in AFTERWARDS if name in names)
 
 
 @frozen

@@ -29,7 +29,7 @@ def files_read(request: object) -> list[tuple[str, Path]]:
     """
     kind: type = type(request)
     listed = [(what, file) for name, what in _reading(kind) for file in _files(getattr(request, name, None))]
-    for _, path in [each for each in listed if is_pipeline(each[1])]:
+    for _, path in [entry for entry in listed if is_pipeline(entry[1])]:
         # One that cannot be read is an error for whoever reads it.
         with contextlib.suppress(InputError):
             listed += [("a file of the pipeline", file) for file in load_document(path).files()]
@@ -43,13 +43,13 @@ def _reading(kind: type) -> tuple[tuple[str, str], ...]:
     """Returns the fields of a class of requests that name what is read, and what that is; not every object has all."""
     declared = dict(options(kind))
     subjects = ((name, what) for name, what in _SUBJECTS.items() if name not in declared)
-    return (*subjects, *((name, each.reads) for name, each in declared.items() if each.reads))
+    return (*subjects, *((name, option.reads) for name, option in declared.items() if option.reads))
 
 
 def _files(value: Any) -> Iterator[Path]:
     if isinstance(value, tuple):
-        for each in value:
-            yield from _files(each)
+        for entry in value:
+            yield from _files(entry)
     elif isinstance(value, CodeFile):
         yield value.path
     elif isinstance(value, Path):
