@@ -52,13 +52,13 @@ def verify(request: VerifyRequest, progress: Progress | None = None) -> VerifyRe
         EngineFailed: TensorRT does not load the engine, or it ended its process.
     """
     started = time.monotonic()
-    told = progress or NullProgress()
+    listener = progress or NullProgress()
     seconds: dict[str, float] = {}
     incomplete = ""
 
     def look(report: VerifyReport) -> None:
         if report.cases:
-            told.phase(report.cases[-1].size, len(report.cases), 0)
+            listener.phase(report.cases[-1].size, len(report.cases), 0)
 
     with foreign.using(code_of(request)), Hearing(VerifyReport, progress, look) as hearing:
         try:
@@ -98,10 +98,12 @@ def bench(request: BenchRequest, progress: Progress | None = None) -> BenchRepor
     validate(request)
     refuse_unmet(request)
     started = time.monotonic()
-    told = progress or NullProgress()
+    listener = progress or NullProgress()
     seconds: dict[str, float] = {}
     why = ""
-    hear = Hearing(BenchReport, progress, lambda report: told.phase("size", len(report.rows) + len(report.loads), 0))
+    hear = Hearing(
+        BenchReport, progress, lambda report: listener.phase("size", len(report.rows) + len(report.loads), 0)
+    )
     with foreign.using(code_of(request)), hear as hearing:
         try:
             seconds = call("trtconv.engine.benching:serve", request, request.seconds, hearing)

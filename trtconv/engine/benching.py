@@ -112,7 +112,7 @@ def serve(request: BenchRequest, tell: Tell) -> dict[str, float]:
         serving = _works(request, engines, traffic) if request.is_load else []
         points = [] if request.is_load else _points(request, engines[0])
     described = GpuRuntime(runtime.family, runtime.version, runtime.gpu_name, runtime.driver_version)
-    tell(part(BenchReport(tuple(each.reported() for each in engines), (), described)))
+    tell(part(BenchReport(tuple(engine.reported() for engine in engines), (), described)))
     for point in points:
         with clock.stage(Stage.TIME):
             tell(part(_time_point(request, engines, point)))
@@ -156,21 +156,21 @@ def _points(request: BenchRequest, loaded: Loaded) -> list[Point]:
             if (name in request.shapes) != (name in names):
                 raise InputError(f"--shape for input {name!r}: the engine has {', '.join(names)}", "Give each a shape.")
         return [_point(profile_for(loaded.profiles, request.shapes), "given", request.shapes, loaded)]
-    found: list[Point] = []
+    points: list[Point] = []
     for index, profile in narrowed(inputs_of(loaded.subject, loaded.engine), loaded.profiles, request.dims):
         seen: list[Mapping[str, Shape]] = []
         for pick in PICKS:
             shapes = shapes_at(profile, pick)
             if shapes not in seen:
                 seen.append(shapes)
-                found.append(_point(index, pick, shapes, loaded))
-    return found
+                points.append(_point(index, pick, shapes, loaded))
+    return points
 
 
 def _works(request: BenchRequest, engines: Sequence[Loaded], traffic: Traffic | None) -> list[list[Work]]:
     """Returns what engines are to do at the same time, for one size after the other or a recording of requests."""
     first, *others = engines
-    beside = [Work(index, _served(each, [_opt_of(each, 0)])) for index, each in enumerate(others, start=1)]
+    beside = [Work(index, _served(other, [_opt_of(other, 0)])) for index, other in enumerate(others, start=1)]
     inputs = inputs_of(first.subject, first.engine)
     if traffic is not None:
         if request.shapes:
@@ -269,7 +269,7 @@ def _time_way(
             samples[index].append(execution.microseconds(launch))
     many = int(min(1000, max(5, 1e5 / once)))
     rows = [execution.microseconds(launch, many) / many for execution, launch in runs]
-    return [Samples(each, row) for each, row in zip(samples, rows, strict=True)]
+    return [Samples(times, row) for times, row in zip(samples, rows, strict=True)]
 
 
 def _warm_up(execution: Execution, launch: Any, seconds: float) -> float:

@@ -50,17 +50,17 @@ Outputs = Callable[[Sequence[str]], dict[str, NDArray[Any]]]
 """Runs something with further tensors as outputs, and returns all outputs."""
 
 
-def serve(asked: tuple[VerifyRequest, str, VerifyCase, Tolerance], tell: Tell) -> dict[str, object]:
+def serve(task: tuple[VerifyRequest, str, VerifyCase, Tolerance], tell: Tell) -> dict[str, object]:
     """Looks for the first tensor that diverges.
 
     Args:
-        asked: The request; what ran, as in its report; the case that failed, and the tolerance.
+        task: The request; what ran, as in its report; the case that failed, and the tolerance.
         tell: Told of stages.
 
     Returns:
         The JSON of a `Bisection`.
     """
-    request, ran, failed, tolerance = asked
+    request, ran, failed, tolerance = task
     clock = Stopwatch(ToldProgress(tell))
     with clock.stage(Stage.LOAD):
         admit(request.extend, ())
@@ -105,10 +105,10 @@ def _reference(model: OnnxModel, feeds: Feeds) -> dict[str, NDArray[Any]]:
         else:
             names += [name for name in node.output if name]
     try:
-        found = OnnxRuns(marked(model, names)).run(0, feeds)
+        outputs = OnnxRuns(marked(model, names)).run(0, feeds)
     except CannotRun as error:
         raise EnvironmentMissing(f"the model does not run with its tensors as outputs: {error}") from error
-    return {name: found[name] for name in names if _is_float(found[name])}
+    return {name: outputs[name] for name in names if _is_float(outputs[name])}
 
 
 def _is_float(values: Any) -> bool:
@@ -123,8 +123,8 @@ def marked(model: OnnxModel, names: Sequence[str]) -> OnnxModel:
     proto.CopyFrom(model.proto)
     outputs = list(dict.fromkeys((*model.outputs, *names)))
     # Its own entries know the types of the outputs that were there.
-    known = {value.name for value in proto.graph.value_info}
-    proto.graph.value_info.extend(value for value in proto.graph.output if value.name not in known)
+    names_with_types = {value.name for value in proto.graph.value_info}
+    proto.graph.value_info.extend(value for value in proto.graph.output if value.name not in names_with_types)
     changed = ModifyOutputs(proto, outputs=outputs)()
     types = model.main.types
     for value in changed.graph.output:
@@ -155,7 +155,7 @@ def _engine(model: OnnxModel, report: SavedReport | None, feeds: Feeds) -> tuple
     built, lowered = (rewritten_as_built(model, recipe), {}) if by_flags else as_built(model, recipe)
     shapes = {name: InputRange(values.shape, values.shape, values.shape) for name, values in feeds.items()}
     values = {} if report is None else _fixed_values(report, feeds)
-    asked = BuildPlan(
+    plan = BuildPlan(
         target=runtime.info.target,
         profiles=(ShapeProfile(shapes, {}, values),),
         precision=recipe.types.precision if by_flags else "as-is",
@@ -166,16 +166,16 @@ def _engine(model: OnnxModel, report: SavedReport | None, feeds: Feeds) -> tuple
 
     def run(names: Sequence[str]) -> dict[str, NDArray[Any]]:
         network = _parsed(runtime, marked(built, names))
-        blob = network.build(asked)
+        blob = network.build(plan)
         if not engines:
             engines.append(runtime.engines())
         execution = engines[0].load(bytes(blob.data)).open()
         try:
             execution.feed(feeds)
-            found: dict[str, NDArray[Any]] = execution.run()
+            results: dict[str, NDArray[Any]] = execution.run()
         finally:
             execution.close()
-        return found
+        return results
 
     return _by_old_names(built, lowered, run)
 
@@ -204,8 +204,8 @@ def _by_old_names(model: OnnxModel, lowered: Mapping[str, str], run: Outputs) ->
     now = {**dict(zip(there, there, strict=True)), **{old: new for old, new in lowered.items() if new in there}}
 
     def run_by_old_names(names: Sequence[str]) -> dict[str, NDArray[Any]]:
-        found = run([now[name] for name in names])
-        return {**found, **{name: found[now[name]] for name in names}}
+        results = run([now[name] for name in names])
+        return {**results, **{name: results[now[name]] for name in names}}
 
     return set(now), run_by_old_names
 
@@ -231,20 +231,20 @@ class Search:
         there, run = self.runs
         names = [name for name in self.expected if name in there]
         together = self._differences(names, run(names))
-        first = next((each for each in together if not each.passed), None)
+        first = next((difference for difference in together if not difference.passed), None)
         if first is not None:
-            return self._found(first, together, "")
+            return self._bisection(first, together, "")
         alone, looked_at = self._halve(names, run)
         if alone is not None:
-            return self._found(
+            return self._bisection(
                 alone, looked_at, "It is right where every tensor is an output: a fusion makes it wrong."
             )
         why = "with its tensors as outputs everything is within the tolerance: a fusion makes the difference"
         return Bisection(why=why, differences=_reported(together))
 
     def _differences(self, names: Sequence[str], got: Mapping[str, Any]) -> list[Difference]:
-        found = [name for name in names if name in got]
-        return [compare(name, self.expected[name], got[name], self.tolerance) for name in found]
+        common = [name for name in names if name in got]
+        return [compare(name, self.expected[name], got[name], self.tolerance) for name in common]
 
     def _halve(self, names: Sequence[str], run: Outputs) -> tuple[Difference | None, list[Difference]]:
         """Looks for the first tensor that diverges when it alone is made an output."""
@@ -260,10 +260,10 @@ class Search:
                 first, high = difference, middle - 1
         return first, looked_at
 
-    def _found(self, first: Difference, looked_at: Sequence[Difference], note: str) -> Bisection:
+    def _bisection(self, first: Difference, looked_at: Sequence[Difference], note: str) -> Bisection:
         index = self.model.main.producers[first.name]
         node = self.model.proto.graph.node[index]
-        by_name = {each.name: each for each in looked_at}
+        by_name = {difference.name: difference for difference in looked_at}
         said = [f"{first.name}: {first.why} ({_numbers(first)})"]
         for name in dict.fromkeys(node.input):
             if name in by_name:
@@ -278,4 +278,7 @@ def _numbers(difference: Difference) -> str:
 
 
 def _reported(differences: Sequence[Difference]) -> tuple[TensorDifference, ...]:
-    return tuple(TensorDifference(each.name, each.max_rel, each.cosine, each.passed) for each in differences)
+    return tuple(
+        TensorDifference(difference.name, difference.max_rel, difference.cosine, difference.passed)
+        for difference in differences
+    )

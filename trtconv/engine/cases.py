@@ -46,7 +46,7 @@ def cases_of_profiles(
     model: OnnxModel, profiles: Sequence[ShapeProfile], *, random: int = 0, seed: int = 0
 ) -> list[Case]:
     """Returns min, opt and max of each profile, and random sizes that the network accepts; each size once a profile."""
-    found: list[Case] = []
+    cases: list[Case] = []
     sizes = Sizes(model) if random else None
     for index, profile in enumerate(profiles):
         chosen: dict[str, Mapping[str, Shape]] = {}
@@ -58,8 +58,8 @@ def cases_of_profiles(
             drawn = [s for s in (_shapes_at(model, profile, point) for point in points) if s not in chosen.values()]
             chosen |= {f"random {n}": shapes for n, shapes in enumerate(drawn[:random], start=1)}
         for size, shapes in chosen.items():
-            found.append(Case(index, size, shapes, seed + len(found), values_at(model, profile, size)))
-    return found
+            cases.append(Case(index, size, shapes, seed + len(cases), values_at(model, profile, size)))
+    return cases
 
 
 def _shapes_at(model: OnnxModel, profile: ShapeProfile, point: Mapping[str, int]) -> dict[str, Shape]:
@@ -103,6 +103,6 @@ def make_feeds(model: OnnxModel, case: Case, generator: str | None) -> Feeds:
     """
     feeds = apart(model, random_feeds(model.inputs, case.shapes, case.seed), case.seed)
     if generator is not None:
-        made = call_generator(load_generator(generator), generator, case.shapes, case.seed)
-        feeds = checked_inputs(model.inputs, made, generator, case.shapes)
+        inputs = call_generator(load_generator(generator), generator, case.shapes, case.seed)
+        feeds = checked_inputs(model.inputs, inputs, generator, case.shapes)
     return {**feeds, **case.values}

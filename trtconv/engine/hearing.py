@@ -49,13 +49,13 @@ class Hearing(Generic[R]):
 
     def __call__(self, event: Mapping[str, Any]) -> None:
         """Takes what the process tells: a stage, or a part of the report."""
-        told = decoded(Told, event)
-        if told.event == "stage":
-            self.doing = told.name
+        message = decoded(Told, event)
+        if message.event == "stage":
+            self.doing = message.name
             self._stage.close()
             self._stage.enter_context(self._progress.stage(self.doing))
         else:
-            heard = decoded(self._kind, told.value)
+            heard = decoded(self._kind, message.value)
             self.report = heard if self.report is None else _joined(self.report, heard)
             self._look(self.report)
 

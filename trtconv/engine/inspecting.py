@@ -98,7 +98,7 @@ def _of_report(kind: str, file: FileIdentity, report: BuildReport | None) -> Eng
 
 def _engine(request: InspectRequest, clock: Stopwatch) -> EngineInspection:
     subject = read_engine(request.path, request.report, trust=request.trust, key=request.key)
-    known = _of_report("engine", subject.identity(), subject.build)
+    inspection = _of_report("engine", subject.identity(), subject.build)
     try:
         loader = load_engines(subject.family)
         require_stripped([subject], request.weights)
@@ -106,10 +106,10 @@ def _engine(request: InspectRequest, clock: Stopwatch) -> EngineInspection:
     except EnvironmentMissing as error:
         if subject.report is None:
             raise
-        return dataclasses.replace(known, why_not_loaded=error.message)
+        return dataclasses.replace(inspection, why_not_loaded=error.message)
     engine = open_engine(subject, loader, request.weights, clock)
     loaded = dataclasses.replace(
-        known,
+        inspection,
         loaded=True,
         runtime=RuntimeIdentity(loader.family, loader.version, loader.gpu_name),
         io=tuple(engine.tensors),
@@ -124,7 +124,7 @@ def _engine(request: InspectRequest, clock: Stopwatch) -> EngineInspection:
 
 
 def _with_layers(
-    found: EngineInspection, request: InspectRequest, subject: EngineFile, engine: Engine
+    inspection: EngineInspection, request: InspectRequest, subject: EngineFile, engine: Engine
 ) -> EngineInspection:
     """Adds the layers, with their times where the engine is run: at opt of its first profile."""
     times: dict[str, float] = {}
@@ -136,8 +136,8 @@ def _with_layers(
             time = LayerTime(why=error.message)
     layers = read_layers(information)
     return dataclasses.replace(
-        found,
-        layers=tuple(dataclasses.replace(each, time_us=_rounded(times.get(each.name))) for each in layers),
+        inspection,
+        layers=tuple(dataclasses.replace(layer, time_us=_rounded(times.get(layer.name))) for layer in layers),
         details="full" if has_details(information) else "names",
         summary=summary(layers),
         time=time,
@@ -156,11 +156,11 @@ def _run(subject: EngineFile, engine: Engine) -> tuple[LayerTime, dict[str, floa
     try:
         execution.feed(inputs_at(engine.tensors, shapes, values))
         execution.run()
-        found = dict(execution.layer_times())
+        times = dict(execution.layer_times())
         information = execution.information()
     finally:
         execution.close()
-    return LayerTime(shapes=shapes, layers_us=round(sum(found.values()), 2)), found, information
+    return LayerTime(shapes=shapes, layers_us=round(sum(times.values()), 2)), times, information
 
 
 def _onnx(path: Path) -> ModelInspection:

@@ -108,8 +108,8 @@ def _layer(entry: Any) -> Layer:
         return Layer(str(entry), nodes=_nodes("", str(entry)))
     detailed = decoded(_InspectedLayer, entry)
     name = str(detailed.name)
-    inputs = tuple(_tensor(each) for each in _listed(detailed.inputs))
-    outputs = tuple(_tensor(each) for each in _listed(detailed.outputs))
+    inputs = tuple(_tensor(tensor) for tensor in _listed(detailed.inputs))
+    outputs = tuple(_tensor(tensor) for tensor in _listed(detailed.outputs))
     return Layer(
         name=name,
         type=str(detailed.type),
@@ -123,7 +123,7 @@ def _layer(entry: Any) -> Layer:
 
 
 def _listed(value: Any) -> list[Mapping[str, Any]]:
-    return [each for each in value if isinstance(each, Mapping)] if isinstance(value, list) else []
+    return [entry for entry in value if isinstance(entry, Mapping)] if isinstance(value, list) else []
 
 
 def _tensor(entry: Mapping[str, Any]) -> LayerTensor:
@@ -136,22 +136,22 @@ def _tensor(entry: Mapping[str, Any]) -> LayerTensor:
 
 def type_in(text: str) -> str | None:
     """Returns the type that a text names, as NumPy would: "Channel major FP16 format" has float16."""
-    found = _TYPE.search(text)
-    return _TYPES[found[1].lower()] if found else None
+    match = _TYPE.search(text)
+    return _TYPES[match[1].lower()] if match else None
 
 
 def _precision(weights: object, inputs: Sequence[LayerTensor], outputs: Sequence[LayerTensor]) -> str | None:
-    told = [type_in(str(decoded(_InspectedWeights, weights).type))] if isinstance(weights, dict) else []
-    types = [*told, *(each.dtype for each in inputs)]
-    found = next((each for each in _NARROW if each in types), None)
-    return found or next((each.dtype for each in (*outputs, *inputs) if each.dtype), None)
+    weight_types = [type_in(str(decoded(_InspectedWeights, weights).type))] if isinstance(weights, dict) else []
+    types = [*weight_types, *(tensor.dtype for tensor in inputs)]
+    narrowest = next((name for name in _NARROW if name in types), None)
+    return narrowest or next((tensor.dtype for tensor in (*outputs, *inputs) if tensor.dtype), None)
 
 
 def _nodes(metadata: str, name: str) -> tuple[str, ...]:
     """Returns the ONNX nodes of a layer: from its metadata, else from its name, which joins theirs."""
-    told = [match.partition(" | ")[0] for match in _METADATA.findall(metadata)]
-    if told:
-        return tuple(dict.fromkeys(told))
+    nodes = [match.partition(" | ")[0] for match in _METADATA.findall(metadata)]
+    if nodes:
+        return tuple(dict.fromkeys(nodes))
     if REFORMAT_NAME.match(name):
         return ()
     return tuple(part.strip() for part in name.split(" + ") if part.strip())

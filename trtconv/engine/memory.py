@@ -70,14 +70,14 @@ def _elements(shape: Sequence[int]) -> float:
     return float(np.prod(np.array(shape, np.float64)))
 
 
-def available_bytes(told: Path = Path("/proc/meminfo"), group: Path = Path("/sys/fs/cgroup")) -> int | None:
+def available_bytes(meminfo: Path = Path("/proc/meminfo"), group: Path = Path("/sys/fs/cgroup")) -> int | None:
     """Returns the bytes of memory that can be had without swapping; None where the system does not say.
 
     Args:
-        told: What Linux says of the machine.
+        meminfo: What Linux says of the machine.
         group: The control group of a container, whose limit may be lower.
     """
-    lines = [line.split() for line in _lines(told) if line.startswith("MemAvailable:")]
+    lines = [line.split() for line in _lines(meminfo) if line.startswith("MemAvailable:")]
     limits = [int(lines[0][1]) * 1024] if lines else []
     for limit, used in _GROUP_FILES:
         ends = [_lines(group / limit), _lines(group / used)]

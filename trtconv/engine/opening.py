@@ -113,12 +113,12 @@ def read_engine(path: Path, report: Path | None, *, trust: bool, key: Path | Non
         )
     saved = load_report(beside)
     signed_by = None if key is None else signatures.require_signature(saved.document, key, beside)
-    known = saved.report.engine or FileIdentity("")
-    if known.sha256 == sha256:
+    identity = saved.report.engine or FileIdentity("")
+    if identity.sha256 == sha256:
         return EngineFile(path, data, sha256, saved, trust or key is not None, signed_by)
     if trust and key is None:
         return EngineFile(path, data, sha256, None, trust)
-    cut = f"; it has {len(data)} bytes instead of {known.bytes}" if known.bytes not in (None, len(data)) else ""
+    cut = f"; it has {len(data)} bytes instead of {identity.bytes}" if identity.bytes not in (None, len(data)) else ""
     raise InputError(
         f"{path} is not the engine that {beside.name} tells of: it was altered, cut short or replaced{cut}",
         _BUILD_AGAIN if key is None else "Build it again, or take both files from where they were built.",
@@ -158,7 +158,7 @@ def engine_of(model: Path, sha256: str) -> Path:
     """
     usual = with_ending(model, ".engine")
     others = sorted(model.parent.glob(f"{glob.escape(model.stem)}.*.engine"))
-    found: dict[Path, tuple[Path, Target]] = {}
+    engines: dict[Path, tuple[Path, Target]] = {}
     for path in (usual, *others):
         with contextlib.suppress(OSError):
             if not path.exists():
@@ -172,11 +172,11 @@ def engine_of(model: Path, sha256: str) -> Path:
                 continue
             if report.model.sha256 == sha256:
                 # A link to an engine is no other one.
-                found.setdefault(real_path(path), (path, report.plan.target))
-    if len(found) > 1:
-        listed = ", ".join(f"{path} (for {target})" for path, target in found.values())
+                engines.setdefault(real_path(path), (path, report.plan.target))
+    if len(engines) > 1:
+        listed = ", ".join(f"{path} (for {target})" for path, target in engines.values())
         raise InputError(f"{model} has several engines: {listed}", "Name the one that is meant, after the model.")
-    return next((path for path, _ in found.values()), usual)
+    return next((path for path, _ in engines.values()), usual)
 
 
 def require_model(subject: EngineFile, model: Path, sha256: str) -> None:
@@ -252,19 +252,19 @@ def _require_lean(subject: EngineFile, *, other: bool) -> None:
 
 def _require_plugins(subject: EngineFile) -> None:
     """Checks that the libraries of plugins that are given are those that an engine was built with."""
-    given = {each.sha256 for each in foreign.current().plugins}
-    for each in subject.plugins:
-        if not each.serialized and each.sha256 not in given:
+    given = {plugin.sha256 for plugin in foreign.current().plugins}
+    for plugin in subject.plugins:
+        if not plugin.serialized and plugin.sha256 not in given:
             what = "another library is given" if given else "no library is given"
             raise InputError(
-                f"{subject.path} was built with the plugins of {each.file} (SHA-256 {each.sha256}), and {what}",
-                f"Give the same file: --plugin {shlex.quote(each.file)}.",
+                f"{subject.path} was built with the plugins of {plugin.file} (SHA-256 {plugin.sha256}), and {what}",
+                f"Give the same file: --plugin {shlex.quote(plugin.file)}.",
             )
 
 
 def require_stripped(subjects: Sequence[EngineFile], weights: Path | None) -> None:
     """Raises InputError where weights are given, and no engine lacks them."""
-    if weights is not None and not any(each.options.strip_weights for each in subjects):
+    if weights is not None and not any(subject.options.strip_weights for subject in subjects):
         raise InputError(
             f"--weights {weights}: {subjects[0].path} has its weights",
             "Leave it out; trtconv refit puts other weights into an engine.",

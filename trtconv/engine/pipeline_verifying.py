@@ -40,7 +40,9 @@ def serve(request: VerifyRequest, tell: Tell) -> dict[str, Any]:
     """Verifies a pipeline; returns the JSON of a `PipelineVerifyReport`."""
     clock = Stopwatch(ToldProgress(tell))
     _refuse_others(request)
-    path = next(each for each in (request.model, request.engine) if each is not None and is_pipeline(each))
+    path = next(
+        candidate for candidate in (request.model, request.engine) if candidate is not None and is_pipeline(candidate)
+    )
     with clock.stage(Stage.LOAD):
         saved = load_document(path)
         model = _model(saved, request)
@@ -131,50 +133,50 @@ class PipelineJudge:
         self._parts = parts
         self._reference = reference
         subjects = [part.subject for part in pipeline.parts if part.subject is not None]
-        found = [precision_of(model, subject, on_gpu=True) for subject in subjects]
-        precision = max(found, key=lambda each: TOLERANCES[each].relative, default="float32")
+        precisions = [precision_of(model, subject, on_gpu=True) for subject in subjects]
+        precision = max(precisions, key=lambda name: TOLERANCES[name].relative, default="float32")
         self.tolerance: Tolerance = tolerance_of(request, precision)
         self._exact = tolerance_of(request, precision_of(model, None, on_gpu=False))
 
     def case(self, case: Case, feeds: Feeds) -> PipelineCase:
         """Runs one size."""
-        told = VerifyCase(case.profile, case.size, case.shapes, case.seed)
+        result = VerifyCase(case.profile, case.size, case.shapes, case.seed)
         try:
             expected = self._reference.run(case.profile, feeds)
         except CannotRun as error:
-            return PipelineCase(dataclasses.replace(told, skipped=str(error)))
+            return PipelineCase(dataclasses.replace(result, skipped=str(error)))
         try:
             tensors, _ = self._parts.run_all(feeds)
             cut = _differences(expected, tensors, self._model.outputs, self._exact)
-            engines = tuple(each for part in self._engines(tensors) for each in part)
+            engines = tuple(difference for part in self._engines(tensors) for difference in part)
             whole = cut
             if self._pipeline.runtime is not None:
                 whole = _differences(expected, self._pipeline.run(feeds), self._model.outputs, self.tolerance)
         except (EngineFailed, InputError) as error:
-            return PipelineCase(dataclasses.replace(told, skipped=error.message, passed=False))
-        agrees = all(each.passed for each in (*cut, *engines))
+            return PipelineCase(dataclasses.replace(result, skipped=error.message, passed=False))
+        agrees = all(difference.passed for difference in (*cut, *engines))
         # Where ONNX Runtime computes the results, it may select otherwise after a rounding.
         computed = self._by_engines()
-        passed = agrees and all(each.passed for each in whole if each.name in computed)
-        return PipelineCase(dataclasses.replace(told, outputs=whole, passed=passed), cut, engines)
+        passed = agrees and all(difference.passed for difference in whole if difference.name in computed)
+        return PipelineCase(dataclasses.replace(result, outputs=whole, passed=passed), cut, engines)
 
     def _engines(self, tensors: Tensors) -> Iterable[tuple[Difference, ...]]:
         """Yields what each engine makes of the tensors that the model has there, beside those that follow."""
         for part in self._pipeline.parts:
             if part.subject is not None:
-                made, _ = part.run(tensors)
-                yield _differences(tensors, made, [each.name for each in part.record.outputs], self.tolerance)
+                outputs, _ = part.run(tensors)
+                yield _differences(tensors, outputs, [tensor.name for tensor in part.record.outputs], self.tolerance)
 
     def _by_engines(self) -> set[str]:
         """Returns the tensors that no part on ONNX Runtime has anything to do with."""
-        found = {tensor.name for tensor in self._pipeline.saved.document.inputs}
+        names = {tensor.name for tensor in self._pipeline.saved.document.inputs}
         for part in self._pipeline.parts:
-            if part.subject is not None and all(tensor.name in found for tensor in part.record.inputs):
-                found.update(tensor.name for tensor in part.record.outputs)
-        return found
+            if part.subject is not None and all(tensor.name in names for tensor in part.record.inputs):
+                names.update(tensor.name for tensor in part.record.outputs)
+        return names
 
 
 def _differences(
-    expected: Mapping[str, Any], made: Mapping[str, Any], names: Iterable[str], tolerance: Tolerance
+    expected: Mapping[str, Any], results: Mapping[str, Any], names: Iterable[str], tolerance: Tolerance
 ) -> tuple[Difference, ...]:
-    return tuple(compare(name, expected[name], made.get(name), tolerance, 0.0) for name in names)
+    return tuple(compare(name, expected[name], results.get(name), tolerance, 0.0) for name in names)

@@ -52,17 +52,17 @@ class OpenPart:
             InputError: A tensor is in no profile of its engine.
             EngineFailed: It does not run.
         """
-        feeds = {each.name: tensors[each.name] for each in self.record.inputs}
+        feeds = {tensor.name: tensors[tensor.name] for tensor in self.record.inputs}
         try:
             shapes = {name: values.shape for name, values in feeds.items()}
             profile = profile_for(self.profiles, shapes) if self.profiles else 0
-            made = self.runs.run(profile, feeds)
+            results = self.runs.run(profile, feeds)
         except InputError as error:
             raise InputError(f"{self.record.file}: {error.message}", error.hint) from error
         except CannotRun as error:
             raise EngineFailed(f"{self.record.file}: {error}") from error
         # An engine may have int32 where the model has int64.
-        return {each.name: _as_declared(made[each.name], each) for each in self.record.outputs}, profile
+        return {tensor.name: _as_declared(results[tensor.name], tensor) for tensor in self.record.outputs}, profile
 
 
 def _as_declared(values: Any, tensor: PartTensor) -> Any:
@@ -124,8 +124,8 @@ class Pipeline:
         ran = []
         for part in self.parts:
             started = time.perf_counter()
-            made, profile = part.run(tensors)
-            tensors.update(made)
+            results, profile = part.run(tensors)
+            tensors.update(results)
             ran.append(PartRun(part.record, profile, time.perf_counter() - started))
         return tensors, ran
 

@@ -67,7 +67,7 @@ def narrowed(
     """
     if not dims:
         return list(enumerate(profiles))
-    found = []
+    cuts = []
     for index, profile in enumerate(profiles):
         free = {name: bound for name, bound in profile.dims.items() if name not in dims}
         try:
@@ -76,10 +76,10 @@ def narrowed(
             # A dimension that is computed from one that was given, or given by another name.
             cut = make_profile(inputs, dims, profile.values)
         if contains(profile, shapes_at(cut, "min")) and contains(profile, shapes_at(cut, "max")):
-            found.append((index, cut))
-    if not found:
+            cuts.append((index, cut))
+    if not cuts:
         raise _outside(", ".join(f"{name}={bound}" for name, bound in dims.items()), profiles)
-    return found
+    return cuts
 
 
 def contains(profile: ShapeProfile, shapes: Mapping[str, Shape]) -> bool:

@@ -43,9 +43,9 @@ class Recipe:
         # What was asked for may leave the version open.
         target = Target.of(built.runtime.family, built.runtime.version)
         plan = dataclasses.replace(built.plan, target=target)
-        asked = "as-is" if plan.precision == "auto" else plan.precision
+        precision = "as-is" if plan.precision == "auto" else plan.precision
         # Reports of an older trtconv have no patterns.
-        types = Types.of(asked, built.pinned) if built.pinned else Types(asked, plan.node_precisions)
+        types = Types.of(precision, built.pinned) if built.pinned else Types(precision, plan.node_precisions)
         if built.mix is not None:
             types = Types(built.mix.precision, built.mix.node_precisions)
         # A mix names a type for every node whose values do not fit; samples showed which, and random inputs may not.
@@ -77,7 +77,7 @@ def as_built(model: OnnxModel, recipe: Recipe, *, emulated: bool = False) -> tup
 def changes_numbers(model: OnnxModel, recipe: Recipe) -> bool:
     """Whether a build's passes quantise some of the model's weights or tensors anew."""
     passes = passes_of(recipe.plan)
-    requantizing = {each.name for each in passes if each.requantizes}
+    requantizing = {pass_.name for pass_ in passes if pass_.requantizes}
     done = Preparation(model.copy(), recipe.plan.target).rewrite(passes)
     return any(edit.pass_name in requantizing for edit in done.edits)
 

@@ -83,7 +83,7 @@ def serve(request: RefitRequest, tell: Tell) -> dict[str, object]:
         outputs = _outputs(request)
         built, _ = _built(subject)
         model = _model(request.model, built)
-        protect_data(model, *(each.path for each in outputs))
+        protect_data(model, *(output.path for output in outputs))
     with clock.stage(Stage.RUNTIME):
         runtime = load(Target(built.runtime.family))
         engines = runtime.engines()
@@ -97,7 +97,7 @@ def serve(request: RefitRequest, tell: Tell) -> dict[str, object]:
             data = refitter.serialized()
         hashing = Hashing(data)
         proven, findings = proof.finish(clock, runtime)
-    fails = any(each.severity is Severity.ERROR for each in findings)
+    fails = any(finding.severity is Severity.ERROR for finding in findings)
     changed = sum(weights[key].changed for key in refitted)
     before = RefitRecord(subject.identity(), built.model, len(refitted), changed)
     report = dataclasses.replace(
@@ -149,9 +149,11 @@ def _parsed(
         InputError: The parser refuses it.
     """
     given = subject_as_built(model, Recipe.of(subject.report), runtime.info.capabilities)
-    parsed, told = parse_model(given.parsed, runtime, clock)
+    parsed, findings = parse_model(given.parsed, runtime, clock)
     if parsed is None:
-        raise InputError(f"{model.path} does not go into {subject.path}: {told[0].message}", told[0].fix or _BUILD)
+        raise InputError(
+            f"{model.path} does not go into {subject.path}: {findings[0].message}", findings[0].fix or _BUILD
+        )
     return given, parsed
 
 
@@ -216,7 +218,7 @@ def _outputs(request: RefitRequest) -> tuple[Output, Output]:
     )
     report = request.report or report_beside(request.engine)
     replaced = {file_id(request.engine), file_id(report)} if typed else set()
-    check_all(outputs, [each for each in files_read(request) if file_id(each[1]) not in replaced])
+    check_all(outputs, [entry for entry in files_read(request) if file_id(entry[1]) not in replaced])
     return outputs
 
 
@@ -250,7 +252,7 @@ def _new_weights(subject: EngineFile, parsed: ParsedNetwork, model: OnnxModel) -
     after = record(read)
     difference = first_difference(before, after)
     if difference is not None:
-        raise InputError(f"{model.path} has another graph than {subject.path}: {_told(difference)}", _BUILD)
+        raise InputError(f"{model.path} has another graph than {subject.path}: {_description(difference)}", _BUILD)
     weights = dict(_paired(before, after, read, model))
     _require_identical(subject, weights)
     return read, weights
@@ -259,18 +261,18 @@ def _new_weights(subject: EngineFile, parsed: ParsedNetwork, model: OnnxModel) -
 def _paired(
     before: NetworkRecord, after: NetworkRecord, read: ReadNetwork, model: OnnxModel
 ) -> Iterator[tuple[WeightKey, NewWeight]]:
-    found = {(each.weight.layer.index, each.weight.attribute): each for each in accounts(read, model)}
+    by_weight = {(entry.weight.layer.index, entry.weight.attribute): entry for entry in accounts(read, model)}
     names = Counter(before.layers[layer].name for layer in {weight.layer for weight in before.weights})
-    known = {(each.layer, each.role): each for each in before.weights}
+    records = {(record.layer, record.role): record for record in before.weights}
     for new, weight in zip(after.weights, layer_weights(read), strict=True):
-        old = known[new.layer, new.role]
+        old = records[new.layer, new.role]
         name = before.layers[weight.layer].name
         key = name, weight.role
         if isinstance(weight.values, UnreadWeights) or not old.sha256:
             raise EngineFailed(f"the {_spoken(key)} cannot be read, and so not compared", _BUILD)
         if names[name] > 1:
             raise EngineFailed(f"several layers are called {name!r}, and TensorRT cannot tell their weights", _BUILD)
-        account = found.get((weight.layer, weight.attribute))
+        account = by_weight.get((weight.layer, weight.attribute))
         if account is not None and account.relation is Relation.DIFFERENT:
             sources = " or ".join(map(repr, account.sources))
             raise EngineFailed(f"what TensorRT parsed as the {_spoken(key)} is not {sources} of the model", _BUILD)
@@ -287,11 +289,11 @@ def _require_identical(subject: EngineFile, weights: NewWeights) -> None:
         )
 
 
-def _told(difference: GraphDifference) -> str:
+def _description(difference: GraphDifference) -> str:
     layers = (difference.after, difference.before)
     if layers == (None, None):
         return difference.what
-    new, old = (None if each is None else f"{each.node or each.name!r} ({each.kind})" for each in layers)
+    new, old = (None if layer is None else f"{layer.node or layer.name!r} ({layer.kind})" for layer in layers)
     if new is None or old is None:
         return f"{difference.what}, {new or old}"
     return f"{new}{f' in place of {old}' if new != old else ''} has {difference.what}"

@@ -82,7 +82,7 @@ def serve(request: RunRequest, tell: Tell) -> dict[str, object]:
 
 
 def _is_meant(name: str, patterns: Sequence[str]) -> bool:
-    return any(matches(each, name, "") for each in patterns)
+    return any(matches(pattern, name, "") for pattern in patterns)
 
 
 def _shown(request: RunRequest, inner: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
@@ -136,7 +136,7 @@ def serve_pipeline(request: RunRequest, tell: Tell) -> dict[str, Any]:
     return PipelineRunReport(
         FileIdentity(str(request.engine), sha256_of(request.engine)),
         pipeline.runtime,
-        tuple(PartTime(each.part.kind.value, each.part.file, each.profile, each.seconds) for each in ran),
+        tuple(PartTime(run.part.kind.value, run.part.file, run.profile, run.seconds) for run in ran),
         {name: _described(values) for name, values in feeds.items()},
         {name: _described(values) for name, values in outputs.items()},
         str(request.output),

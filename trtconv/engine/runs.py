@@ -100,7 +100,7 @@ class NetworkRuns:
                 layer = self._network.layers[index]
                 self.unproven[index] = UnprovenLayer(layer.name, layer.kind, reason)
         lacking = [name for name in self._model.outputs if name not in results]
-        reasons = ", ".join(sorted({each.reason for each in self.unproven.values()}))
+        reasons = ", ".join(sorted({entry.reason for entry in self.unproven.values()}))
         self.lacking = f"output {lacking[0]!r} of the parsed network is not proven: {reasons}" if lacking else ""
         return {**self._inner, **results}
 

@@ -39,26 +39,26 @@ def self_check(
         Where it disagrees; empty where it does not.
     """
     first = run(profile, feeds)
-    found = _differing("twice", first, run(profile, feeds), tolerance)
+    disagreements = _differing("twice", first, run(profile, feeds), tolerance)
     equal = with_equal_rows(feeds)
     if equal is None:
-        return found
+        return disagreements
     try:
         meant = None if reference is None else reference(profile, equal)
     except CannotRun:
-        return found
+        return disagreements
     rows = batch_of(feeds)
     for name, values in run(profile, equal).items():
         if meant is None or _differing_rows(name, meant.get(name), rows, tolerance) == []:
-            found += _differing_rows(name, values, rows, tolerance) or []
-    return found
+            disagreements += _differing_rows(name, values, rows, tolerance) or []
+    return disagreements
 
 
 def _differing_rows(name: str, values: Any, rows: int, tolerance: Tolerance) -> list[Disagreement] | None:
     """Returns where the rows of an output are not all the first; None where it has not as many."""
     if not isinstance(values, np.ndarray) or not values.ndim or values.shape[0] != rows:
         return None
-    return _told("rows", [compare(name, np.repeat(values[:1], rows, axis=0), values, tolerance)])
+    return _disagreements("rows", [compare(name, np.repeat(values[:1], rows, axis=0), values, tolerance)])
 
 
 def check_profiles(
@@ -75,14 +75,14 @@ def check_profiles(
         make: Makes inputs of given shapes, the same ones each time.
         tolerance: As in `self_check`.
     """
-    found: list[Disagreement] = []
+    disagreements: list[Disagreement] = []
     for index, profile in enumerate(profiles):
         for other in range(index + 1, len(profiles)):
             shapes = shared_shapes(profile, profiles[other])
             if shapes is not None:
                 feeds = make(shapes)
-                found += _differing("profiles", run(index, feeds), run(other, feeds), tolerance)
-    return found
+                disagreements += _differing("profiles", run(index, feeds), run(other, feeds), tolerance)
+    return disagreements
 
 
 def shared_shapes(one: ShapeProfile, two: ShapeProfile) -> dict[str, tuple[int, ...]] | None:
@@ -113,8 +113,10 @@ def with_equal_rows(feeds: Feeds) -> Feeds | None:
 
 
 def _differing(check: str, one: Mapping[str, Any], two: Mapping[str, Any], tolerance: Tolerance) -> list[Disagreement]:
-    return _told(check, [compare(name, values, two.get(name), tolerance) for name, values in one.items()])
+    return _disagreements(check, [compare(name, values, two.get(name), tolerance) for name, values in one.items()])
 
 
-def _told(check: str, differences: Sequence[Difference]) -> list[Disagreement]:
-    return [Disagreement(check, each.name, each.why) for each in differences if each.verdict.refutes]
+def _disagreements(check: str, differences: Sequence[Difference]) -> list[Disagreement]:
+    return [
+        Disagreement(check, difference.name, difference.why) for difference in differences if difference.verdict.refutes
+    ]

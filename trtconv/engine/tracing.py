@@ -17,24 +17,24 @@ def trace(layers: Sequence[Layer], microseconds: Mapping[str, float], about: Map
         microseconds: Layer to its time, in the order in which they ran.
         about: What the file says of the run.
     """
-    known = {layer.name: layer for layer in layers}
+    by_name = {layer.name: layer for layer in layers}
     events, begin = [], 0.0
     for name, spent in microseconds.items():
-        events.append(_event(known.get(name, Layer(name)), begin, spent))
+        events.append(_event(by_name.get(name, Layer(name)), begin, spent))
         begin += spent
     return json.dumps({"traceEvents": events, "displayTimeUnit": "ns", "otherData": dict(about)}, indent=1).encode()
 
 
 def _event(layer: Layer, begin: float, spent: float) -> dict[str, object]:
-    told = {
+    details = {
         "precision": layer.precision or "",
         "kernel": layer.tactic,
         "nodes": ", ".join(layer.nodes),
-        **{f"input {number}": _tensor(each) for number, each in enumerate(layer.inputs)},
-        **{f"output {number}": _tensor(each) for number, each in enumerate(layer.outputs)},
+        **{f"input {number}": _tensor(tensor) for number, tensor in enumerate(layer.inputs)},
+        **{f"output {number}": _tensor(tensor) for number, tensor in enumerate(layer.outputs)},
     }
     event = _Event(
-        layer.name, layer.type or "layer", round(begin, 3), round(spent, 3), {k: v for k, v in told.items() if v}
+        layer.name, layer.type or "layer", round(begin, 3), round(spent, 3), {k: v for k, v in details.items() if v}
     )
     return dataclasses.asdict(event)
 

@@ -124,8 +124,8 @@ def serve(request: VerifyRequest, tell: Tell) -> dict[str, float]:
             compared = _compare(request, setting, reference, runs, case, clock, saving)
             tell(part(VerifyReport(ran, None, (compared,))))
     if request.self_check:
-        found = _self_check(request, setting, reference, runs, cases, clock)
-        tell(part(VerifyReport(ran, None, self_check=found)))
+        disagreements = _self_check(request, setting, reference, runs, cases, clock)
+        tell(part(VerifyReport(ran, None, self_check=disagreements)))
     if request.prove != "none":
         parsed, findings = _prove(request, setting, clock)
         tell(part(VerifyReport(ran, None, parsed=parsed, findings=findings)))
@@ -142,30 +142,30 @@ def _prove(request: VerifyRequest, setting: Setting, clock: Stopwatch) -> tuple[
     """
     engine = load(Target((setting.subject and setting.subject.family) or "rtx"))
     subject = subject_as_built(setting.model, setting.recipe, engine.info.capabilities)
-    network, told = parse_model(subject.parsed, engine, clock)
+    network, parser_findings = parse_model(subject.parsed, engine, clock)
     if network is None:
-        return None, told
+        return None, parser_findings
     profiles = [profile for profile in _built_profiles(request, setting) if profile.inputs]
     with NetworkProof(network, subject, profiles, request.prove, request.prove_time) as proof:
-        parsed, found = proof.finish(clock)
-    return parsed, (*told, *found)
+        parsed, proof_findings = proof.finish(clock)
+    return parsed, (*parser_findings, *proof_findings)
 
 
 def _self_check(
     request: VerifyRequest, setting: Setting, reference: Runs, runs: Runs, cases: Sequence[Case], clock: Stopwatch
 ) -> tuple[Disagreement, ...]:
     """Returns where the engine does not agree with itself."""
-    found: list[Disagreement] = []
+    disagreements: list[Disagreement] = []
     with clock.stage(Stage.SELF_CHECK):
         for case in cases:
             feeds = make_feeds(setting.model, case, request.generator)
-            found += self_check(runs.run, case.profile, feeds, setting.tolerance, reference.run)
+            disagreements += self_check(runs.run, case.profile, feeds, setting.tolerance, reference.run)
 
         def make(shapes: Mapping[str, Shape]) -> Feeds:
             return make_feeds(setting.model, Case(0, "opt", shapes, request.seed), request.generator)
 
-        found += check_profiles(runs.run, _built_profiles(request, setting), make, setting.tolerance)
-    return tuple(found)
+        disagreements += check_profiles(runs.run, _built_profiles(request, setting), make, setting.tolerance)
+    return tuple(disagreements)
 
 
 _ON_THE_MACHINE = "Verify on a machine with a GPU that the engine was built for."
@@ -233,7 +233,7 @@ def _other(model: OnnxModel, path: Path) -> OnnxModel:
     """
     other = OnnxModel.load(path)
     fit(other, model.interface)
-    ours, theirs = ({spec.name: spec.dtype for spec in each.inputs} for each in (model, other))
+    ours, theirs = ({spec.name: spec.dtype for spec in subject.inputs} for subject in (model, other))
     if ours != theirs or set(model.outputs) - set(other.outputs):
         raise InputError(
             f"{path} has not the inputs and outputs of {model.path}", "Compare with the model that it was made of."
@@ -245,12 +245,12 @@ def precision_of(model: OnnxModel, subject: EngineFile | None, *, on_gpu: bool) 
     """Returns whose tolerances hold: the coarsest of what was asked for and of what is in the model."""
     types = element_types(model)
     chosen = Recipe.of(None if subject is None else subject.report).types
-    found = {chosen.precision, *chosen.nodes.values()} & set(TOLERANCES)
-    found |= {key for name, key in (("bfloat16", "bf16"), ("float16", "fp16")) if name in types}
-    found |= {"int8"} if quantizes(model) else set()
-    found |= {"float32" if not on_gpu or subject is None or subject.options.tf32 is False else "tf32"}
+    precisions = {chosen.precision, *chosen.nodes.values()} & set(TOLERANCES)
+    precisions |= {key for name, key in (("bfloat16", "bf16"), ("float16", "fp16")) if name in types}
+    precisions |= {"int8"} if quantizes(model) else set()
+    precisions |= {"float32" if not on_gpu or subject is None or subject.options.tf32 is False else "tf32"}
     # Of equals the one that was asked for.
-    return max(found, key=lambda key: (TOLERANCES[key].relative, key != "tf32"))
+    return max(precisions, key=lambda key: (TOLERANCES[key].relative, key != "tf32"))
 
 
 def tolerance_of(request: VerifyRequest, precision: str) -> Tolerance:
@@ -384,7 +384,7 @@ def _compare(
             if name in got or not lacking
         )
         saved = None if saving is None else str(saving(feeds, expected, got))
-    passed = all(each.passed for each in outputs)
+    passed = all(output.passed for output in outputs)
     if lacking and passed:
         return dataclasses.replace(_reported(case, lacking), outputs=outputs, saved=saved)
     return dataclasses.replace(_reported(case), outputs=outputs, passed=passed, saved=saved)

@@ -116,7 +116,7 @@ def _check_parts(report: BuildReport, then: Mapping[str, Mapping[str, Any]]) -> 
     """Raises ValueError where the parts of a result contradict each other."""
     if not then.keys() <= set(AFTERWARDS):
         raise ValueError("something else followed than verify and bench")
-    if any(decoded(Followed, found).exit_code not in _CODES for found in then.values()):
+    if any(decoded(Followed, document).exit_code not in _CODES for document in then.values()):
         raise ValueError("what followed has an exit code that there is not")
     # As pipeline.build has it: 1 and no engine, or an engine and 0.
     if (report.exit_code, report.engine is None) not in ((0, False), (1, True)):
@@ -134,16 +134,16 @@ def _built(build: Build, result: JobResult, fetch: Fetch, worker: str | None) ->
     if against := old.contradiction(selected=bool(build.request.selection.select)):
         raise ValueError(against)
     _check_runtime(build, old.runtime)
-    asked = as_told(build.request, build.model, old)
+    template = as_told(build.request, build.model, old)
     # All that is in it is understood: both ends have the same trtconv.
     whole = came.is_intact and old.to_json() == result.report
-    if not whole or Identity.of(old).changes(Identity.of(asked)):
+    if not whole or Identity.of(old).changes(Identity.of(template)):
         raise InputError(f"what came back for {build.request.model} is of another build", HINT)
-    _check_profiles(asked, old)
+    _check_profiles(template, old)
     if old.engine is not None:
         check_tensors(build.model, old.io, cast=build.request.cast_interface, retyped=bool(build.request.io))
-    check_lattice(asked.inputs, (*asked.profiles, *old.profiles), old.lattice)
-    if not all(0 <= each < _MOST_SECONDS for each in old.seconds.values()):
+    check_lattice(template.inputs, (*template.profiles, *old.profiles), old.lattice)
+    if not all(0 <= seconds < _MOST_SECONDS for seconds in old.seconds.values()):
         raise ValueError("it took a time that nothing takes")
     engine, data = old.engine, None
     if engine is not None:
@@ -154,7 +154,7 @@ def _built(build: Build, result: JobResult, fetch: Fetch, worker: str | None) ->
             raise ValueError(f"the engine has {len(data)} bytes, not {engine.bytes}")
         intact(data, engine.sha256, "the result")
         engine = EngineIdentity(str(build.request.engine_path), engine.sha256, len(data), tactics=engine.tactics)
-    kept = as_kept(asked, old)
+    kept = as_kept(template, old)
     report = dataclasses.replace(
         kept, engine=engine, worker=worker, seconds=old.seconds, exit_code=old.exit_code, up_to_date=False
     )
@@ -173,19 +173,19 @@ def _check_runtime(build: Build, runtime: RuntimeIdentity) -> None:
         raise ValueError(f"it was built by {family} {version}, which was not asked for")
 
 
-def _check_profiles(asked: BuildReport, old: BuildReport) -> None:
+def _check_profiles(template: BuildReport, old: BuildReport) -> None:
     """Raises ValueError where an engine has not the profiles that were asked for.
 
     Rounding and splitting, which take the network's lattice, are not done again: only their frame is looked at.
     """
-    plan, found = asked.plan, old.profiles
+    plan, profiles = template.plan, old.profiles
     if plan.asked is None:
-        if found != plan.profiles:
+        if profiles != plan.profiles:
             raise ValueError("it has other profiles than were asked for")
         return
-    if not found or (plan.split is None and len(found) != len(plan.asked)):
+    if not profiles or (plan.split is None and len(profiles) != len(plan.asked)):
         raise ValueError("it has more or fewer profiles than were asked for")
-    for profile in found:
+    for profile in profiles:
         frame = plan.asked[0]
         if profile.inputs.keys() != frame.inputs.keys() or profile.dims.keys() != frame.dims.keys():
             raise ValueError("it has a profile of other inputs")

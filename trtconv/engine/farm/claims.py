@@ -29,20 +29,22 @@ def check_tensors(model: OnnxModel, tensors: Sequence[TensorInfo], *, cast: bool
         cast: Whether their types may be those of the precision (`--cast-io`).
         retyped: Whether they may have any type that an engine has (`--io`).
     """
-    said = [(each.kind, each.name) for each in tensors]
+    said = [(tensor.kind, tensor.name) for tensor in tensors]
     inputs = {spec.name: spec for spec in model.inputs}
-    outputs = {each.name: dtype_name(each.type.tensor_type.elem_type) for each in model.proto.graph.output}
+    outputs = {output.name: dtype_name(output.type.tensor_type.elem_type) for output in model.proto.graph.output}
     wanted = {*(("input", name) for name in inputs), *(("output", name) for name in outputs)}
     if len(set(said)) != len(said) or set(said) != wanted:
         raise ValueError("its engine has other inputs or outputs than the model")
-    for each in tensors:
-        spec = inputs[each.name] if each.kind == "input" else None
-        own = outputs[each.name] if spec is None else spec.dtype
-        if not (each.dtype in _RETYPED if retyped else _may_be(own, each.dtype, cast=cast)):
-            raise ValueError(f"{each.kind} {each.name!r} of its engine is {each.dtype[:40]!r}, and {own} in the model")
-        fits = _may_have(model.main.shape(each.name), each.shape) if spec is None else _fits(spec, each.shape)
-        if min(each.shape, default=0) < -1 or not fits:
-            raise ValueError(f"{each.kind} {each.name!r} of its engine has another shape than in the model")
+    for tensor in tensors:
+        spec = inputs[tensor.name] if tensor.kind == "input" else None
+        own = outputs[tensor.name] if spec is None else spec.dtype
+        if not (tensor.dtype in _RETYPED if retyped else _may_be(own, tensor.dtype, cast=cast)):
+            raise ValueError(
+                f"{tensor.kind} {tensor.name!r} of its engine is {tensor.dtype[:40]!r}, and {own} in the model"
+            )
+        fits = _may_have(model.main.shape(tensor.name), tensor.shape) if spec is None else _fits(spec, tensor.shape)
+        if min(tensor.shape, default=0) < -1 or not fits:
+            raise ValueError(f"{tensor.kind} {tensor.name!r} of its engine has another shape than in the model")
 
 
 def _may_be(own: str, said: str, *, cast: bool) -> bool:
@@ -78,9 +80,11 @@ def check_lattice(inputs: Sequence[InputSpec], profiles: Sequence[ShapeProfile],
         record: What a report says of the sizes that the network accepts.
     """
     names = dynamic_dims(inputs)
-    for name, each in {} if record is None else record.dims.items():
-        asked = [profile.dims[name] for profile in profiles if name in profile.dims]
-        if name not in names or (asked and not _is_within(each, min(r.min for r in asked), max(r.max for r in asked))):
+    for name, dim in {} if record is None else record.dims.items():
+        ranges = [profile.dims[name] for profile in profiles if name in profile.dims]
+        if name not in names or (
+            ranges and not _is_within(dim, min(r.min for r in ranges), max(r.max for r in ranges))
+        ):
             raise ValueError(f"it tells of sizes of {name[:80]!r} that were not asked about")
 
 

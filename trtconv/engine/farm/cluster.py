@@ -111,11 +111,11 @@ class Farm:
         Args:
             targets: Waits a moment for whoever can build for these, and for workers that are starting.
         """
-        found = self._connection.machines()
-        while any(_placed(target, found) is None for target in targets) and self._may_come():
+        machines = self._connection.machines()
+        while any(_placed(target, machines) is None for target in targets) and self._may_come():
             time.sleep(_STEP_SECONDS)
-            found = self._connection.there
-        return found
+            machines = self._connection.there
+        return machines
 
     def _may_come(self) -> bool:
         """Whether somebody may still come who was started before this client, or together with it."""
@@ -162,7 +162,9 @@ class Farm:
                     looked = time.monotonic()
                     yield from self._give_up(machines)
                 if unplaced and not (waiting or self._sent or self._may_come()):
-                    yield from ((index, failed_run(each, _why_not(each, machines))) for index, each in unplaced.items())
+                    yield from (
+                        (index, failed_run(request, _why_not(request, machines))) for index, request in unplaced.items()
+                    )
                     unplaced.clear()
         finally:
             self.close()
@@ -179,10 +181,10 @@ class Farm:
             if kept is not None:
                 return kept
             assert waiting is not None
-            found = None if request.force else self._stored(waiting, choice)
-            if found is None:
+            result = None if request.force else self._stored(waiting, choice)
+            if result is None:
                 self._send(index, waiting, choice)
-            return found
+            return result
         except TrtconvError as error:
             return failed_run(request, error)
         except OSError as error:
@@ -198,9 +200,9 @@ class Farm:
             if not could_make(choice, decoded(BuildReport, result.report), waiting.request):
                 return None
             worker = f"{worker_of(result.to_json()) or 'a machine'}, out of the store"
-            found = waiting.take(self._store.result(result.job), self._store.get, worker)
+            outcome = waiting.take(self._store.result(result.job), self._store.get, worker)
             self._store.touch(result)
-            return found if isinstance(found, BuildReport) and not found.exit_code else None
+            return outcome if isinstance(outcome, BuildReport) and not outcome.exit_code else None
         return None
 
     def _send(self, index: int, waiting: Waiting, choice: Choice) -> None:
@@ -296,7 +298,7 @@ class Farm:
         """Yields what was written; waits for it where there is nothing else to do, or too much waits to be written."""
         if not self._sent or len(self._written) > _WRITERS:
             wait(self._written, return_when=FIRST_COMPLETED)
-        for done in [each for each in self._written if each.done()]:
+        for done in [future for future in self._written if future.done()]:
             index, waiting, sent = self._written.pop(done)
             error = done.exception()
             if not isinstance(error, _EngineMissing):

@@ -42,7 +42,7 @@ class HeldCode:
         """
         files = located(CodeFile.named(extensions)), CodeFile.named(plugins), CodeFile.named(references)
         # Jobs are done in folders of their own.
-        return cls(*(tuple(_absolute(each) for each in agreed(kind, ())) for kind in files))
+        return cls(*(tuple(_absolute(file) for file in agreed(kind, ())) for kind in files))
 
 
 NO_CODE = HeldCode()
@@ -104,20 +104,21 @@ class JobCode(Document, keys="extensions plugins references"):
         Raises:
             EnvironmentMissing: One is not among them.
         """
-        extend, plugins, references = (tuple(self._found(kind, held)) for kind in FLAGS)
-        inside = tuple(file for file, each in zip(plugins, self.plugins, strict=True) if each.serialized)
+        extend, plugins, references = (tuple(self._files(kind, held)) for kind in FLAGS)
+        inside = tuple(file for file, record in zip(plugins, self.plugins, strict=True) if record.serialized)
         outside = tuple(file for file in plugins if file not in inside)
         return CodeHere(extend, outside, inside, references)
 
-    def _found(self, kind: str, held: HeldCode) -> Iterator[CodeFile]:
-        files = {each.sha256: CodeFile(each.path) for each in getattr(held, kind)}
-        for each in getattr(self, kind):
-            if each.sha256 not in files:
+    def _files(self, kind: str, held: HeldCode) -> Iterator[CodeFile]:
+        files = {code.sha256: CodeFile(code.path) for code in getattr(held, kind)}
+        for entry in getattr(self, kind):
+            if entry.sha256 not in files:
                 raise EnvironmentMissing(
-                    f"the job goes with {kind[:-1]} {each.file} (SHA-256 {each.sha256}), which is not here",
-                    f"Start the worker, or run-job, with the same file: {FLAGS[kind]} {PurePosixPath(each.file).name}.",
+                    f"the job goes with {kind[:-1]} {entry.file} (SHA-256 {entry.sha256}), which is not here",
+                    "Start the worker, or run-job, with the same file: "
+                    f"{FLAGS[kind]} {PurePosixPath(entry.file).name}.",
                 )
-            yield files[each.sha256]
+            yield files[entry.sha256]
 
 
 def _absolute(code: AgreedCode) -> AgreedCode:

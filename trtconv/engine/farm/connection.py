@@ -171,9 +171,9 @@ class Connection:
         while True:
             message, files = await peer.receive(wire.MOST_ENGINE)
             if isinstance(message, Machines):
-                found = [read_machine(offer, name) for name, offer in message.workers]
+                machines = [read_machine(offer, name) for name, offer in message.workers]
                 self.starting = any(not offer for _, offer in message.workers)
-                self.there = [machine for machine in found if machine is not None]
+                self.there = [machine for machine in machines if machine is not None]
                 self._told.set()
             elif isinstance(message, Done):
                 engine = whole(message, files[0], self._beginnings.pop(message.key, None))

@@ -131,21 +131,21 @@ class Dispatch:
 
     def take(self, client: Member, submit: Submit, files: list[bytes]) -> None:
         """Takes a job from a client, or remembers that one more waits for it."""
-        known = self.jobs.get(submit.key)
-        if known is None and self._is_full(files):
+        job = self.jobs.get(submit.key)
+        if job is None and self._is_full(files):
             why = f"the scheduler has no room for more than {MOST_JOBS} jobs and {MOST_BYTES >> 30} GiB of models"
             self.post(client.peer.send(Failed(submit.key, why, own=True)))
             return
-        if known is None:
+        if job is None:
             self.jobs[submit.key] = self.waiting[submit.key] = QueuedJob(submit, files, {client})
             self._assign()
             return
-        known.clients.add(client)
-        if known.answer is not None:
-            self.post(client.peer.send(*rest(submit, *known.answer)))
+        job.clients.add(client)
+        if job.answer is not None:
+            self.post(client.peer.send(*rest(submit, *job.answer)))
             return
         for worker in self.workers:
-            if known in worker.line and known.begun is not None:
+            if job in worker.line and job.begun is not None:
                 self.post(client.peer.send(Begun(submit.key, worker.name)))
 
     def _is_full(self, files: list[bytes]) -> bool:

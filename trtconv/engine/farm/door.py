@@ -42,8 +42,8 @@ class Door:
         try:
             await asyncio.gather(*map(self._listen, listening))
         finally:
-            for each in listening:
-                each.close()
+            for listener in listening:
+                listener.close()
             while self._strangers:
                 self._turn_away()
 
@@ -98,20 +98,20 @@ def listen(host: str, port: int) -> list[socket.socket]:
     Raises:
         OSError: It has none here, or another program listens there.
     """
-    found: list[socket.socket] = []
+    listeners: list[socket.socket] = []
     try:
         infos = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         for family, kind, protocol, _, address in dict.fromkeys(infos):
-            found.append(socket.socket(family, kind, protocol))
+            listeners.append(socket.socket(family, kind, protocol))
             if os.name == "posix":
-                found[-1].setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                listeners[-1].setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             if family == socket.AF_INET6:
-                found[-1].setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-            found[-1].bind(address)
-            found[-1].listen(_WAITING)
-            found[-1].setblocking(False)
+                listeners[-1].setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            listeners[-1].bind(address)
+            listeners[-1].listen(_WAITING)
+            listeners[-1].setblocking(False)
     except BaseException:
-        for each in found:
-            each.close()
+        for listener in listeners:
+            listener.close()
         raise
-    return found
+    return listeners

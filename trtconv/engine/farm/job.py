@@ -96,13 +96,13 @@ class BuildJob(Document, keys="schema trtconv source model data code build versi
         own = FileSum(model.digest(alone=True), model.path.stat().st_size)
         code, settings = JobCode.of(request), to_settings(without_code(request), BuildRequest)
         before = None if request.tactics_of is None else built_before(request.tactics_of)
-        made = cls(own, data, settings, before.version if before else version, code, then, before)
-        if before is not None and len(json.dumps(made.to_json())) > MOST_BYTES:
+        job = cls(own, data, settings, before.version if before else version, code, then, before)
+        if before is not None and len(json.dumps(job.to_json())) > MOST_BYTES:
             raise InputError(
                 f"{request.tactics_of} tells of more tactics than a job holds ({MOST_BYTES} bytes)",
                 "Build with --as on the machine that has the GPU: the report goes with the engine.",
             )
-        return made
+        return job
 
     @classmethod
     def read(cls, text: str | bytes) -> BuildJob:
@@ -116,27 +116,27 @@ class BuildJob(Document, keys="schema trtconv source model data code build versi
         try:
             if len(text) > MOST_BYTES:
                 raise Fault(f"it is longer than {MOST_BYTES} bytes")
-            made = decoded(cls, document := json_of(text))
+            job = decoded(cls, document := json_of(text))
         except Fault as error:
             raise InputError(f"it is no job: {error}", hint) from error
-        if document != made.to_json() or not set(made.then) <= set(AFTERWARDS):
+        if document != job.to_json() or not set(job.then) <= set(AFTERWARDS):
             raise InputError("it is no job: it has something else in it", hint)
-        if named := sorted(_STAYING & made.build.keys()):
+        if named := sorted(_STAYING & job.build.keys()):
             # Not even whether such a file is here is told.
             raise InputError(f"it is no job: it names {named[0]}, and samples and code do not travel", hint)
-        if fault := settings_fault(made.build) or _path_fault(made.data):
+        if fault := settings_fault(job.build) or _path_fault(job.data):
             raise InputError(f"it is no job: {fault}", hint)
         try:
-            made.request(Path("engine"))
+            job.request(Path("engine"))
         except (InputError, ValueError) as error:
             raise InputError(f"it is no job: {str(error)[:200]}", hint) from error
-        if (made.trtconv, made.source) != (__version__, source_checksum()):
+        if (job.trtconv, job.source) != (__version__, source_checksum()):
             raise EnvironmentMissing(
-                f"the job was made by trtconv {made.trtconv} ({made.source}), and this is {__version__} "
+                f"the job was made by trtconv {job.trtconv} ({job.source}), and this is {__version__} "
                 f"({source_checksum()})",
                 "Install the same version of trtconv on all machines.",
             )
-        return made
+        return job
 
     @property
     def name(self) -> str:
@@ -147,7 +147,7 @@ class BuildJob(Document, keys="schema trtconv source model data code build versi
     @property
     def files(self) -> dict[str, int]:
         """SHA-256 of each file to its bytes."""
-        return {each.sha256: each.bytes for each in (self.model, *self.data.values())}
+        return {file.sha256: file.bytes for file in (self.model, *self.data.values())}
 
     @property
     def target(self) -> Target | None:
@@ -158,7 +158,7 @@ class BuildJob(Document, keys="schema trtconv source model data code build versi
     def model_name(self) -> str:
         """What the model's file is called in the folder where it is built: not as anybody chose."""
         name = "model.onnx"
-        while any(PurePosixPath(each).parts[0] == name for each in self.data):
+        while any(PurePosixPath(file).parts[0] == name for file in self.data):
             name = f"_{name}"
         return name
 
@@ -169,10 +169,10 @@ class BuildJob(Document, keys="schema trtconv source model data code build versi
             engine: Where the engine goes.
             others: Fields that do not belong to the job.
         """
-        made = BuildRequest(
+        request = BuildRequest(
             Path(self.model_name), engine, **of_settings(BuildRequest, self.build), before=self.before, **others
         )
-        return dataclasses.replace(made, target=made.target and dataclasses.replace(made.target, gpu=None))
+        return dataclasses.replace(request, target=request.target and dataclasses.replace(request.target, gpu=None))
 
     def unpack(self, folder: Path, fetch: Callable[[str, int], bytes]) -> None:
         """Writes the model and its data into a folder.
@@ -192,8 +192,8 @@ class BuildJob(Document, keys="schema trtconv source model data code build versi
 
 def contents(job: BuildJob, model: Path) -> dict[str, Path]:
     """Returns the SHA-256 of each file of a job to where it lies here, with the model at `model`."""
-    found = {file.sha256: model.parent / name for name, file in job.data.items()}
-    return {**found, job.model.sha256: model}
+    paths = {file.sha256: model.parent / name for name, file in job.data.items()}
+    return {**paths, job.model.sha256: model}
 
 
 def _file(path: Path) -> FileSum:

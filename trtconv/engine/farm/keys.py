@@ -35,11 +35,11 @@ def make_keys(folder: Path) -> list[Path]:
     """
     ec = _algorithms().ec
     authority = ec.generate_private_key(ec.SECP256R1())
-    made = {CA: _pem(_certificate("trtconv farm", authority, authority))}
+    files = {CA: _pem(_certificate("trtconv farm", authority, authority))}
     for role in (CLIENT, WORKER, SCHEDULER):
         key = ec.generate_private_key(ec.SECP256R1())
-        made[f"{role}.pem"] = _secret(key) + _pem(_certificate(f"trtconv farm {role}", key, authority, role))
-    return _written(folder, made)
+        files[f"{role}.pem"] = _secret(key) + _pem(_certificate(f"trtconv farm {role}", key, authority, role))
+    return _written(folder, files)
 
 
 def make_signing_keys(folder: Path) -> list[Path]:
@@ -62,18 +62,18 @@ def _algorithms() -> Any:
     return asymmetric
 
 
-def _written(folder: Path, made: Mapping[str, bytes]) -> list[Path]:
+def _written(folder: Path, files: Mapping[str, bytes]) -> list[Path]:
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         if any(folder.iterdir()):
             raise InputError(f"{folder} has files", "Give a new folder: keys that are made together belong together.")
-        for name, data in made.items():
+        for name, data in files.items():
             handle = os.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             with os.fdopen(handle, "wb") as file:
                 file.write(data)
     except OSError as error:
         raise InputError(f"{folder} cannot be written: {error.strerror or error}", "Choose another folder.") from error
-    return [folder / name for name in made]
+    return [folder / name for name in files]
 
 
 def _certificate(name: str, key: Any, authority: Any, role: str = "") -> Any:

@@ -155,10 +155,10 @@ def choose(target: Target | None, machines: Sequence[Machine]) -> Choice | None:
         InputError: There are several kinds of GPU, and the target says none.
         EnvironmentMissing: Only machines with another version of trtconv could.
     """
-    found = _fitting(target, machines)
-    same = [(machine, info) for machine, info in found if machine.source == source_checksum()]
-    if found and not same:
-        other = found[0][0]
+    candidates = _fitting(target, machines)
+    same = [(machine, info) for machine, info in candidates if machine.source == source_checksum()]
+    if candidates and not same:
+        other = candidates[0][0]
         raise EnvironmentMissing(
             f"{other.name} has trtconv {clean(other.trtconv)} ({clean(other.source)}), and this is {__version__} "
             f"({source_checksum()})",
@@ -169,7 +169,7 @@ def choose(target: Target | None, machines: Sequence[Machine]) -> Choice | None:
     family = same[0][1].family
     every = tuple(dict.fromkeys(info for _, info in same if info.family == family))
     casts = tuple(machine.cast_by for machine, info in same if info.family == family)
-    strangers = tuple(sorted({machine.name for machine, _ in found} - {machine.name for machine, _ in same}))
+    strangers = tuple(sorted({machine.name for machine, _ in candidates} - {machine.name for machine, _ in same}))
     newest = max((info.version for _, info in same), key=_order)
     same = [(machine, info) for machine, info in same if info.version == newest]
     gpus = {info.gpu: info for _, info in same}
@@ -182,7 +182,7 @@ def choose(target: Target | None, machines: Sequence[Machine]) -> Choice | None:
 
 def _fitting(target: Target | None, machines: Sequence[Machine]) -> list[tuple[Machine, RuntimeInfo]]:
     if target is None:
-        return next((found for family in FAMILIES if (found := _fitting(Target(family), machines))), [])
+        return next((candidates for family in FAMILIES if (candidates := _fitting(Target(family), machines))), [])
     return [
         (machine, info)
         for machine in machines

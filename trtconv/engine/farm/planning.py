@@ -161,8 +161,8 @@ def _kept(request: BuildRequest, model: OnnxModel, choice: Choice | None, then: 
             measured = read_plain(request.beside(kind).path, DOCUMENT_BYTES)
             if old.engine is None or str(old.engine.sha256).encode() not in measured:
                 return None
-        found = standing(request, as_told(request, model, old))
-        return None if isinstance(found, Stale) else found
+        verdict = standing(request, as_told(request, model, old))
+        return None if isinstance(verdict, Stale) else verdict
     return None
 
 

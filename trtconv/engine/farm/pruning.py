@@ -69,8 +69,8 @@ def _files(root: Path) -> Iterator[Path]:
         if folder.is_symlink() or (folder != root and contents.is_symlink()):
             continue
         for path in sorted(folder.iterdir()):
-            known = _NAME.fullmatch(path.name.partition(".")[0]) or _PART.fullmatch(path.name)
-            if known and path.is_file() and not path.is_symlink():
+            match = _NAME.fullmatch(path.name.partition(".")[0]) or _PART.fullmatch(path.name)
+            if match and path.is_file() and not path.is_symlink():
                 yield path
 
 

@@ -79,20 +79,22 @@ class Waiting:
         beside = {kind: self.request.beside(kind) for kind in came.then}
         for output in beside.values():
             output.check()
-        after = {kind: json.dumps(_here(found, self.request), indent=2) + "\n" for kind, found in came.then.items()}
+        after = {
+            kind: json.dumps(_here(document, self.request), indent=2) + "\n" for kind, document in came.then.items()
+        }
         blob = None if came.engine is None else EngineBlob(came.engine, ())
         if blob is not None or self.request.report is not None:
             report = write_engine(self.request, report, blob, Stopwatch(None))
         for kind, text in after.items():
             atomic_write(beside[kind].path, text.encode())
-        done = {kind: decoded(Followed, found) for kind, found in came.then.items()}
-        bad = {kind: found for kind, found in done.items() if found.exit_code}
+        done = {kind: decoded(Followed, document) for kind, document in came.then.items()}
+        bad = {kind: outcome for kind, outcome in done.items() if outcome.exit_code}
         if not bad:
             return report
-        kind, found = next(iter(bad.items()))
-        why = found.why or f"{beside[kind].path.name} says why"
+        kind, outcome = next(iter(bad.items()))
+        why = outcome.why or f"{beside[kind].path.name} says why"
         failed = self.failed(f"built, but {kind} failed: {why}", "", worker, "EngineFailed")
-        return dataclasses.replace(failed, exit_code=worst_exit_code([each.exit_code for each in bad.values()]))
+        return dataclasses.replace(failed, exit_code=worst_exit_code([outcome.exit_code for outcome in bad.values()]))
 
 
 def _here(document: Mapping[str, Any], request: BuildRequest) -> Mapping[str, Any]:
@@ -103,7 +105,7 @@ def _here(document: Mapping[str, Any], request: BuildRequest) -> Mapping[str, An
         if key in paths and isinstance(value, dict):
             moved[key] = {**value, "path": paths[key]}
         elif key == "engines" and isinstance(value, list):
-            moved[key] = [{**each, "path": paths["engine"]} for each in value if isinstance(each, dict)]
+            moved[key] = [{**entry, "path": paths["engine"]} for entry in value if isinstance(entry, dict)]
     return moved
 
 

@@ -66,18 +66,18 @@ class JobRunner:
             (folder / "out").mkdir()
             try:
                 job.unpack(folder / _INSIDE, fetch)
-                found = self._call(job, folder / _INSIDE, unwanted or (lambda: False))
+                result = self._call(job, folder / _INSIDE, unwanted or (lambda: False))
             except (TrtconvError, OSError) as error:
-                found = JobResult(job.name, error=_error(error))
+                result = JobResult(job.name, error=_error(error))
             except Lost as lost:
-                found = _lost(job, lost)
+                result = _lost(job, lost)
             except WorkerBug as bug:
                 why = f"internal error: {bug.summary}"
-                found = _crashed(job, why, "This is a bug in trtconv.", str(bug), Bug.exit_code)
-            if found.error is not None and (fault := _disk_fault(folder, job)):
-                found = JobResult(job.name, error=_error(fault))
+                result = _crashed(job, why, "This is a bug in trtconv.", str(bug), Bug.exit_code)
+            if result.error is not None and (fault := _disk_fault(folder, job)):
+                result = JobResult(job.name, error=_error(fault))
             engine = folder / _INSIDE / _ENGINE
-            return found, read_plain(engine) if found.engine is not None else b""
+            return result, read_plain(engine) if result.engine is not None else b""
 
     def close(self) -> None:
         """Ends the process."""
@@ -148,10 +148,10 @@ def _after(kind: str, model: Path, code: CodeHere) -> dict[str, object]:
             request = VerifyRequest(
                 model, _ENGINE, plugins=code.plugins, trust=trust, extend=code.extend, references=code.references
             )
-            found = engine.verify(request).to_json()
+            report = engine.verify(request).to_json()
         else:
-            found = engine.bench(BenchRequest(_ENGINE, plugins=code.plugins, trust=trust)).to_json()
-        return dict(strict(found))
+            report = engine.bench(BenchRequest(_ENGINE, plugins=code.plugins, trust=trust)).to_json()
+        return dict(strict(report))
     except TrtconvError as error:
         return {"error": _error(error).to_json(), "exit_code": error.exit_code}
 

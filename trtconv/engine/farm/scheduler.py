@@ -49,9 +49,9 @@ class Scheduler:
         self._dispatch = Dispatch()
 
     async def meet(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, known: Callable[[], object]
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, admit: Callable[[], object]
     ) -> None:
-        """Talks with a member for as long as it is there; `known` is called once it is seen to be one."""
+        """Talks with a member for as long as it is there; `admit` is called once it is seen to be one."""
         peer = Peer(reader, writer)
         try:
             join, _ = await asyncio.wait_for(peer.receive(most_json=wire.MOST_FIRST), SECONDS)
@@ -59,7 +59,7 @@ class Scheduler:
             if why:
                 await peer.send(wire.Refused(why))
                 return
-            known()
+            admit()
             async with _told_of_the_end(peer):
                 if isinstance(join, Join) and join.role == wire.WORKER:
                     await self._with_worker(RemoteWorker(peer, join.name, join.offer, join.has))

@@ -153,11 +153,11 @@ class Slurm:
         left = list(enumerate(array.tasks, 1))
         ended = None
         while left:
-            for each in list(left):
-                _, (index, request, job) = each
+            for entry in list(left):
+                _, (index, request, job) = entry
                 document = self._out.result(job)
                 if document is not None:
-                    left.remove(each)
+                    left.remove(entry)
                     yield index, self._taken(request, job, document)
             if array.program.status() is not None:
                 ended = ended or time.monotonic()

@@ -110,17 +110,17 @@ class Store:
     def finished(self, name: str, then: Iterable[str]) -> JobResult | None:
         """Returns the result of a job that ended well, and did all that was to follow; None where there is none."""
         try:
-            found = decoded(JobResult, checked_schema(self.result(name)))
+            result = decoded(JobResult, checked_schema(self.result(name)))
         except Fault:
             return None
-        return found if found.error is None and found.then.keys() >= set(then) else None
+        return result if result.error is None and result.then.keys() >= set(then) else None
 
     def kept(self, name: str, then: Iterable[str]) -> JobResult | None:
         """Returns what `finished` does, where its engine is there too, and is not another one."""
-        found = self.finished(name, then)
+        result = self.finished(name, then)
         try:
-            engine = None if found is None else found.engine
-            return found if engine is None or self.has(engine.sha256 or "") else None
+            engine = None if result is None else result.engine
+            return result if engine is None or self.has(engine.sha256 or "") else None
         except (Fault, InputError):
             return None
 

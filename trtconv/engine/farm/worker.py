@@ -109,10 +109,10 @@ def look(gpu: str | None) -> Machine:
         EnvironmentMissing: No TensorRT works here.
     """
     try:
-        found = json.dumps(call("trtconv.engine.farm.machines:describe", gpu, _LOOK_SECONDS))
+        document = json.dumps(call("trtconv.engine.farm.machines:describe", gpu, _LOOK_SECONDS))
     except (Lost, WorkerBug) as error:
         raise EnvironmentMissing(f"TensorRT breaks down here: {error}", "trtconv doctor says more.") from error
-    machine = read_machine(found, "this machine")
+    machine = read_machine(document, "this machine")
     if machine is None or not machine.runtimes:
         raise EnvironmentMissing("no TensorRT works here", "trtconv doctor says why, and what to do.")
     return machine
@@ -258,7 +258,7 @@ class _Serving:
             return clean(str(gone))
         finally:
             pulse.cancel()
-            self._peer, self._left = None, {each.answer.key: each for each in self._done}
+            self._peer, self._left = None, {entry.answer.key: entry for entry in self._done}
             peer.abort()
             # The one that it is at goes on: the scheduler may come back for it.
             for order in list(self._orders)[1:]:
@@ -283,7 +283,7 @@ class _Serving:
         left = self._left.pop(key, None)
         if left is not None and left.is_fresh:
             await peer.send(*rest(order.submit, left.answer, left.files))
-        elif any(each.submit.key == key and not each.dropped.is_set() for each in self._orders):
+        elif any(other.submit.key == key and not other.dropped.is_set() for other in self._orders):
             # It is at it, from before the line was lost.
             await peer.send(Begun(key, ""))
         else:
@@ -326,7 +326,7 @@ class _Serving:
         if not answer.own:
             self._done.append(_Finished(answer, files, time.monotonic()))
         if self._peer is None:
-            self._left = {each.answer.key: each for each in self._done}
+            self._left = {entry.answer.key: entry for entry in self._done}
         await self._note(f"{order.submit.label}: {said}, {took}{log}")
         if answer.own:
             await self._note("set aside for a while: this machine, not the model, is why; other workers get its jobs")

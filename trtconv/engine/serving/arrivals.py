@@ -64,13 +64,13 @@ def recording(
 
 def _fixed(traffic: Traffic, profiles: Sequence[ShapeProfile], dims: Bounds) -> dict[str, Range]:
     """Returns the dimensions that are the same in all requests: those of `--dim`, and those with one size."""
-    found = traffic.fixed(dims)
+    ranges = traffic.fixed(dims)
     for name, bound in profiles[0].dims.items():
-        if name in found or name in traffic.dims:
+        if name in ranges or name in traffic.dims:
             continue
         if all(profile.dims.get(name) == bound for profile in profiles) and bound.min == bound.max:
-            found[name] = bound
-    return found
+            ranges[name] = bound
+    return ranges
 
 
 def _shapes(
@@ -82,7 +82,7 @@ def _shapes(
 ) -> dict[str, Shape]:
     profile = traffic.profile_of(row, fixed, inputs, profiles[0].values)
     shapes = shapes_at(profile, "opt")
-    if not any(contains(each, shapes) for each in profiles):
+    if not any(contains(candidate, shapes) for candidate in profiles):
         raise _outside(f"{traffic.path}:{row.line}", profile, profiles)
     return shapes
 
@@ -91,8 +91,8 @@ def _outside(where: str, request: ShapeProfile, profiles: Sequence[ShapeProfile]
     """Names the dimension that no profile takes, or all where each alone would be taken."""
     for name, bound in request.dims.items():
         ranges = [profile.dims[name] for profile in profiles if name in profile.dims]
-        if ranges and not any(each.min <= bound.opt <= each.max for each in ranges):
-            listed = ", ".join(f"{each.min} to {each.max}" for each in dict.fromkeys(ranges))
+        if ranges and not any(bounds.min <= bound.opt <= bounds.max for bounds in ranges):
+            listed = ", ".join(f"{bounds.min} to {bounds.max}" for bounds in dict.fromkeys(ranges))
             return InputError(
                 f"{where}: no profile of the engine takes {name} {bound.opt}; they take {listed}",
                 "Leave the request out, or build the engine for it.",

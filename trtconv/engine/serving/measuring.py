@@ -62,8 +62,8 @@ def measured(
             slots.append(_ready(request, work.served, stack, ranges, own))
             memory.append(max(0, free - runtime.memory()[0]))
         loads = [
-            Workload(each, _requests(request, work), background=work is not works[0])
-            for work, each in zip(works, slots, strict=True)
+            Workload(group, _requests(request, work), background=work is not works[0])
+            for work, group in zip(works, slots, strict=True)
         ]
         joules, begin = runtime.joules(), time.perf_counter()
         with _named(works[0].served):
@@ -113,7 +113,7 @@ def _load(
 ) -> BenchLoad:
     """Returns what was measured of one engine."""
     sizes = np.frombuffer(served.sizes, np.int64)
-    arrived, started, ended = (np.frombuffer(each) for each in (served.arrived, served.started, served.ended))
+    arrived, started, ended = (np.frombuffer(times) for times in (served.arrived, served.started, served.ended))
     seconds = float(ended.max())
     arrivals = work.arrivals
     return BenchLoad(

@@ -143,11 +143,11 @@ class Workload:
 
     def step(self, now: Callable[[], float]) -> None:
         """Takes the results of requests that have ended, and starts those that have come."""
-        for each in list(self._running):
-            slot, arrival, started = each
+        for entry in list(self._running):
+            slot, arrival, started = entry
             if slot.done():
                 self.served.add(arrival, started, now())
-                self._running.remove(each)
+                self._running.remove(entry)
                 self._idle.append(slot)
         while self._idle:
             started = now()
@@ -176,14 +176,14 @@ def play(
     def now() -> float:
         return clock() - begin
 
-    leading = [each for each in workloads if not each.background]
+    leading = [workload for workload in workloads if not workload.background]
     with _no_garbage_collection():
-        while any(each.busy for each in workloads) or any(_comes(each, now()) for each in leading):
-            for each in workloads:
-                each.step(now)
-            if not any(_comes(each, now()) or each.busy for each in leading):
-                for each in workloads:
-                    each.requests.stop()
+        while any(workload.busy for workload in workloads) or any(_comes(workload, now()) for workload in leading):
+            for workload in workloads:
+                workload.step(now)
+            if not any(_comes(workload, now()) or workload.busy for workload in leading):
+                for workload in workloads:
+                    workload.requests.stop()
             _rest(workloads, now(), sleep)
 
 
@@ -193,8 +193,8 @@ def _comes(workload: Workload, now: float) -> bool:
 
 def _rest(workloads: Sequence[Workload], now: float, sleep: Callable[[float], None]) -> None:
     """Sleeps until shortly before the next request, where nothing runs that could end before."""
-    coming = [at for each in workloads if (at := each.requests.next_at(now)) is not None]
-    if coming and not any(each.busy for each in workloads) and min(coming) - now > _REST_S:
+    coming = [at for workload in workloads if (at := workload.requests.next_at(now)) is not None]
+    if coming and not any(workload.busy for workload in workloads) and min(coming) - now > _REST_S:
         sleep(min(coming) - now - _SPARE_S)
 
 

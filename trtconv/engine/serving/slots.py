@@ -191,7 +191,7 @@ def open_slots(
 
 def _same(profiles: Sequence[ShapeProfile], profile: int) -> list[int]:
     """Returns the indices of all profiles that are equal to one."""
-    return [index for index, each in enumerate(profiles) if each.inputs == profiles[profile].inputs]
+    return [index for index, other in enumerate(profiles) if other.inputs == profiles[profile].inputs]
 
 
 @contextlib.contextmanager
