@@ -9,16 +9,16 @@ from trtconv.passes import BrokenContract, Pass, PassResult, base
 _run_once = base.run_one
 
 
-def run_twice(model: OnnxModel, each: Pass, target: Target, before: int) -> tuple[PassResult, int]:
+def run_twice(model: OnnxModel, pass_: Pass, target: Target, before: int) -> tuple[PassResult, int]:
     """Does as `passes.base.run_one`, and then runs the pass again.
 
     Raises:
         BrokenContract: The second run edited something.
     """
-    result, after = _run_once(model, each, target, before)
-    again = each.run(model, target).edits if result.edits else ()
+    result, after = _run_once(model, pass_, target, before)
+    again = pass_.run(model, target).edits if result.edits else ()
     if again:
-        raise BrokenContract(f"pass {each.name} is not idempotent: {again[0]}")
+        raise BrokenContract(f"pass {pass_.name} is not idempotent: {again[0]}")
     return result, after
 
 
