@@ -179,11 +179,13 @@ def follow(case: Architecture, path: Path, exported: Callable[[], Call | None]) 
         if document.get("error"):
             said.append((document["error"]["message"], document["error"].get("hint") or ""))
         following = next((n for message, fix in said if (n := followed(call, message, fix, exported))), None)
+        # Results do not tell where they were made.
+        message, advice = (text.replace(f"{path.parent}/", "") for text in (said[0] if said else ("", "")))
         why = [each["code"] for each in errors] or [document.get("error", {}).get("type")]
         if following is None:
-            return {"end": "refused", "why": sorted(set(why)), "said": said[0][0][:200] if said else "", "steps": steps}
+            return {"end": "refused", "why": sorted(set(why)), "said": message[:200], "steps": steps}
         if following in made or len(steps) == _MOST_STEPS:
-            return {"end": "circle", "why": sorted(set(why)), "said": said[0], "steps": steps}
+            return {"end": "circle", "why": sorted(set(why)), "said": [message, advice], "steps": steps}
         steps.append(
             " ".join(word for word in following.words()[2:-6]) if following.model == call.model else "trtconv export"
         )
