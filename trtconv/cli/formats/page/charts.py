@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from markupsafe import Markup
 
-from trtconv.cli.formats.page.svg import box, drawing, label, line, tag
+from trtconv.cli.formats.page.svg import box, drawing, label, line, path, tag
 from trtconv.cli.formats.plot import Curves, rounded_up
 from trtconv.core.dims import Range
 from trtconv.core.documents.lattice import DimRecord
@@ -88,8 +88,7 @@ def _accepted(dim: DimRecord | None, low: int, high: int, place: _Scale, top: fl
     sizes = [size for size in valid if low <= size <= high]
     # Beyond that they would run into each other.
     shown = sizes if len(sizes) <= _MOST_TICKS else sizes[:: len(sizes) // _MOST_TICKS + 1]
-    path = "".join(f"M{place(size):.1f} {top + 3:.1f}v11" for size in shown)
-    return [tag("path", d=path, class_="tick")] if path else []
+    return [path((f"M{place(size):.1f} {top + 3:.1f}v11" for size in shown), "tick")] if shown else []
 
 
 def latency_chart(curves: Curves) -> Markup:

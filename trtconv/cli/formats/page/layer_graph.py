@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from markupsafe import Markup
 
-from trtconv.cli.formats.page.svg import tag
+from trtconv.cli.formats.page.svg import path, tag
 from trtconv.core.documents.layers import LayerTable, TableLayer, TableTensor
 from trtconv.core.frozen import frozen
 
@@ -67,8 +67,8 @@ def layer_graph(table: LayerTable, groups: Sequence[Box], linked: Collection[int
     at = _places(rows, before)
     width = max((x for x, _ in at.values()), default=0) + _WIDTH + 190
     height = len(rows) * (_HEIGHT + _GAP) + 20
-    edges = "".join(_edge(at[one], at[number]) for number, those in enumerate(before) for one in those)
-    parts = [tag("path", d=edges, class_="edge")] if edges else []
+    edges = [_edge(at[one], at[number]) for number, those in enumerate(before) for one in those]
+    parts = [path(edges, "edge")] if edges else []
     parts += [_drawn(table, box, at[number], box.layers[0] in linked) for number, box in enumerate(drawn)]
     title = tag("title", f"{len(drawn)} layers of the network, from its inputs above to its outputs below")
     return tag("svg", title, *parts, viewBox=f"0 0 {width:g} {height:g}", class_="net", role="img",

@@ -18,6 +18,7 @@ def tag(name: str, *children: str, **attributes: Value | None) -> Markup:
         name: "rect", "g".
         children: Markup as it is, other text escaped.
         attributes: Their underscores stand for hyphens, those at the end for nothing (`class_`); None is left out.
+            Markup is taken as it is.
     """
     said = "".join(
         f' {key.rstrip("_").replace("_", "-")}="{_text(value)}"'
@@ -52,8 +53,16 @@ def box(x: float, y: float, width: float, height: float, kind: str, radius: floa
 
 def line(points: Iterable[tuple[float, float]], kind: str) -> Markup:
     """Returns a line through points."""
-    return tag("polyline", points=" ".join(f"{x:.1f},{y:.1f}" for x, y in points), class_=kind)
+    return tag("polyline", points=Markup(" ".join(f"{x:.1f},{y:.1f}" for x, y in points)), class_=kind)
+
+
+def path(strokes: Iterable[str], kind: str) -> Markup:
+    """Returns one path of all strokes, "M0 0L5 5"; their text is taken as it is."""
+    return tag("path", d=Markup("".join(strokes)), class_=kind)
 
 
 def _text(value: Value) -> str:
+    # Coordinates of ours may be longer than a foreign text may.
+    if isinstance(value, Markup):
+        return value
     return f"{value:.6g}" if isinstance(value, int | float) else str(escape(clean(value)))
