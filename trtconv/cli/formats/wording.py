@@ -30,6 +30,12 @@ def shape_text(shape: Iterable[int | str]) -> str:
     return clean("x".join(str(size) for size in shape)) or "scalar"
 
 
+def dims_text(dims: Sequence[int | str]) -> str:
+    """Returns "batch x 8 x (height/2 + 1)", or "scalar" for rank 0; a size that is not known is "?"."""
+    shown = ["?" if dim == -1 else str(dim) for dim in dims]
+    return " x ".join(f"({dim})" if " " in dim else dim for dim in shown) or "scalar"
+
+
 def memory_by_profile(sizes: Sequence[int] | None) -> str:
     """Returns " (by profile: 1.2 MB, 3.4 MB)" where there are several; "" where there is nothing to tell apart."""
     return f" (by profile: {', '.join(map(byte_size, sizes))})" if sizes and len(sizes) > 1 else ""

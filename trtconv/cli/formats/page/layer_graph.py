@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from markupsafe import Markup
 
 from trtconv.cli.formats.page.svg import path, tag
+from trtconv.cli.formats.wording import dims_text
 from trtconv.core.documents.layers import LayerTable, TableLayer, TableTensor
 from trtconv.core.frozen import frozen
 
@@ -164,8 +165,7 @@ def _last(name: str) -> str:
 
 def described(tensor: TableTensor) -> str:
     """Returns type and shape of a tensor: "float32 batch x 8 x height/2"."""
-    shape = "of unknown rank" if tensor.shape is None else " x ".join(map(str, tensor.shape)) or "scalar"
-    return f"{tensor.dtype} {shape}"
+    return f"{tensor.dtype} {'of unknown rank' if tensor.shape is None else dims_text(tensor.shape)}"
 
 
 def _said(table: LayerTable, layers: Sequence[TableLayer]) -> str:

@@ -11,7 +11,7 @@ from trtconv.cli.formats.page.measured import PICKS, compared, latency, layers, 
 from trtconv.cli.formats.page.network import network
 from trtconv.cli.formats.page.quantization import quantization
 from trtconv.cli.formats.page.rewrites import rewrites
-from trtconv.cli.formats.wording import byte_size, count, shape_text
+from trtconv.cli.formats.wording import byte_size, count, dims_text, shape_text
 from trtconv.core.dims import Range
 from trtconv.core.documents.build import BuildReport
 from trtconv.core.documents.lattice import LatticeRecord
@@ -221,7 +221,7 @@ def _shape(tensor: TensorInfo, report: BuildReport) -> str:
     known = {} if report.layers is None else {each.name: each.shape for each in report.layers.tensors}
     named = {each.name: each.dims for each in report.inputs}
     dims = named.get(tensor.name) or known.get(tensor.name) or tensor.shape
-    return " x ".join("?" if dim == -1 else str(dim) for dim in dims) or "scalar"
+    return dims_text(dims)
 
 
 def _sizes(report: BuildReport) -> dict[str, object]:
