@@ -191,7 +191,9 @@ def gather_all(folder: Path) -> Folder:
                 left_out[str(path)] = str(error)
             continue
         # What inspect tells has all that a report must have.
-        if not isinstance(document, dict) or not {"plan", "edits"} <= document.keys() or path.name.endswith(_MEASURED):
+        if path.name.endswith(_MEASURED):
+            continue
+        if not isinstance(document, dict) or not {"plan", "edits"} <= document.keys():
             others += 1
             continue
         try:
