@@ -107,12 +107,20 @@ def _environment() -> Any:
         finalize=_shown,
     )
     environment.filters["count_of"] = count
+    environment.filters["by_parts"] = _by_parts
     return environment
 
 
 def _shown(value: Any) -> Any:
     """Makes visible what would hide or turn a text; markup, which is our own, stays as it is."""
     return clean(value) if type(value) is str else value
+
+
+def _by_parts(path: str) -> str:
+    """Lets the name of a node break behind its slashes, in a narrow column, and not inside of words."""
+    from markupsafe import Markup
+
+    return Markup("/<wbr>").join(clean(path).split("/"))
 
 
 def rendered(template: str, values: dict[str, object]) -> bytes:

@@ -24,6 +24,8 @@ from trtconv.core.frozen import frozen
 
 PICKS = ("min", "opt", "max")
 _MOST_LAYERS = 300
+MOST_PRINTED = 8
+"""Layers that are on paper too, which has two pages for all."""
 _MOST_CASES = 200
 _BYTES = {"float64": 8, "int64": 8, "float32": 4, "float": 4, "int32": 4, "float16": 2, "bfloat16": 2}
 
@@ -137,7 +139,8 @@ def layers(inspect: EngineInspection | None) -> dict[str, object] | None:
     listed = inspect.layers
     timed = [layer.time_us or 0.0 for layer in listed]
     total, longest = sum(timed), max(timed)
-    shown = sorted(sorted(range(len(listed)), key=lambda index: -timed[index])[:_MOST_LAYERS])
+    longest_first = sorted(range(len(listed)), key=lambda index: -timed[index])
+    shown, printed = sorted(longest_first[:_MOST_LAYERS]), set(longest_first[:MOST_PRINTED])
     rows = [
         {
             "name": listed[index].name,
@@ -147,6 +150,7 @@ def layers(inspect: EngineInspection | None) -> dict[str, object] | None:
             "format": _format(listed[index].outputs),
             "time": f"{timed[index]:,.1f}" if longest else "-",
             "bar": share_bar(timed[index] / longest, _colour(listed[index].precision)) if longest else "",
+            "printed": index in printed,
         }
         for index in shown
     ]

@@ -11,6 +11,7 @@ from markupsafe import Markup
 from trtconv.cli.formats.page.charts import share_bar
 from trtconv.cli.formats.page.estimate import Estimate, estimate, gpu_for
 from trtconv.cli.formats.page.layer_graph import Box, boxes, described, layer_graph
+from trtconv.cli.formats.page.measured import MOST_PRINTED
 from trtconv.cli.formats.wording import byte_size
 from trtconv.core.documents.build import BuildReport
 from trtconv.core.documents.layers import LayerTable, TableLayer
@@ -19,8 +20,6 @@ from trtconv.core.frozen import frozen
 MOST_ROWS = 250
 _MOST_KINDS = 14
 _LONGEST = 70
-_FEW = 12
-"""Rows that are printed: paper has two pages for all."""
 
 
 @frozen
@@ -68,7 +67,7 @@ def network(report: BuildReport, gpu: str | None) -> dict[str, object] | None:
     ranked = sorted(range(len(groups)), key=lambda place: -weighed[place].time)
     shown = sorted(ranked[:MOST_ROWS])
     longest = max((each.time for each in weighed), default=0.0)
-    rows = [_row(groups[place], weighed[place], table, longest, place in ranked[:_FEW]) for place in shown]
+    rows = [_row(groups[place], weighed[place], table, longest, place in ranked[:MOST_PRINTED]) for place in shown]
     linked = {row.number for row in rows}
     return {
         "rows": rows,
