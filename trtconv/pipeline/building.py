@@ -232,18 +232,19 @@ class _Work:
             with self.clock.stage(Stage.IMAGES):
                 asked = dataclasses.replace(asked, images=compared_images(model, asked.images))
         report, made = self._once(model, asked)
-        if isinstance(made, EngineBlob) and any(each.form != each.usual for each in report.tuned):
+        if any(each.form != each.usual for each in report.tuned):
             # Loaded only here: most builds tune nothing.
-            from trtconv.pipeline.tuned_network import faster
+            from trtconv.pipeline.tuned_network import better
 
             usual = dataclasses.replace(self, tuned=tuple(each.as_usual for each in report.tuned))
-            return faster(
+            report, made = better(
                 (report, made), lambda: usual._once(write_types(reloaded(model)), asked), self.engine, self.clock
             )
         if not isinstance(made, RefusedNetwork):
             return report, made
         for forms in made.other_forms() if self.request.mend and self.request.rewrite else ():
-            mended, engine = dataclasses.replace(self, forms=forms)._once(write_types(reloaded(model)), asked)
+            work = dataclasses.replace(self, forms=forms, tuned=report.tuned)
+            mended, engine = work._once(write_types(reloaded(model)), asked)
             if isinstance(engine, EngineBlob):
                 return dataclasses.replace(mended, respelled={**asked.respelled, **forms}), engine
         return _with_findings(report, made.narrower_offered()), None

@@ -1,7 +1,8 @@
-"""Whether the forms that `--tune` found the fastest of layers alone are so in the whole network.
+"""Whether the forms that `--tune` found the fastest of layers alone are so in the whole network, and hold there.
 
 A layer alone has neighbours of no weight: what it costs to bring its tensors into another layout, or what another
-kernel leaves in the cache, shows in the network only. So both networks are built, and their engines run.
+kernel leaves in the cache, shows in the network only. So both networks are built, and their engines run. What alone is
+right may fail there too, in the builder or the proof: a network that is built without `--tune` is built with it.
 """
 
 from __future__ import annotations
@@ -12,18 +13,20 @@ from collections.abc import Callable
 from trtconv.core.documents.build import BuildReport
 from trtconv.core.documents.tuned import TunedNetwork
 from trtconv.core.errors import EnvironmentMissing
+from trtconv.core.findings import Severity
 from trtconv.core.stages import Stage
 from trtconv.core.stopwatch import Stopwatch
 from trtconv.pipeline.racing import network_times
+from trtconv.pipeline.respelling import RefusedNetwork
 from trtconv.runtimes.tensorrt import EngineBlob, Runtime
 
 Built = tuple[BuildReport, EngineBlob]
+Made = tuple[BuildReport, EngineBlob | RefusedNetwork | None]
+"""A report, and what has come of the network: nothing where the findings say why."""
 
 
-def faster(
-    tuned: Built, build_usual: Callable[[], tuple[BuildReport, object]], engine: Runtime, clock: Stopwatch
-) -> Built:
-    """Returns the network of the faster engine: that of the tuned forms, or that of the usual ones.
+def better(tuned: Made, build_usual: Callable[[], Made], engine: Runtime, clock: Stopwatch) -> Made:
+    """Returns the network in the forms of `--tune`, or in the usual ones: where it fails in the former, or is slower.
 
     Args:
         tuned: The network in the forms of `--tune`.
@@ -31,6 +34,20 @@ def faster(
         engine: The TensorRT that builds and runs them.
         clock: Times the race.
     """
+    report, made = tuned
+    if isinstance(made, EngineBlob):
+        return _faster((report, made), build_usual, engine, clock)
+    found = made.findings if made is not None else report.findings
+    usual, made = build_usual()
+    if not isinstance(made, EngineBlob):
+        return usual, made
+    why = "".join(f" ({each.code}: {each.message})" for each in found if each.severity is Severity.ERROR)
+    note = f"the network fails in the forms of --tune{why}: built in the usual ones"
+    return dataclasses.replace(usual, notes=(*usual.notes, note)), made
+
+
+def _faster(tuned: Built, build_usual: Callable[[], Made], engine: Runtime, clock: Stopwatch) -> Built:
+    """Returns the network of the faster engine: that of the tuned forms, or that of the usual ones."""
     try:
         loader = engine.engines()
     except EnvironmentMissing:

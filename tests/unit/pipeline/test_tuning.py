@@ -61,7 +61,12 @@ class Timed(FakeRuntime):
         self.layers: list[onnx.ModelProto] = []
 
     def engines(self) -> Engines:
+        if self.info.gpu is None:
+            raise EnvironmentMissing("there is no GPU here that CUDA offers", "")
         return self._engines
+
+    def lose_gpu(self) -> None:
+        self.info = dataclasses.replace(self.info, gpu=None)
 
     def parse(self, model: bytes, path: Path) -> Any:
         proto = onnx.load_from_string(model)
@@ -209,21 +214,14 @@ def test_layers_are_timed_at_the_rounded_sizes(use: Callable[..., Timed], tmp_pa
     assert f"1 x 2x{opt[3] // 2}," in report.tuned[0].layer
 
 
-def test_without_a_gpu_the_answers_of_the_only_one_are_taken(
-    use: Callable[..., Timed], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    use(kernel=5000.0)
+def test_without_a_gpu_the_answers_of_the_only_one_are_taken(use: Callable[..., Timed], tmp_path: Path) -> None:
+    runtime = use(kernel=5000.0)
     built(tmp_path)
-
-    class Blind(FakeRuntime):
-        def engines(self) -> Any:
-            raise EnvironmentMissing("there is no GPU here that CUDA offers", "")
-
-    blind = Blind(family="tensorrt", version="8.6.0", capabilities=CAPABILITIES)
-    monkeypatch.setattr(tensorrt, "load", lambda target: blind)
-    assert [t.form for t in built(tmp_path).tuned] == ["kernel", "kernel"]
+    runtime.lose_gpu()
+    report = built(tmp_path, force=True)
+    assert (report.exit_code, [t.form for t in report.tuned]) == (0, ["kernel", "kernel"])
     with pytest.raises(EnvironmentMissing, match="--tune times layers on the GPU: there is no GPU"):
-        built(tmp_path, timing_cache=tmp_path / "other")
+        built(tmp_path, timing_cache=tmp_path / "other", force=True)
 
 
 @pytest.mark.parametrize("failing", [0.0, -1.0])
@@ -248,13 +246,12 @@ def test_what_failed_is_tried_again_and_what_the_parser_refused_is_not(
 
 
 def test_without_a_gpu_a_form_that_failed_where_there_is_one_is_left_out(
-    use: Callable[..., Timed], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    use: Callable[..., Timed], tmp_path: Path
 ) -> None:
-    use(input=0.0, kernel=5000.0)
+    runtime = use(input=0.0, kernel=5000.0)
     built(tmp_path)
-    blind = FakeRuntime(family="tensorrt", version="8.6.0", capabilities=CAPABILITIES)
-    monkeypatch.setattr(tensorrt, "load", lambda target: blind)
-    (first, _) = built(tmp_path).tuned
+    runtime.lose_gpu()
+    (first, _) = built(tmp_path, force=True).tuned
     assert (first.form, first.known, first.us["input"]) == ("kernel", True, None)
 
 
@@ -330,6 +327,41 @@ def test_forms_that_are_slower_in_the_network_are_not_taken(
     model, *_ = pickle.loads((tmp_path / "m.engine").read_bytes().removeprefix(b"FAKE"))
     assert form_of(onnx.load_from_string(model)) == form
     assert built(tmp_path).up_to_date
+
+
+@pytest.mark.parametrize("failing", ["parser", "audit", "builder"])
+@pytest.mark.parametrize("usual_too", [False, True])
+def test_a_network_that_fails_in_the_tuned_forms_is_built_in_the_usual_ones(
+    use: Callable[..., Timed], tmp_path: Path, failing: str, usual_too: bool
+) -> None:
+    runtime = use(kernel=5000.0)
+    honest, parsed = runtime.parse, list[str]()
+
+    def fails_as_a_whole(model: bytes, path: Path) -> Any:
+        proto = onnx.load_from_string(model)
+        network = honest(model, path)
+        if path.name == "layer.onnx":
+            return network
+        parsed.append(form_of(proto))
+        if form_of(proto) != "kernel" and not usual_too:
+            return network
+        if failing == "parser":
+            return (issue(0, "ConvTranspose", "not in this place"),)
+        if failing == "builder":
+            return FakeNetwork(failure=BuildFailed("not in this place"), deconvolutions=network.deconvolutions)
+        wrong = tuple(dataclasses.replace(each, pre_padding=(1, 0)) for each in network.deconvolutions)
+        return FakeNetwork(deconvolutions=wrong)
+
+    runtime.parse = fails_as_a_whole  # type: ignore[method-assign]
+    report = built(tmp_path, mend=False)
+    assert report.exit_code == (1 if usual_too else 0), report.findings
+    assert (tmp_path / "m.engine").exists() is not usual_too
+    assert [(t.form, t.alone) for t in report.tuned] == [("input", "kernel")] * 2
+    assert any("fails in the forms of --tune" in note for note in report.notes) is not usual_too
+    if not usual_too:
+        assert parsed == ["kernel", "input"]
+        assert load_report(tmp_path / "m.engine.json").forms == {"up": "input", "again": "input"}
+        assert built(tmp_path, mend=False).up_to_date
 
 
 def test_what_trials_measure_is_not_left_to_the_build(use: Callable[..., Timed], tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ class Tuned:
 
     @property
     def as_usual(self) -> Tuned:
-        """The same with the usual form, since the network is faster with that."""
+        """The same with the usual form, since the network is faster with that, or fails in the other."""
         return self if self.form == self.usual else dataclasses.replace(self, form=self.usual, alone=self.form)
 
     def __str__(self) -> str:
