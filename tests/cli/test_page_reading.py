@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import shutil
@@ -11,7 +12,9 @@ from pathlib import Path
 import pytest
 
 from support import engines
+from trtconv.cli.formats.page.drawings import graph_drawing
 from trtconv.cli.formats.wording import dims_text
+from trtconv.explainer.changes import DrawnNode
 
 STYLE = Path(__file__).resolve().parents[2] / "trtconv/cli/formats/page/templates/style.css"
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
@@ -81,6 +84,28 @@ def test_paper_has_the_longest_layers_alone(call, built: engines.Built, tmp_path
     printed = re.findall(r'<tr><td class="long">(layer\d+)<', text)
     assert printed == [f"layer{n}" for n in range(32, 40)]
     assert len(re.findall(r'<tr id="L\d+"><td class="long">', text)) == 8
+
+
+def test_lines_go_around_the_boxes_between() -> None:
+    nodes = [
+        DrawnNode("Conv", "first", ("x",), ("a",), (), ()),
+        DrawnNode("Relu", "second", ("a",), ("b",), (), ()),
+        DrawnNode("Add", "third", ("b", "x"), ("y",), (), ()),
+    ]
+    text = str(graph_drawing(nodes, nodes, "new"))
+    shapes = re.findall(r'<rect x="([\d.]+)" y="([\d.]+)" width="([\d.]+)" height="([\d.]+)" class="node"', text)
+    boxes = [tuple(map(float, each)) for each in shapes]
+    assert len(boxes) == 3
+    lines = [[tuple(map(float, p.split(","))) for p in each.split()] for each in re.findall(r'points="([^"]+)"', text)]
+    assert len(lines) == 5
+    for points in lines:
+        for (x, y), (to_x, to_y) in itertools.pairwise(points):
+            for part in (step / 20 for step in range(1, 20)):
+                at, down = x + part * (to_x - x), y + part * (to_y - y)
+                assert not any(a < at < a + wide and b < down < b + high for a, b, wide, high in boxes)
+    whole = re.search(r'viewBox="0 0 ([\d.]+) ', text)
+    assert whole is not None
+    assert max(x for points in lines for x, _ in points) < float(whole[1])
 
 
 def luminance(colour: str) -> float:

@@ -28,23 +28,30 @@ def graph_drawing(nodes: Sequence[DrawnNode], other: Sequence[DrawnNode], marked
     inputs = _outside(nodes)
     top, parts = 30.0, []
     at: dict[str, tuple[float, float]] = {}
+    passed: dict[str, int] = {}
     width = max(len(row) for row in rows) * (_NODE + 14) - 14
+    beside = width
     parts += [label(width / 2, 12, _middle(", ".join(inputs), 40) or "no input", "dim", "middle")]
     at |= dict.fromkeys(inputs, (width / 2, 16.0))
-    for row in rows:
+    for level, row in enumerate(rows):
         left = (width - len(row) * (_NODE + 14) + 14) / 2
         height = max(_height(node) for node in row)
         for node in row:
             middle = left + _NODE / 2
-            parts += [_edge(at[name], (middle, top)) for name in dict.fromkeys(node.inputs) if name in at]
+            for name in dict.fromkeys(name for name in node.inputs if name in at):
+                # Boxes stand between: the line goes around them.
+                far = level - passed.get(name, -1) > 1
+                beside += 12 * far
+                parts.append(_edge(at[name], (middle, top), beside if far else None))
             parts += _node(node, left, top, said, marked)
             at |= {name: (middle, top + _height(node)) for name in node.outputs}
+            passed |= dict.fromkeys(node.outputs, level)
             left += _NODE + 14
         top += height + _GAP
     last = nodes[-1]
     parts.append(_edge(at[last.outputs[0]], (at[last.outputs[0]][0], top - 6)))
     parts.append(label(at[last.outputs[0]][0], top + 6, _middle(", ".join(last.outputs), 40), "dim", "middle"))
-    return drawing(width, top + 12, f"{len(nodes)} nodes: {', '.join(node.op for node in nodes)}", parts, "graph")
+    return drawing(beside + 4, top + 12, f"{len(nodes)} nodes: {', '.join(node.op for node in nodes)}", parts, "graph")
 
 
 def _outside(nodes: Sequence[DrawnNode]) -> list[str]:
@@ -84,8 +91,9 @@ def _node(node: DrawnNode, left: float, top: float, said: Collection[tuple[str, 
     return parts
 
 
-def _edge(start: tuple[float, float], end: tuple[float, float]) -> Markup:
-    return line([start, end], "edge")
+def _edge(start: tuple[float, float], end: tuple[float, float], beside: float | None = None) -> Markup:
+    around = [] if beside is None else [(beside, start[1] + 7), (beside, end[1] - 7)]
+    return line([start, *around, end], "edge")
 
 
 def taps_drawing(axis: Axis) -> Markup:
