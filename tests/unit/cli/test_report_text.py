@@ -308,6 +308,18 @@ def test_several_runs() -> None:
     ]
 
 
+def test_several_runs_show_what_made_one_fail_also_where_build_mends_it() -> None:
+    fails = finding("TC308", Severity.ERROR, UP1, mended_by="compute-in-float", message="asymmetric")
+    passes = dataclasses.replace(fails, severity=Severity.INFO, message="only told")
+    failed = CheckReport(MODEL, TARGET, (fails, passes), ParserVerdict("rtx", "1.7.1", True), 1)
+    assert "error TC308" in runs_text([failed])
+    assert "only told" not in runs_text([failed])
+    assert "TC308" not in runs_text([dataclasses.replace(failed, exit_code=0)])
+    many = tuple(dataclasses.replace(fails, location=Location("", index, f"up{index}")) for index in range(20))
+    text = runs_text([dataclasses.replace(failed, findings=many)])
+    assert "... and 17 more of error TC308 a-fault (--verbose)" in text
+
+
 def test_memory_is_told_by_profile_where_there_are_several() -> None:
     assert memory_by_profile([1_200_000, 900]) == " (by profile: 1.2 MB, 900 bytes)"
     for sizes in (None, [], [1_200_000]):

@@ -346,7 +346,8 @@ def _place(result: CheckReport | BuildReport | FailedRun) -> tuple[str, str]:
 def _details(result: CheckReport | BuildReport | FailedRun, path: str, verbose: bool) -> list[str]:
     if isinstance(result, BuildReport) and result.up_to_date:
         return []
-    own = [each for each in result.findings if verbose or not each.mended_by]
+    # What build mends may still have failed the run; an info never does.
+    own = [f for f in result.findings if verbose or not f.mended_by or (result.exit_code and f.severity.rank)]
     found = [findings_text(path, own, verbose)] if own else []
     ignored = [] if isinstance(result, FailedRun) else ignored_lines(result.ignored)
     return [*found, *(["\n".join([path, *(f"  {line}" for line in ignored)])] if ignored else [])]
