@@ -14,7 +14,9 @@ import pytest
 
 from support import engines
 from support.cli import FakePipeline, build_report
+from trtconv.cli.process.boundary import error_document
 from trtconv.core.documents.signed import checksum
+from trtconv.core.errors import EnvironmentMissing
 
 MARKUP = "<script>alert(1)</script>\"'&"
 MISREAD = engines.NET.replace(
@@ -189,6 +191,31 @@ def test_values_that_trtconv_does_not_write_are_an_error(
     assert ended.code == 2
     assert "net.engine.json" in ended.err
     assert not (tmp_path / "page.html").exists()
+
+
+def test_a_measurement_that_failed_is_told_beside_its_engine(call, built: engines.Built, tmp_path: Path) -> None:
+    failed = error_document(EnvironmentMissing("no GPU: cuInit fails", "Add one."), "EnvironmentMissing")
+    beside = built.report.with_name("net.engine.verify.json")
+    beside.write_text(failed)
+    page = tmp_path / "page.html"
+    for subject in ([str(tmp_path)], [str(built.engine)], [str(built.report), "--with", str(beside)]):
+        ended = call("report", *subject, "-o", str(page))
+        assert (ended.code, "left out" in ended.out) == (0, False), ended.err
+        assert "verify failed: no GPU: cuInit fails" in Reader(page).text
+        assert "Built" in Reader(page).text
+
+
+def test_a_measurement_that_cannot_be_read_does_not_take_its_engine_along(
+    call, built: engines.Built, tmp_path: Path
+) -> None:
+    beside = built.report.with_name("net.engine.bench.json")
+    beside.write_text('{"rows": 3}')
+    page = tmp_path / "page.html"
+    told = json.loads(call("report", str(tmp_path), "-o", str(page), "--format", "json").out)
+    assert (told["engines"], list(told["left_out"])) == (1, [str(beside)])
+    assert "net.onnx" in Reader(page).text
+    ended = call("report", str(built.engine), "-o", str(page))
+    assert (ended.code, "trtconv bench" in ended.err, "verify" in ended.err) == (2, True, False)
 
 
 def test_folder_is_a_matrix(call, tmp_path: Path) -> None:

@@ -152,7 +152,7 @@ class PageReport(Document, keys="schema page engines left_out exit_code"):
     Args:
         page: The file.
         engines: How many engines it shows.
-        left_out: Report to why it is not shown.
+        left_out: File to why it is not shown.
     """
 
     page: PageFile

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 from trtconv.core.decode import Fault, checked_schema, decoded, json_of
 from trtconv.core.documents.bench import BenchReport
 from trtconv.core.documents.build import BuildReport
+from trtconv.core.documents.commands import ErrorReport
 from trtconv.core.documents.inspect import EngineInspection
 from trtconv.core.documents.quantize import QuantizeReport
 from trtconv.core.documents.saved import load_report, saved
@@ -42,7 +44,7 @@ class PageSubject:
         verify: What verify found; None where it was not run.
         bench: What bench measured; None where it was not run.
         inspect: What inspect saw; None where it was not run.
-        notes: What lies beside the engine and is not shown, and why.
+        notes: What lies beside the engine and is not shown, and why, and which commands failed.
         quantize: How the model was quantised for this build; None where it was not.
     """
 
@@ -70,25 +72,53 @@ def gather(path: Path, given: Sequence[Path] = ()) -> PageSubject:
     return with_measured(report, load_report(report).report, given)
 
 
-def with_measured(path: Path, report: BuildReport, given: Sequence[Path] = ()) -> PageSubject:
-    """Adds to a build's report what was measured; see `gather`."""
+def with_measured(
+    path: Path, report: BuildReport, given: Sequence[Path] = (), unread: dict[str, str] | None = None
+) -> PageSubject:
+    """Adds to a build's report what was measured; see `gather`.
+
+    Args:
+        path: The report.
+        report: Its content.
+        given: Documents that are shown instead of those beside the engine.
+        unread: Takes what lies beside the engine and cannot be read, with why; None: it is an error.
+    """
     measured: dict[str, Any] = {}
     notes = []
     for file in given:
         kind, found = _measured(file, *_KINDS)
+        if isinstance(found, ErrorReport):
+            notes.append(f"{kind} failed: {found.error.message}")
+            continue
         if not _is_of(found, report):
             raise InputError(f"{file} is of another engine than {path}", f"Run trtconv {kind} again.")
         measured[kind] = found
-    for kind in _KINDS:
-        beside = path.with_name(f"{path.name.removesuffix('.json')}.{kind}.json")
-        if kind in measured or not beside.is_file():
+    for kind, beside in _beside(path):
+        if kind in measured:
             continue
-        _, found = _measured(beside, kind)
-        if _is_of(found, report):
+        try:
+            _, found = _measured(beside, kind)
+        except InputError as error:
+            if unread is None:
+                raise
+            unread[str(beside)] = error.message
+            notes.append(error.message)
+            continue
+        if isinstance(found, ErrorReport):
+            # It tells of no engine: where it lies is all there is to go by.
+            notes.append(f"{kind} failed: {found.error.message}")
+        elif _is_of(found, report):
             measured[kind] = found
         else:
             notes.append(f"{beside.name} is of another engine and is not shown")
-    return PageSubject(path, report, notes=tuple(notes), **measured)
+    return PageSubject(path, report, notes=tuple(dict.fromkeys(notes)), **measured)
+
+
+def _beside(report: Path) -> list[tuple[str, Path]]:
+    """Returns the documents of measurements that lie beside an engine's report, by kind."""
+    name = report.name.removesuffix(".json")
+    places = [(kind, report.with_name(f"{name}.{kind}.json")) for kind in _KINDS]
+    return [(kind, place) for kind, place in places if place.is_file()]
 
 
 def report_of(path: Path) -> Path:
@@ -159,7 +189,7 @@ class Folder:
     Args:
         subjects: Those that can be shown, by path.
         others: How many other .json files there are.
-        left_out: Reports that cannot be, since they have other values than trtconv writes: path to why.
+        left_out: Files that cannot be, since they have other values than trtconv writes: path to why.
         failures: Builds that made no engine, as documents of `build` of several models tell.
     """
 
@@ -197,9 +227,11 @@ def gather_all(folder: Path) -> Folder:
             others += 1
             continue
         try:
-            found.append(with_measured(path, saved(path, document).report))
-        except (Fault, InputError) as error:
+            report = saved(path, document).report
+        except Fault as error:
             left_out[str(path)] = str(error)
+            continue
+        found.append(with_measured(path, report, unread=left_out))
     if not found and not left_out and not failures:
         raise InputError(f"{folder} has no report of a build", "Build a model into it: trtconv build MODEL -o ENGINE.")
     # Two documents may tell of one build.
@@ -258,14 +290,17 @@ def _json_files(folder: Path) -> Iterator[Path]:
 
 
 def _measured(path: Path, *kinds: str) -> tuple[str, Any]:
-    """Reads a document of one of some kinds; returns which, and the document."""
-    hint = "Write one with --format json: trtconv verify, bench, inspect or quantize."
+    """Reads a document of one of some kinds; returns which, and the document, or what the command failed on."""
+    hint = f"Write it again with --format json: trtconv {' or '.join(kinds)}."
     try:
         document = checked_schema(json_of(read_plain(path, DOCUMENT_BYTES)))
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror or error}", hint) from error
     except Fault as fault:
         raise InputError(f"{path}: {fault}", hint) from fault
+    with contextlib.suppress(Fault):
+        failed = decoded(ErrorReport, document)
+        return next((kind for kind in kinds if path.name.endswith(f".{kind}.json")), "a command"), failed
     faults = []
     for kind in kinds:
         try:

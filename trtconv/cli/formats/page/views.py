@@ -39,7 +39,7 @@ def view(subject: PageSubject, gpu: str | None = None) -> dict[str, object]:
         "layers": layers(subject.inspect),
         "memory": memory(subject),
         "stages": _stages(subject.report.seconds),
-        "notes": [*subject.report.notes, *subject.notes],
+        "said": [*subject.report.notes, *subject.notes],
     }
 
 
@@ -71,6 +71,7 @@ def summarized(subject: PageSubject) -> dict[str, object]:
         "seconds": sum(report.seconds.values()),
         "profiles": _profiles(report),
         "io": [{**tensor.to_json(), "dtype": tensor.held, "shape": _shape(tensor, report)} for tensor in report.io],
+        "notes": subject.notes,
         "identity": list(_identity(report)),
         "since": list(_since(report)),
     }
