@@ -7,7 +7,8 @@ import re
 
 from trtconv.core.errors import InputError
 from trtconv.core.frozen import frozen
-from trtconv.core.options import option, validate
+from trtconv.core.options import option
+from trtconv.core.requests.base import settle
 
 HARDWARE = ("none", "ampere+", "same-compute-capability")
 VERBOSITIES = ("none", "layer-names", "detailed")
@@ -183,7 +184,7 @@ class BuilderOptions:
     )
 
     def __post_init__(self) -> None:
-        validate(self)
+        settle(self)
         if self.workspace_bytes is not None and not 0 < self.workspace_bytes <= _MOST_BYTES:
             raise InputError(f"{self.workspace_bytes} bytes cannot be a workspace", "Give 1 to 2**63 - 1 bytes.")
         if self.exclude_lean_runtime and not self.version_compatible:

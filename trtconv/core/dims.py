@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import numbers
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 from trtconv.core.encode import Document, plain
 from trtconv.core.errors import InputError
 from trtconv.core.frozen import frozen
+from trtconv.core.typed import settle_fields
 
 Shape = tuple[int, ...]
 
@@ -30,7 +32,12 @@ class Range:
     opt: int
     max: int
 
+    EXAMPLE = '"64:256:512"'
+    """What a request takes in its place."""
+
     def __post_init__(self) -> None:
+        if not type(self.min) is type(self.opt) is type(self.max) is int:
+            settle_fields(self)
         if max(self.min, self.opt, self.max) > _LARGEST:
             raise InputError(f"{self.short}: no dimension is that large", "Give sizes that a tensor can have.")
         if self.min < 1:
@@ -83,7 +90,9 @@ class Range:
         if isinstance(bound, Range):
             return bound
         sizes = bound if isinstance(bound, (tuple, list)) else (bound,)
-        if isinstance(bound, str) or (sizes and all(type(size) is int for size in sizes)):
+        if isinstance(bound, str) or (
+            sizes and all(isinstance(size, numbers.Integral) and not isinstance(size, bool) for size in sizes)
+        ):
             return cls.parse(bound if isinstance(bound, str) else ":".join(map(str, sizes)))
         raise InputError(f"{bound!r} is not a range of sizes", 'Give trtconv.Range(64, 256, 512), "64:256:512" or 64.')
 

@@ -7,10 +7,11 @@ classes. Here all classes share theirs; the fields are those of `dataclasses`, w
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from trtconv.core.options import Option
+from trtconv.core.suggest import did_you_mean
 
 if TYPE_CHECKING:
     from typing_extensions import dataclass_transform
@@ -90,12 +91,20 @@ def _init(fields: tuple[dataclasses.Field[Any], ...], finish: Callable[[Any], No
                     held[name] = make()
             twice = not named.keys().isdisjoint(ordered[: len(values)])
             if held.keys() != names or len(values) > len(ordered) or twice:
-                given = f"{len(values)} values and {', '.join(named) or 'no names'}"
-                raise TypeError(f"{type(self).__qualname__} has the fields {', '.join(names)}, and was given {given}")
+                raise TypeError(_misgiven(type(self), names, values, named))
         if finish is not None:
             finish(self)
 
     return init
+
+
+def _misgiven(cls: type, names: Iterable[str], given: Sequence[Any], named: Collection[str]) -> str:
+    """Says what is wrong with what a class was given."""
+    unknown = next((name for name in named if name not in names), None)
+    if unknown is not None:
+        return f"{cls.__qualname__} has no field {unknown!r}. {did_you_mean(unknown, names)}"
+    said = f"{len(given)} values and {', '.join(named) or 'no names'}"
+    return f"{cls.__qualname__} has the fields {', '.join(names)}, and was given {said}"
 
 
 def _field(option: Option) -> Any:

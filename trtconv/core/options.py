@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 from trtconv.core.encode import plain
 from trtconv.core.errors import InputError
 from trtconv.core.suggest import TYPES, did_you_mean
+from trtconv.core.typed import shown
 
 Request = TypeVar("Request")
 Schema = Mapping[str, Any]
@@ -256,15 +257,22 @@ def validate(held: object) -> None:
     for name, option in options(type(held)):
         value = getattr(held, name)
         # What is read of several flags, or made into something else, its own class checks.
-        if len(option.flags) != 1 or option.read is not None or value is None or value == option.default:
+        if len(option.flags) != 1 or value is option.default or (value is None and option.read is not None):
             continue
         flag = option.flags[0]
-        if isinstance(flag.takes, tuple) and isinstance(value, str) and value not in flag.takes:
-            hint = f"Use one of {', '.join(flag.takes)}."
+        read = option.read is not None and not isinstance(value, str) and isinstance(value, type(option.default))
+        if isinstance(flag.takes, tuple) and not read and not (isinstance(value, str) and value in flag.takes):
+            words = ", ".join(flag.takes)
             raise InputError(
-                f"{flag.option} {value!r} is unknown", did_you_mean(str(value), flag.takes, hint, synonyms=TYPES)
+                f"{name} of {type(held).__name__} takes one of {words}, and was given {shown(value)}",
+                did_you_mean(str(value), flag.takes, f"Use one of {words}.", synonyms=TYPES),
             )
-        if flag.takes in (int, float) and isinstance(value, (int, float)) and not flag.admits(value):
+        if (
+            option.read is None
+            and flag.takes in (int, float)
+            and isinstance(value, (int, float))
+            and not flag.admits(value)
+        ):
             raise InputError(f"{flag.option} {value} is not {flag.span}", "Leave it out, or change it.")
 
 

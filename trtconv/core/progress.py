@@ -5,6 +5,9 @@ from __future__ import annotations
 import contextlib
 from typing import Protocol
 
+from trtconv.core.errors import InputError
+from trtconv.core.typed import shown
+
 
 class Progress(Protocol):
     """Somebody who wants to know how the work goes. Methods must return at once and never raise."""
@@ -24,6 +27,16 @@ class Progress(Protocol):
             step: Steps done.
             steps: Steps in all, 0 where unknown.
         """
+
+
+def require_progress(call: str, progress: object) -> None:
+    """Raises InputError where what a function of the Python API is given as `progress` is none."""
+    methods = (getattr(progress, name, None) for name in ("stage", "phase"))
+    if progress is not None and (isinstance(progress, type) or not all(map(callable, methods))):
+        raise InputError(
+            f"progress of {call} takes an object with the methods stage and phase, and was given {shown(progress)}",
+            "docs/python.md shows one; trtconv.NullProgress() says nothing.",
+        )
 
 
 class NullProgress:

@@ -16,6 +16,7 @@ from trtconv.core.documents.parts import RuntimeIdentity
 from trtconv.core.documents.pipeline import PartKind, PartRecord, PartTensor, SavedPipeline, load_document
 from trtconv.core.errors import EngineFailed, EnvironmentMissing, InputError
 from trtconv.core.frozen import frozen
+from trtconv.core.typed import argument
 from trtconv.engine.opening import EngineFile, load_into, read_engine, require_machine
 from trtconv.engine.profiles import inputs_of, profile_for, profiles_of
 from trtconv.engine.runs import CannotRun, EngineRuns, OnnxRuns, Runs
@@ -162,9 +163,12 @@ def load_pipeline(
         EnvironmentMissing: There is no GPU, or the engines were built for another TensorRT or GPU.
         EngineFailed: TensorRT does not load an engine, or ONNX Runtime another part.
     """
+    file: Path = argument("load_pipeline", "path", Path, path)
+    trust = argument("load_pipeline", "trust", bool, trust)
+    key = argument("load_pipeline", "key", Path | None, key)
     if engines not in ENGINES:
         raise InputError(f"engines={engines!r} is unknown", f"Give one of {', '.join(ENGINES)}.")
-    saved = load_document(Path(path))
+    saved = load_document(file)
     saved.require_data()
     on_gpu = engines == "tensorrt"
     loader: Any = None

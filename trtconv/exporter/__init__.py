@@ -6,7 +6,7 @@ The package is not called `export`, because `trtconv.export` is the function.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,10 +14,12 @@ from trtconv.core.dim_flags import quoted
 from trtconv.core.dims import Range
 from trtconv.core.documents.export import ConvertReport, ExportReport
 from trtconv.core.errors import InputError
-from trtconv.core.progress import Progress
+from trtconv.core.progress import Progress, require_progress
+from trtconv.core.requests.base import ranges, takes_request
 from trtconv.core.requests.build import BuildRequest
 from trtconv.core.spots import check_writable
 from trtconv.core.stages import Stage
+from trtconv.core.typed import argument, shown
 from trtconv.exporter.inputs import DTYPES, AxisNames, InputDecl, parse_bounds
 from trtconv.exporter.patches.torch_quiet import require_torch
 from trtconv.exporter.request import ExportOptions, ExportRequest
@@ -45,6 +47,7 @@ __all__ = [
 ]
 
 
+@takes_request
 def export_spec(request: ExportRequest, progress: Progress | None = None) -> ExportReport:
     """Does what `trtconv export SPEC` does.
 
@@ -59,6 +62,7 @@ def export_spec(request: ExportRequest, progress: Progress | None = None) -> Exp
     return run(request, progress)
 
 
+@takes_request
 def convert_spec(request: ExportRequest, progress: Progress | None = None) -> ConvertReport:
     """Does what `trtconv export SPEC --build` does: the engine is for the bounds of the export.
 
@@ -122,7 +126,9 @@ def export(
     from trtconv.exporter import run
     from trtconv.exporter.module import nested, torch_module
 
-    path, options = Path(output), options or ExportOptions()
+    _require_kinds("export", module, example, dynamic, options, progress)
+    dims = argument("export", "dims", Mapping[str, Any] | None, dims)
+    path, options = argument("export", "output", Path, output), options or ExportOptions()
     check_writable(path)
     torch_module.refuse_train_mode(module)
     flat, named, constants = _flat_example(torch_module.unwrapped(module)[0], example)
@@ -136,11 +142,27 @@ def export(
     return run.export_subject(ready, request, clock)
 
 
+def _require_kinds(call: str, module: Any, example: Any, dynamic: Any, options: Any, progress: Any) -> None:
+    """Raises InputError where an argument of `export` or `convert` is of another kind; the message names it."""
+    require_torch()
+    import torch
+
+    if not isinstance(module, torch.nn.Module):
+        said = f"module of {call} takes a torch.nn.Module, and was given {shown(module)}"
+        raise InputError(said, "Call the function in the forward of a module.")
+    if not isinstance(example, (torch.Tensor, Mapping, Sequence)) or isinstance(example, (str, bytes)):
+        said = f"example of {call} takes a tensor, a sequence of arguments or a mapping of parameters to them"
+        raise InputError(f"{said}, and was given {shown(example)}", "Write torch.rand(1, 3, 64, 64).")
+    argument(call, "dynamic", Mapping[str, Any] | None, dynamic)
+    argument(call, "options", ExportOptions | None, options)
+    require_progress(call, progress)
+
+
 def _bounds(dims: DimBounds) -> dict[str, Range]:
     """Returns bounds as ranges; those in text have the grammar of --dim."""
     texts = [f"{name}={bound}" for name, bound in dims.items() if isinstance(bound, str)]
-    ranges = {name: Range.of(bound) for name, bound in dims.items() if not isinstance(bound, str)}
-    return ranges | parse_bounds(texts)
+    others: dict[str, Range] = ranges({name: bound for name, bound in dims.items() if not isinstance(bound, str)})
+    return others | parse_bounds(texts)
 
 
 def convert(
@@ -167,6 +189,8 @@ def convert(
     Raises:
         TrtconvError: As `export` and `trtconv.build`.
     """
+    _require_kinds("convert", module, example, dynamic, options, progress)
+    build = argument("convert", "build", BuildRequest, build)
     asked = dataclasses.replace(options or ExportOptions(), target=build.target, check=False)
     if asked.split_branches:
         raise InputError("split_branches writes several models, and one is built", "Export, then build each of them.")

@@ -14,7 +14,7 @@ from trtconv.core.errors import InputError
 from trtconv.core.findings import Severity
 from trtconv.core.frozen import frozen
 from trtconv.core.options import group, option
-from trtconv.core.requests.base import Request
+from trtconv.core.requests.base import Request, settle
 from trtconv.core.requests.code import PLUGINS, REFERENCES
 from trtconv.core.requests.common import FAIL_ON, TARGET
 from trtconv.core.target import Target
@@ -108,6 +108,9 @@ class ExportOptions:
     check: bool = option("--no-check", "Do not run check on the file.", default=True)
     target: Target | None = TARGET
     fail_on: Severity | None = FAIL_ON
+
+    def __post_init__(self) -> None:
+        settle(self)
 
 
 @frozen

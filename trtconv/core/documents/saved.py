@@ -15,6 +15,7 @@ from trtconv.core.errors import InputError
 from trtconv.core.frozen import frozen
 from trtconv.core.reading import DOCUMENT_BYTES, read_plain
 from trtconv.core.suggest import did_you_mean
+from trtconv.core.typed import argument
 
 
 @frozen
@@ -116,9 +117,9 @@ def load_report(path: str | Path) -> SavedReport:
         InputError: The file cannot be read, is not the report of a build by this version's schema, or was changed; the
             message names the key that is wrong.
     """
-    path = Path(path)
+    file: Path = argument("load_report", "path", Path, path)
     try:
-        return saved(path, json_of(read_plain(path, DOCUMENT_BYTES)))
+        return saved(file, json_of(read_plain(file, DOCUMENT_BYTES)))
     except OSError as error:
         raise InputError(
             f"{path} cannot be read: {error.strerror}", "Give the .json file beside the engine."

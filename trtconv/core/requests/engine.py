@@ -10,7 +10,7 @@ from trtconv.core.dim_flags import parse_dims
 from trtconv.core.files import with_ending
 from trtconv.core.frozen import frozen
 from trtconv.core.options import group, option
-from trtconv.core.requests.base import Bounds, Request
+from trtconv.core.requests.base import Bounds, Request, settle
 from trtconv.core.requests.code import EXTEND, LEAN_RUNTIME, PLUGINS, REFERENCES
 from trtconv.core.requests.common import PROOFS, PROVE, PROVE_TIME
 
@@ -89,6 +89,9 @@ class Limits:
         most=1,
         default=None,
     )
+
+    def __post_init__(self) -> None:
+        settle(self)
 
 
 @frozen

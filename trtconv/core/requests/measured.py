@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from trtconv.core.errors import InputError
 from trtconv.core.options import Requirement, option
+from trtconv.core.suggest import did_you_mean
 
 MEASURED = Requirement(
     frozenset({"precision"}),
@@ -46,6 +48,23 @@ PREPROCESS: Any = option(
 """What becomes of images among the samples."""
 
 
+_METRICS = ("psnr", "iou", "top1", "cosine")
+
+
+def _metric(text: str) -> str:
+    """Reads `--metric`.
+
+    Raises:
+        InputError: It is neither a metric nor a function in a file.
+    """
+    if text not in _METRICS and ":" not in text:
+        hint = "Write --metric psnr, or --metric measures.py:recall."
+        raise InputError(
+            f"--metric {text!r} is neither {', '.join(_METRICS)} nor FILE.py:FUNC", did_you_mean(text, _METRICS, hint)
+        )
+    return text
+
+
 METRIC: Any = option(
     "--metric",
     "What counts in place of the error (rms): psnr, iou, top1, cosine, or FUNC(outputs, reference), which makes a "
@@ -55,7 +74,8 @@ METRIC: Any = option(
     default=None,
     key="metric",
     about="What counts in place of the error: psnr, iou, top1 or cosine; tolerance is then its worst value.",
-    schema={"type": "string", "enum": ["psnr", "iou", "top1", "cosine"]},
+    read=_metric,
+    schema={"type": "string", "enum": list(_METRICS)},
     load=str,
     requires=MEASURED,
     reads="the metric",

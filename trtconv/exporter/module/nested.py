@@ -10,8 +10,12 @@ from typing import Any
 import torch
 
 from trtconv.core.errors import InputError
+from trtconv.core.typed import shown
 from trtconv.exporter.inputs import AxisNames
 from trtconv.exporter.module.torch_module import Adapter
+
+_AXES = (str, type(None), Mapping, list, tuple)
+"""What names of axes are, or what nests them."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,6 +94,9 @@ def flat_axes(axes: Any, name: str = "") -> Iterator[tuple[str, AxisNames]]:
     if isinstance(axes, Mapping):
         for key, inner in axes.items():
             yield from flat_axes(inner, f"{name}.{key}" if name else str(key))
+    elif not isinstance(axes, list | tuple) or not all(isinstance(each, _AXES) for each in axes):
+        said = f"dynamic takes names of axes for {name}, None for a static one, and was given {shown(axes)}"
+        raise InputError(said, f'Write dynamic={{"{name}": ("batch", None, "height", "width")}}.')
     elif any(isinstance(each, Mapping | list | tuple) for each in axes):
         yield from flat_axes(dict(enumerate(axes)), name)
     else:
