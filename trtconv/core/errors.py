@@ -57,9 +57,15 @@ class TrtconvError(Exception):
         return in_python(self.hint)
 
     @property
+    def python_message(self) -> str:
+        """The message with arguments of requests in the place of flags."""
+        return in_python(self.message)
+
+    @property
     def __notes__(self) -> list[str]:
         """What Python writes below the message where nobody catches it (3.11 on)."""
-        return [f"hint: {self.python_hint}"] if self.hint else []
+        message, notes = self.python_message, [f"hint: {self.python_hint}"] if self.hint else []
+        return notes if message == self.message else [f"in Python: {message}", *notes]
 
 
 class InputError(TrtconvError):

@@ -15,8 +15,13 @@ from trtconv.core.requests.base import Request
 _WORD = r"""(?:'[^']*'|[^\s,;()"'])*(?:'[^']*'|[^\s,;()"'.:])"""
 _FLAG = re.compile(rf"(?<![\w-])(--[A-Za-z][A-Za-z-]*)(?:[ =]({_WORD}))?")
 _PAIR = re.compile(r"[^=]+=.+")
+_REST = re.compile(r"(?:,[^\s,;()\"'.]+)*")
+"""What follows the first of several names of axes: `,_,height,width`."""
+_CALL = re.compile(r"\btrtconv ([a-z]+)((?: (?:[A-Z]+|[\w/-]*[./][\w./-]*\w))+)(?=[.,;)]*(?:\s|$))(?! --)")
 _COMMAND = re.compile(r"\b(?:trtconv|pip|polygraphy|trtexec) [a-z](?:[^.;(]|\.(?=\S))*$")
 _VALUE = re.compile(r"auto|[A-Z_.:=]+|[\w./:+-]*\d[\w./:+-]*")
+_CALLS = ("build", "check", "verify", "bench", "inspect")
+"""Commands whose arguments are the first fields of their requests, and which need no more."""
 
 
 class _Argument(NamedTuple):
@@ -40,7 +45,7 @@ class _Argument(NamedTuple):
             said: object = self.default is not True
         elif self.pairs:
             parts = [value.rpartition("=") for value in values]
-            said = {name: bound for name, _, bound in parts}
+            said = {name: bound.split(",") if "," in bound else bound for name, _, bound in parts}
         elif self.flag.takes in (int, float):
             return self._with(values[0])
         else:
@@ -54,10 +59,17 @@ class _Argument(NamedTuple):
 
 def _double_quoted(value: object) -> str:
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f'"{name}": "{held}"' for name, held in value.items()) + "}"
+        return "{" + ", ".join(f'"{name}": {_axes(held)}' for name, held in value.items()) + "}"
     if isinstance(value, list):
         return "[" + ", ".join(f'"{entry}"' for entry in value) + "]"
     return f'"{value}"' if isinstance(value, str) else str(value)
+
+
+def _axes(held: str | list[str]) -> str:
+    """Returns a value of a mapping; several are names of axes, of which _ is none."""
+    if isinstance(held, str):
+        return f'"{held}"'
+    return f"({', '.join('None' if name == '_' else _double_quoted(name) for name in held)})"
 
 
 @functools.cache
@@ -94,8 +106,10 @@ def _of(kind: type, outer: str = "") -> Iterator[tuple[str, _Argument]]:
 def in_python(said: str) -> str:
     """Returns a hint with arguments in the place of flags: `dims={"batch": "1:1:8"}` for `--dim batch=1:1:8`.
 
-    Flags behind a command to be typed in a shell stay, as do those that no request has.
+    Flags behind a command to be typed in a shell stay, as do those that no request has. A command without any is the
+    call that does the same.
     """
+    said = _CALL.sub(_called, said)
     arguments = _arguments(tuple(_requests()))
     parts: list[str] = []
     end = 0
@@ -115,6 +129,16 @@ def in_python(said: str) -> str:
     return "".join([*parts, _said(pending), said[end:]])
 
 
+def _called(match: re.Match[str]) -> str:
+    """Returns the call that does what a command without flags does; the command itself where there is none."""
+    request = next((kind for kind in _requests() if kind.__name__ == f"{match[1].capitalize()}Request"), None)
+    words = match[2].split()
+    if request is None or match[1] not in _CALLS:
+        return match[0]
+    given = ", ".join(f'"{word}"' for word in words)
+    return f"trtconv.{match[1]}(trtconv.{request.__name__}({given}))"
+
+
 def _value(argument: _Argument, match: re.Match[str]) -> tuple[int, str]:
     """Returns how many letters a flag takes with its value, and that; no value where a word of the sentence follows."""
     alone, value = len(match[1]), match[2] or ""
@@ -126,7 +150,11 @@ def _value(argument: _Argument, match: re.Match[str]) -> tuple[int, str]:
         return alone, ""
     if not argument.pairs and not (value in words or _VALUE.fullmatch(value)):
         return alone, ""
-    return len(match[0]), bare
+    if not argument.pairs or "'" in value:
+        return len(match[0]), bare
+    rest = _REST.match(match.string, match.end())
+    more = rest[0] if rest else ""
+    return len(match[0]) + len(more), bare + more
 
 
 def _said(argument: tuple[_Argument, list[str]] | None) -> str:

@@ -17,6 +17,7 @@ from trtconv.core.options import group, option
 from trtconv.core.requests.base import Request, settle
 from trtconv.core.requests.code import PLUGINS, REFERENCES
 from trtconv.core.requests.common import FAIL_ON, TARGET
+from trtconv.core.suggest import did_you_mean
 from trtconv.core.target import Target
 from trtconv.exporter.inputs import (
     AxisNames,
@@ -287,10 +288,10 @@ def _place(
                 return dim
         places[f"{owner}_{axis}"] = [place]
         return f"{owner}_{axis}"
-    known = ", ".join(places) or "none"
+    known = f"Dimensions: {', '.join(places) or 'none'}."
     raise InputError(
         f"--dim names {name!r}, which is not a dimension of the inputs",
-        f"Dimensions: {known}. Name axes with --dynamic NAME=batch,_,height,width, or write INPUT:AXIS.",
+        f"{did_you_mean(name, places, known)} Name axes with --dynamic NAME=batch,_,height,width, or write INPUT:AXIS.",
     )
 
 

@@ -14,7 +14,7 @@ from trtconv.core.findings import Finding, Severity
 from trtconv.core.python_words import in_python
 
 UNET = ROOT / "models" / "unet.onnx"
-LOADED = (trtconv.BuildRequest, trtconv.CheckRequest)
+LOADED = (trtconv.BuildRequest, trtconv.CheckRequest, trtconv.ExportRequest)
 """Hints speak of the requests that are loaded, and whoever meets one has made one."""
 
 
@@ -35,6 +35,12 @@ LOADED = (trtconv.BuildRequest, trtconv.CheckRequest)
         ("Run trtconv export a.py --dim h=64. Or --round.", "Run trtconv export a.py --dim h=64. Or rounded=True."),
         ("Flags of others, --no-such-flag 3, stay.", "Flags of others, --no-such-flag 3, stay."),
         ("Nothing to say.", "Nothing to say."),
+        ("Name --dynamic N=batch,_,height, or so.", 'Name dynamic={"N": ("batch", None, "height")}, or so.'),
+        ("Build it first: trtconv build MODEL.", 'Build it first: trtconv.build(trtconv.BuildRequest("MODEL")).'),
+        ("trtconv build MODEL writes it.", 'trtconv.build(trtconv.BuildRequest("MODEL")) writes it.'),
+        ("Build it: trtconv build a/net.onnx", 'Build it: trtconv.build(trtconv.BuildRequest("a/net.onnx"))'),
+        ("trtconv check m.onnx, or doctor.", 'trtconv.check(trtconv.CheckRequest("m.onnx")), or doctor.'),
+        ("Run trtconv check m.onnx --dim h=64.", "Run trtconv check m.onnx --dim h=64."),
     ],
 )  # fmt: skip
 def test_flags_are_arguments(hint: str, said: str) -> None:
@@ -57,6 +63,13 @@ def test_a_traceback_ends_with_the_hint_in_python() -> None:
     if hasattr(error, "add_note"):
         assert "".join(traceback.format_exception(error)).endswith('\nhint: Add dims={"batch": "1"}.\n')
     assert error.hint == "Add --dim batch=1."
+
+
+def test_a_traceback_says_the_message_in_python_where_it_names_flags() -> None:
+    error = InputError("--dynamic x names 3 axes, --input x has 4", "Use _ for a static axis.")
+    assert error.python_message == "dynamic x names 3 axes, inputs x has 4"
+    assert error.__notes__ == [f"in Python: {error.python_message}", "hint: Use _ for a static axis."]
+    assert str(error) == error.message
 
 
 def test_fixes_of_findings_too() -> None:

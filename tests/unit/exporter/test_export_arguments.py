@@ -39,6 +39,15 @@ def test_an_argument_of_another_type_is_refused_by_its_name(name: str, value: An
             trtconv.convert(**{**given, name: value})
 
 
+def test_a_dimension_that_is_not_there_is_answered_with_the_one_that_was_meant(tmp_path: Path) -> None:
+    module, example = torch.nn.ReLU().eval(), torch.ones(1, 3, 8, 8)
+    dynamic = {"input": ("batch", None, "height", "width")}
+    with pytest.raises(trtconv.InputError) as refused:
+        trtconv.export(module, example, tmp_path / "net.onnx", dynamic, {"heigth": (8, 64)})
+    assert "Did you mean height?" in refused.value.python_hint
+    assert 'dynamic={"NAME": ("batch", None, "height", "width")}, or write INPUT:AXIS' in refused.value.python_hint
+
+
 def test_convert_takes_a_request(tmp_path: Path) -> None:
     with pytest.raises(trtconv.InputError, match="build of convert takes a BuildRequest"):
         trtconv.convert(torch.nn.ReLU().eval(), torch.ones(1, 3), str(tmp_path / "net.onnx"))  # type: ignore[arg-type]
