@@ -95,6 +95,7 @@ def best_build(
         blobs.append(None)
         with contextlib.suppress(BuildFailed):
             blobs[-1] = build_in_thread(network, anew, clock)
+    clock.progress.phase("builds of the network", count, count)
     with clock.stage(Stage.RACE):
         times = network_times(blobs, plan, loader)
     taken = min(range(count), key=lambda number: typical(times[number]))

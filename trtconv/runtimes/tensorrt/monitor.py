@@ -20,6 +20,7 @@ class BuildProgress:
         self._session = session
         self._monitor = monitor
         self._steps: dict[str, int] = {}
+        self._done: dict[str, int] = {}
         self.cancelled = False
 
     def start(self, phase: str, steps: int) -> None:
@@ -32,7 +33,14 @@ class BuildProgress:
         self._tell(phase, step + 1)
         return not self.cancelled
 
+    def finish(self, phase: str) -> None:
+        """A phase ends, of which TensorRT may have left steps out."""
+        steps = self._steps.get(phase, 0)
+        if self._done.get(phase, 0) < steps:
+            self._tell(phase, steps)
+
     def _tell(self, phase: str, done: int) -> None:
+        self._done[phase] = done
         # The logger may have been interrupted meanwhile.
         self.cancelled = self.cancelled or self._session.failure is not None
         if self.cancelled:
@@ -59,6 +67,6 @@ def make_progress_monitor(trt: Any, progress: BuildProgress) -> Any:
             return progress.step(phase_name, step)
 
         def phase_finish(self, phase_name: str) -> None:
-            """Nothing to tell: the last step did."""
+            progress.finish(phase_name)
 
     return ForwardingMonitor()
