@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import types
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -101,6 +103,26 @@ def test_rewrite_json(call, pipeline) -> None:
 def test_progress_goes_to_stderr_and_quiet_silences_it(call, pipeline) -> None:
     assert "s] build" in call("build", "m.onnx").err
     assert call("build", "m.onnx", "-q").err == ""
+
+
+def test_what_failed_is_said_on_stderr_where_programs_read_the_result(call, pipeline) -> None:
+    failing: list[tuple[str, Any, tuple[str, ...]]] = [
+        ("check", check_report(), ("json", "sarif", "github", "junit")),
+        ("build", build_report(engine=None, exit_code=1), ("json",)),
+        ("rewrite", dataclasses.replace(rewrite_report(), exit_code=1), ("json",)),
+    ]
+    for command, pipeline.result, formats in failing:
+        more = ("-o", "o.onnx") if command == "rewrite" else ("-q",)
+        for each in formats:
+            ended = call(command, "m.onnx", *more, "--format", each)
+            assert ended.code == 1
+            told = [line for line in ended.err.splitlines() if line.startswith("error: ")]
+            assert len(told) == 1, ended.err
+            assert "m.onnx" in told[0] or f"trtconv {command}" in told[0]
+        # A person reads it in the result.
+        assert "error: " not in call(command, "m.onnx", *more).err
+    pipeline.result = check_report(exit_code=0)
+    assert call("check", "m.onnx", "-q", "--format", "json").err == ""
 
 
 PASSES = (

@@ -73,6 +73,7 @@ def test_a_tolerance_that_is_not_met(call: Callable[..., Any], engine: Path) -> 
     ended = call("verify", str(UNET), str(engine), "--tolerance", "1e-7", "--bisect", "--format", "json", "-q")
     found = document(ended)
     assert (ended.code, found["exit_code"], found["verified"]) == (1, 1, False)
+    assert [line[:21] for line in ended.err.splitlines()] == ["error: NOT VERIFIED: "]
     assert found["bisect"]["tensor"] is not None
     assert found["bisect"]["node"]["op"]
     text = call("verify", str(UNET), str(engine), "--tolerance", "1e-7", "--bisect", "-q").out

@@ -73,6 +73,16 @@ def test_one_that_cannot_be_read_does_not_stop_the_others(call, project: Path) -
     )
 
 
+def test_runs_that_failed_are_named_on_stderr(call, project: Path) -> None:
+    (project / "trtconv.toml").write_text(BROKEN)
+    for output_format in ("json", "junit", "github"):
+        ended = call("check", "-q", "--format", output_format)
+        told = ended.err.splitlines()
+        assert len(told) == 1
+        assert told[0].startswith("error: 1 of 3 failed: broken.onnx ")
+    assert call("check", "-q").err == ""
+
+
 def test_several_models_on_the_command_line(call, project: Path) -> None:
     ended = call("check", "unet.onnx", "quantized_autoencoder.onnx", "-q", "--target", "rtx", "--format", "json")
     document = json.loads(ended.out)

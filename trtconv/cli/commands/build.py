@@ -10,7 +10,7 @@ import click
 
 from trtconv.cli import options
 from trtconv.cli.commands.farming import build_on, farm_of
-from trtconv.cli.commands.many import ManyFlags, configured, each_of, for_target, whole
+from trtconv.cli.commands.many import ManyFlags, configured, each_of, for_target, verdict_of, whole
 from trtconv.cli.process.isolated import IsolatedCommand, at_work, start_early
 from trtconv.cli.process.outcome import Outcome
 from trtconv.cli.timing_folder import cache_folder, timing_folder
@@ -181,7 +181,7 @@ def _build_here(flags: ManyFlags, request: BuildRequest, page: str | None) -> Ou
     for path in pages:
         _write_page(path, request, report)
     render = json.render(report.to_json()) if flags.output_format == "json" else text.build_text(report, flags.verbose)
-    return Outcome(render, report.exit_code)
+    return Outcome(render, report.exit_code, verdict=verdict_of([report]))
 
 
 def _build_pipeline(flags: ManyFlags, request: BuildRequest) -> Outcome:

@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from trtconv.cli import options
-from trtconv.cli.commands.many import CI_FORMATS, ManyFlags, check_all, ci_format, configured, each_of, for_target
+from trtconv.cli.commands.many import (
+    CI_FORMATS,
+    ManyFlags,
+    check_all,
+    ci_format,
+    configured,
+    each_of,
+    for_target,
+    verdict_of,
+)
 from trtconv.cli.process.isolated import IsolatedCommand, at_work, start_early
 from trtconv.cli.process.outcome import FailedWithResult, Outcome
 from trtconv.core.errors import TrtconvError
@@ -132,4 +141,4 @@ def command(asked: options.Asked[CheckRequest], models: tuple[str, ...], **many:
         # What reads these wants a document also of a model that could not be checked.
         document = ci_format(flags.output_format, [failed_run(request, error)])
         raise FailedWithResult(document, error, flags.output_format == "github") from error
-    return Outcome(_render(report, flags), report.exit_code, flags.output_format == "github")
+    return Outcome(_render(report, flags), report.exit_code, flags.output_format == "github", verdict_of([report]))

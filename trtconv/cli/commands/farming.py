@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from trtconv.cli.commands.many import ManyFlags, told
+from trtconv.cli.commands.many import ManyFlags, told, verdict_of
 from trtconv.cli.options import Asked
 from trtconv.cli.process.outcome import Outcome
 from trtconv.core import errors
@@ -127,4 +127,4 @@ def _single(result: object, flags: ManyFlags) -> Outcome:
 
     assert isinstance(result, BuildReport)
     render = json.render(result.to_json()) if flags.output_format == "json" else text.build_text(result, flags.verbose)
-    return Outcome(render, result.exit_code)
+    return Outcome(render, result.exit_code, verdict=verdict_of([result]))

@@ -82,7 +82,23 @@ def each_of(
 
 def told(results: list[Result], flags: ManyFlags, config: Config | None) -> Outcome:
     """Returns what a command about many models ends with."""
-    return Outcome(_render(flags, config, results), _exit_code(results), flags.output_format == "github")
+    github = flags.output_format == "github"
+    return Outcome(_render(flags, config, results), _exit_code(results), github, verdict_of(results))
+
+
+_NAMED = 3
+"""How many of the runs that failed a line names."""
+
+
+def verdict_of(results: Sequence[Result]) -> str:
+    """Returns in a line which runs failed, and on what; nothing where none did."""
+    from trtconv.cli.formats.text import run_row
+
+    # A row begins with how it ended.
+    rows = [run_row(each).partition("  ")[2] for each in results if each.exit_code]
+    more = f"; and {len(rows) - _NAMED} more" if len(rows) > _NAMED else ""
+    head = f"{len(rows)} of {len(results)} failed: " if len(results) > 1 and rows else ""
+    return f"{head}{'; '.join(rows[:_NAMED])}{more}"
 
 
 def configured(flags: ManyFlags, models: Sequence[str]) -> tuple[Config | None, list[tuple[Entry, ...]]]:

@@ -57,7 +57,7 @@ def command(
     and cast, is compared instead. The output says so, and that the engine was not run.
     """
     from trtconv.cli.formats import json
-    from trtconv.cli.formats.engine import verify_text
+    from trtconv.cli.formats.engine import verify_text, verify_verdict
     from trtconv.core.documents.pipeline import is_pipeline
     from trtconv.engine import verify, verify_pipeline
 
@@ -65,16 +65,16 @@ def command(
         model, engine = model_of(model, asked.values["report"]), model
     request = asked.request(model=model, engine=engine)
     if is_pipeline(model) or (engine is not None and is_pipeline(engine)):
-        from trtconv.cli.formats.pipeline import verified_text
+        from trtconv.cli.formats.pipeline import verified_text, verified_verdict
 
         with show_progress(quiet) as progress:
             judged = verify_pipeline(request, progress)
         said = json.render(judged.to_json()) if output_format == "json" else verified_text(judged)
-        return Outcome(said, judged.exit_code)
+        return Outcome(said, judged.exit_code, verdict=verified_verdict(judged))
     with show_progress(quiet) as progress:
         report = verify(request, progress)
     render = json.render(report.to_json()) if output_format == "json" else verify_text(report)
-    return Outcome(render, report.exit_code)
+    return Outcome(render, report.exit_code, verdict=verify_verdict(report))
 
 
 def model_of(engine: str, report: str | None) -> str:

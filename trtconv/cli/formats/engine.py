@@ -33,7 +33,7 @@ def verify_text(document: VerifyReport) -> str:
         _parsed_text(document),
         _bisect_text(document.bisect),
         _advice(document),
-        _verdict(document),
+        verify_verdict(document),
     ]
     return "\n\n".join(block for block in blocks if block)
 
@@ -138,7 +138,8 @@ def _advice(document: VerifyReport) -> str:
     )
 
 
-def _verdict(document: VerifyReport) -> str:
+def verify_verdict(document: VerifyReport) -> str:
+    """Returns in a line what `trtconv verify` found."""
     cases, worst = document.cases, document.worst
     what = {"engine": "the engine", "network": "the parsed network"}.get(document.ran, "the rewritten model")
     failed = sum(case.passed is False for case in cases)

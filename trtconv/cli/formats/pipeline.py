@@ -96,7 +96,7 @@ def verified_text(report: PipelineVerifyReport) -> str:
     blocks.append("largest relative errors\n" + "\n".join(table(rows, "")))
     blocks += [verify_text(each) for each in report.engines]
     blocks += ["\n".join(failed)] if (failed := _failures(report.cases)) else []
-    return "\n\n".join([*blocks, _verdict(report)])
+    return "\n\n".join([*blocks, verified_verdict(report)])
 
 
 def _case(each: PipelineCase, ran: bool) -> tuple[str, ...]:
@@ -131,7 +131,8 @@ def _compared(each: PipelineCase) -> tuple[tuple[str, Sequence[Difference]], ...
     return ("cut", each.cut), ("engine", each.engines), ("whole", each.case.outputs)
 
 
-def _verdict(report: PipelineVerifyReport) -> str:
+def verified_verdict(report: PipelineVerifyReport) -> str:
+    """Returns in a line what `trtconv verify` found of a model in parts."""
     sizes = count(sum(each.case.passed is not None for each in report.cases), "size")
     path = leading(report.pipeline.path)
     if report.exit_code == 0:

@@ -22,8 +22,9 @@ from trtconv.cli.process.outcome import (
     stdout_failures_named,
     write_result,
 )
+from trtconv.cli.process.terminal import say, say_error
 from trtconv.core.errors import Bug, EnvironmentMissing, InputError, TrtconvError, starved, unusable_path
-from trtconv.core.text import guarded, indented
+from trtconv.core.text import indented
 
 INTERRUPTED = 130
 TERMINATED = 143
@@ -103,7 +104,7 @@ def _report(error: Exception, arguments: list[str]) -> int:
         document, annotations, error = error.text, error.annotations, error.cause
     as_json = wants_json(arguments)
     if isinstance(error, click.UsageError) and not as_json and error.ctx is not None:
-        _say(error.ctx.get_usage() + "\n")
+        say(error.ctx.get_usage() + "\n")
     failure = _blamed(error, arguments) or _as_failure(error)
     kind = type(error).__name__ if failure.exit_code == Bug.exit_code else type(failure).__name__
     _say_failure(failure)
@@ -222,30 +223,15 @@ def error_document(failure: TrtconvError, kind: str) -> str:
 
 def _say_failure(failure: TrtconvError) -> None:
     first, *rest = indented(failure.message, "  ", "")
-    _say("\n".join([first, *rest]), _red("error:") + " ")
+    say_error("\n".join([first, *rest]))
     findings = getattr(failure, "findings", ())
     if findings:
         from trtconv.cli.formats.text import findings_text
         from trtconv.core.findings import Finding
 
-        _say(findings_text("", [item for item in findings if isinstance(item, Finding)]))
+        say(findings_text("", [item for item in findings if isinstance(item, Finding)]))
     if failure.hint:
-        _say("\n".join(indented(failure.hint, "  ", "hint: ")))
-
-
-def _red(word: str) -> str:
-    from trtconv.cli.process.terminal import coloured
-
-    return click.style(word, fg="red", bold=True) if sys.stderr is not None and coloured(sys.stderr) else word
-
-
-def _say(text: str, start: str = "") -> None:
-    try:
-        # Left alone, click would take colours out where stderr is no terminal.
-        click.echo(start + guarded(text), err=True, color=bool(start) or None)
-    except (OSError, ValueError):
-        # Nobody is listening on stderr; the exit status still tells.
-        return
+        say("\n".join(indented(failure.hint, "  ", "hint: ")))
 
 
 def _open_standard_descriptors() -> None:
@@ -284,7 +270,7 @@ def _die(exit_code: int, arguments: Sequence[str]) -> NoReturn:
     """Ends the process at once: a native build that cannot be stopped would keep a usual exit waiting."""
     signals.ignore()
     name = "interrupted" if exit_code == INTERRUPTED else "terminated"
-    _say(name)
+    say(name)
     if wants_json(arguments):
         failure = TrtconvError(name)
         failure.exit_code = exit_code

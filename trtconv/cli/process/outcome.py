@@ -29,11 +29,13 @@ class Outcome(NamedTuple):
         text: What goes to stdout, without the last newline.
         exit_code: The process's exit status.
         annotations: Whether lines of the text are annotations for GitHub.
+        verdict: What came of it, in a line, for whoever sees nothing of a text that programs read; may be empty.
     """
 
     text: str
     exit_code: int = 0
     annotations: bool = False
+    verdict: str = ""
 
 
 class Isolation(NamedTuple):
@@ -161,6 +163,11 @@ class Command(PageWriter):
         with stdout_kept_clean():
             outcome: Outcome = super().invoke(ctx)
         write_result(outcome.text, outcome.annotations)
+        if outcome.exit_code and ctx.params.get("output_format", "text") != "text":
+            from trtconv.cli.process.terminal import say_error
+
+            # The document goes to a file or a program: a log of CI would not say why the job ends here.
+            say_error(outcome.verdict or f"trtconv {self.name} ends with {outcome.exit_code}; its document says why")
         ctx.exit(outcome.exit_code)
 
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import sys
 import textwrap
 from typing import TextIO
 
 import click
+
+from trtconv.core.text import guarded
 
 _WORDS = (
     (re.compile(r"^(  )(error)(?= [A-Z][A-Z0-9]+\d)", re.MULTILINE), "red"),
@@ -25,6 +28,23 @@ def coloured(stream: TextIO) -> bool:
     if os.environ.get("NO_COLOR"):
         return False
     return bool(os.environ.get("FORCE_COLOR")) or (stream.isatty() and os.environ.get("TERM", "dumb") != "dumb")
+
+
+def say_error(text: str) -> None:
+    """Writes to stderr what is wrong."""
+    word = "error:"
+    red = click.style(word, fg="red", bold=True) if sys.stderr is not None and coloured(sys.stderr) else word
+    say(text, f"{red} ")
+
+
+def say(text: str, start: str = "") -> None:
+    """Writes a text to stderr, behind a word that may be coloured."""
+    try:
+        # Left alone, click would take colours out where stderr is no terminal.
+        click.echo(start + guarded(text), err=True, color=bool(start) or None)
+    except (OSError, ValueError):
+        # Nobody is listening on stderr; the exit status still tells.
+        return
 
 
 def dressed(text: str, stream: TextIO) -> str:
