@@ -10,6 +10,7 @@ import signal
 import sys
 import time
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
@@ -17,6 +18,7 @@ import pytest
 from support.paths import MODELS
 from trtconv import pipeline
 from trtconv.core.documents.check import FailedRun
+from trtconv.core.findings import Severity
 from trtconv.core.requests.check import CheckRequest
 from trtconv.pipeline import batch
 from trtconv.pipeline.batch import suitable_jobs, worst_exit_code
@@ -110,6 +112,25 @@ def test_flags_of_one_model_are_refused(call, project: Path) -> None:
             assert f"error: {flags[0]} goes with a MODEL" in ended.err
     for flag, *value in (("--round",), ("--compute-capability", "8.9"), ("--no-rewrite",), ("--output", "x.engine")):
         assert f"error: {flag} goes with a MODEL" in call("build", flag, *value).err
+
+
+def test_what_is_proven_and_what_fails_may_be_said_of_all_models(
+    call, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Any] = []
+
+    def refuse(requests: Any, *_: Any) -> Any:
+        asked.extend(requests)
+        return [FailedRun(str(each.model), "rtx", "InputError", "not done", "", 2) for each in requests]
+
+    monkeypatch.setattr(batch, "run_all", refuse)
+    for command in ("check", "build"):
+        call(command, "-q", "--prove", "required", "--prove-time", "7", "--fail-on", "warning")
+        call(command, "-q")
+    said = [(each.prove, each.prove_time, each.fail_on) for each in asked]
+    assert len(said) == 8
+    assert set(said[:2] + said[4:6]) == {("required", 7, Severity.WARNING)}
+    assert set(said[2:4] + said[6:]) == {("quick", 60, Severity.ERROR)}
 
 
 def test_a_named_model_is_taken_as_the_configuration_has_it(call, project: Path) -> None:

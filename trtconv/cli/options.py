@@ -90,7 +90,8 @@ class Asked(Generic[Request]):
         for parameter in click.get_current_context().command.params:
             if parameter.name in given:
                 raise InputError(
-                    f"{parameter.opts[-1]} goes with a MODEL", "Without one, the configuration says it: docs/config.md."
+                    f"{parameter.opts[-1]} goes with a MODEL",
+                    "Without one, the configuration says it, for all models or each: docs/config.md has the keys.",
                 )
 
 

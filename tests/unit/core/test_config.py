@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
+from typing import Any
 
 import jsonschema
 import pytest
@@ -211,3 +213,14 @@ def test_a_key_of_many_parts_is_refused_and_a_value_with_many_points_is_not(tmp_
     listed = "tensorrt-8.6", 'it\'s \\"1.2\\"'
     path.write_text("a = [" + ", ".join(f'"{text}"' for text in listed * 2000) + "]\nb = ['.\\']\n")
     assert len(toml.read_toml(path)["a"]) == 4000
+
+
+def test_the_page_has_every_key_of_the_schema_and_no_other() -> None:
+    rows = re.findall(
+        r"^\| (`[^|]*`) \| (.*?) \|", (ROOT / "docs" / "config.md").read_text(encoding="utf-8"), re.MULTILINE
+    )
+    told = {key: meaning for keys, meaning in rows for key in re.findall(r"`([^`]+)`", keys)}
+    models: Any = config.SCHEMA["properties"]
+    properties = models["models"]["items"]["properties"]
+    assert told.keys() == properties.keys()
+    assert set(re.findall(r"`([a-z0-9-]+)`", told["options"])) >= properties["options"]["properties"].keys()

@@ -10,11 +10,10 @@ import click
 
 from trtconv.cli import options
 from trtconv.cli.commands.farming import build_on, farm_of
-from trtconv.cli.commands.many import ManyFlags, configured, each_of, for_target, verdict_of, whole
+from trtconv.cli.commands.many import FOR_ALL, ManyFlags, configured, each_of, for_target, verdict_of, whole
 from trtconv.cli.process.isolated import IsolatedCommand, at_work, start_early
 from trtconv.cli.process.outcome import Outcome
 from trtconv.cli.timing_folder import cache_folder, timing_folder
-from trtconv.core.agreement import AGREE
 from trtconv.core.documents.pipeline import is_pipeline
 from trtconv.core.errors import InputError
 from trtconv.core.files import atomic_write, openable, with_ending
@@ -29,7 +28,7 @@ from trtconv.core.requests.quantize import QuantizeRequest
 from trtconv.runtimes.proof import SERVE
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection
 
     from trtconv.core.config import Config
     from trtconv.core.documents.build import BuildReport
@@ -138,12 +137,11 @@ def command(
     """
     flags = ManyFlags(**many)
     if model is None:
-        asked.refuse_single("force", "sign", "target", "agree")
+        asked.refuse_single("force", "sign", "target", *FOR_ALL)
         if page is not None:
             raise InputError("--page goes with a MODEL", "trtconv report FOLDER writes one page about many engines.")
         target = asked.values["target"] if "target" in asked.given else None
-        said = {"agree": AGREE.of_flags(asked.values), **{name: asked.values[name] for name in ("force", "sign")}}
-        return _build_listed(flags, said, farming, target)
+        return _build_listed(flags, asked.over, farming, target)
     listing, requests = _requests(asked, model, flags)
     requests = [_taking_images(each, asked.given) for each in requests]
     names_farm = farming.given or (listing is not None and listing.address is not None)
@@ -200,16 +198,19 @@ def _build_pipeline(flags: ManyFlags, request: BuildRequest) -> Outcome:
 
 
 def _build_listed(
-    flags: ManyFlags, said: dict[str, Any], farming: options.Asked[FarmRequest], target: str | None
+    flags: ManyFlags,
+    over: Callable[[BuildRequest], BuildRequest],
+    farming: options.Asked[FarmRequest],
+    target: str | None,
 ) -> Outcome:
-    """Builds every model of the configuration, or those for a target; `said` is what holds for all of them."""
+    """Builds every model of the configuration, or those for a target; `over` adds what the command line says."""
     config = whole(flags)
     folder = timing_folder()
     listed = [build for build in config.builds if target in (None, str(build.target or "auto"))]
     if not listed:
         targets = ", ".join(dict.fromkeys(str(build.target or "auto") for build in config.builds))
         raise InputError(f"{config.path} lists no model for --target {target}", f"It has the targets {targets}.")
-    builds = [dataclasses.replace(build, timing_folder=folder, **said) for build in listed]
+    builds = [dataclasses.replace(over(build), timing_folder=folder) for build in listed]
     farm = farm_of(farming, config)
     return each_of(builds, flags, config) if farm is None else build_on(farm, builds, flags, config)
 

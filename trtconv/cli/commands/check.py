@@ -11,6 +11,7 @@ import click
 from trtconv.cli import options
 from trtconv.cli.commands.many import (
     CI_FORMATS,
+    FOR_ALL,
     ManyFlags,
     check_all,
     ci_format,
@@ -119,8 +120,8 @@ def command(asked: options.Asked[CheckRequest], models: tuple[str, ...], **many:
     """
     flags = ManyFlags(**many)
     if not models:
-        asked.refuse_single("agree")
-        return check_all(flags, asked.values["agree"])
+        asked.refuse_single(*FOR_ALL)
+        return check_all(flags, asked.over)
     config, requests = _requests(asked, models, flags)
     if len(requests) > 1:
         return each_of(requests, flags, config)

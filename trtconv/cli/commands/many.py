@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from trtconv.core.config import Config, Entry
     from trtconv.core.documents.check import CheckReport, FailedRun
     from trtconv.core.requests.build import BuildRequest
+    from trtconv.core.requests.check import CheckRequest
     from trtconv.pipeline.batch import Executor, Request, Result
 
 
@@ -49,11 +50,14 @@ def agreed_builds(config: Config, agree: Sequence[str]) -> list[BuildRequest]:
     return [dataclasses.replace(build, agree=agreements) for build in config.builds]
 
 
-def check_all(flags: ManyFlags, agree: Sequence[str]) -> Outcome:
-    """Runs `check` on every model of the configuration; `agree` is the code that it may load, as `--agree` has it."""
+FOR_ALL = ("agree", "fail_on", "prove", "prove_time")
+"""What the command line may say of all models of the configuration."""
+
+
+def check_all(flags: ManyFlags, over: Callable[[CheckRequest], CheckRequest]) -> Outcome:
+    """Runs `check` on every model of the configuration; `over` adds what the command line says of all of them."""
     config = whole(flags)
-    agreements = AGREE.of_flags({"agree": agree})
-    return each_of([dataclasses.replace(check, agree=agreements) for check in config.checks], flags, config)
+    return each_of([over(check) for check in config.checks], flags, config)
 
 
 def each_of(
