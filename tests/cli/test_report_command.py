@@ -193,6 +193,47 @@ def test_values_that_trtconv_does_not_write_are_an_error(
     assert not (tmp_path / "page.html").exists()
 
 
+GOOD = {"profile": 0, "size": "min", "shapes": {}, "passed": True, "outputs": [{"name": "y", "max_rel": 1e-6}]}
+
+
+def proven(built: engines.Built, **verify: Any) -> None:
+    """Has the build prove all, and verify find what is given."""
+    compared = [{"output": "y", "size": "min", "shapes": {}, "error": 0.125}]
+    pieces = {"proven": 3, "of": 3}
+    proof = {"of": "network", "sizes": 1, "layers": 3, "unproven": [], "max_relative_error": 1e-7, "worst": None}
+    built.change_report(proof={**proof, "agrees": True, "pieces": pieces, "compared": compared})
+    tolerance = {"relative": 0.02, "cosine": 0.99}
+    told = {"precision": "as-is", "tolerance": tolerance, "cases": [], "incomplete": None, "worst": None, **verify}
+    write(built, "verify", engine=identity(built), why_not_run="no GPU", **told)
+
+
+@pytest.mark.parametrize(
+    ("verify", "count", "said"),
+    [
+        ({"ran": "network", "cases": [GOOD]}, 1, "Proven, network verified"),
+        ({"ran": "rewritten model", "cases": [GOOD]}, 1, "Proven, rewrite verified"),
+        ({"ran": "network", "incomplete": "max took too long"}, 1, "Proven, not verified"),
+        ({"ran": "engine", "cases": [GOOD]}, 1, "Verified"),
+        ({"ran": "engine", "cases": [{**GOOD, "outputs": [], "passed": False}]}, 0, "Not verified"),
+    ],
+)
+def test_to_verify_takes_nothing_of_what_the_build_proved(
+    call, built: engines.Built, tmp_path: Path, verify: dict[str, Any], count: int, said: str
+) -> None:
+    proven(built, **verify)
+    page = tmp_path / "page.html"
+    assert call("report", str(tmp_path), "-o", str(page)).code == 0
+    text = Reader(page).text
+    assert f"1 built, {count} proven" in text
+    assert said in text
+    call("report", str(built.engine), "-o", str(page))
+    text = Reader(page).text
+    assert said in text
+    # What the build compared stands where verify compared nothing.
+    compared = any(case["outputs"] for case in verify.get("cases", ()))
+    assert ("By the build's own proof" in text) == (not compared)
+
+
 def test_a_measurement_that_failed_is_told_beside_its_engine(call, built: engines.Built, tmp_path: Path) -> None:
     failed = error_document(EnvironmentMissing("no GPU: cuInit fails", "Add one."), "EnvironmentMissing")
     beside = built.report.with_name("net.engine.verify.json")

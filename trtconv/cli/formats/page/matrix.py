@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from trtconv.cli.formats.page.gather import FailedEngine, PageSubject
-from trtconv.cli.formats.page.views import model_name, proof_of, summarized, verdict
+from trtconv.cli.formats.page.views import is_proven, model_name, summarized, verdict
 
 
 def matrix(subjects: Sequence[PageSubject], failures: Sequence[FailedEngine]) -> dict[str, object]:
@@ -18,7 +18,7 @@ def matrix(subjects: Sequence[PageSubject], failures: Sequence[FailedEngine]) ->
         for row, _ in places
     }
     built = sum(verdict(each.report).kind == "ok" for each in subjects)
-    proven = sum(proof_of(each).kind == "ok" for each in subjects)
+    proven = sum(map(is_proven, subjects))
     failed = {row: [each for each in failures if each.model == row] for row in (*cells, *(f.model for f in failures))}
     return {
         "columns": columns,
