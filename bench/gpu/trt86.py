@@ -86,7 +86,7 @@ class TensorRT:
         self.trt = trt
         self.log = make_logger(trt)
         self._builder = trt.Builder(self.log)
-        self._cache = b""
+        self.timings = b""
 
     @property
     def version(self) -> str:
@@ -114,12 +114,12 @@ class TensorRT:
         self._configure(config, network, options)
         cached = keep_timings and hasattr(self.trt.BuilderFlag, "FP16")
         if cached:
-            config.set_timing_cache(config.create_timing_cache(self._cache), False)
+            config.set_timing_cache(config.create_timing_cache(self.timings), False)
         plan = self._builder.build_serialized_network(network, config)
         if plan is None:
             raise Refused("build", self._said())
         if cached:
-            self._cache = bytes(memoryview(config.get_timing_cache().serialize()))
+            self.timings = bytes(memoryview(config.get_timing_cache().serialize()))
         del parser
         return plan
 
