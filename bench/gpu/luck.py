@@ -296,12 +296,15 @@ class _Measured:
 
     def _kernels(self, names: Iterable[str]) -> Row:
         """Returns the tactics of engines by layer, of the layers in which not all are alike."""
-        from engine_layers import layers_of
-
         told = {}
         for name in names:
-            layers = layers_of(self._trt, self._raw.engine(self._built[name].data))
-            told[name] = {each["name"]: f"{each['tactic']} {each['kernel'][-60:]}".strip() for each in layers}
+            inspector = self._raw.engine(self._built[name].data)._engine.create_engine_inspector()
+            text = inspector.get_engine_information(self._trt.LayerInformationFormat.JSON)
+            layers = [each for each in json.loads(text, strict=False)["Layers"] if isinstance(each, dict)]
+            told[name] = {
+                each["Name"]: f"{each.get('TacticValue', '')} {each.get('TacticName', '')[-60:]}".strip()
+                for each in layers
+            }
         every = dict.fromkeys(layer for layers in told.values() for layer in layers)
         other = [layer for layer in every if len({layers.get(layer) for layers in told.values()}) > 1]
         return {layer: {name: layers.get(layer) for name, layers in told.items()} for layer in other}
