@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-import argparse
 import contextlib
-import datetime
 import faulthandler
 import json
+import math
 import os
 import select
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+import traceback
+import warnings
+from collections import deque
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
+DIED, HUNG, RAISED, LEFT = "died", "took too long", "failed", "out of time"
+"""How a task can fail, "how" of its answer: the last one was not done, and may be asked again."""
 _SLOW = 45.0
 """Seconds after which a task's stack is printed."""
+_START_SECONDS = 120.0
+"""What a process may take beside its first task."""
 Row = dict[str, Any]
 
 
@@ -27,24 +33,26 @@ class Child:
 
     Args:
         command: What it runs: it must call `serve`.
+        environment: Of the process.
+        quiet: Whether what it says on stderr is dropped.
     """
 
-    def __init__(self, command: list[str]) -> None:
-        # Kernels that no engine uses are not loaded: a start takes a fraction of the time.
-        environment = {**os.environ, "CUDA_MODULE_LOADING": "LAZY"}
-        pipes: Mapping[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-        self._process = subprocess.Popen(command, **pipes, text=True, env=environment)
+    def __init__(self, command: list[str], environment: dict[str, str], quiet: bool) -> None:
+        pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+        errors = subprocess.DEVNULL if quiet else None
+        self._process = subprocess.Popen(command, **pipes, stderr=errors, text=True, env=environment)
         self.task: Row | None = None
+        self.deadline, self._start = math.inf, _START_SECONDS
 
     @property
     def pipe(self) -> Any:
         """Where its answers come from."""
         return self._process.stdout
 
-    def ask(self, task: Row) -> None:
-        """Gives it a task."""
+    def ask(self, task: Row, seconds: float) -> None:
+        """Gives it a task, for which it may take so long."""
         assert self._process.stdin is not None
-        self.task = task
+        self.task, self.deadline, self._start = task, time.monotonic() + self._start + seconds, 0.0
         with contextlib.suppress(BrokenPipeError):
             self._process.stdin.write(json.dumps(task) + "\n")
             self._process.stdin.flush()
@@ -61,11 +69,15 @@ class Children:
     Args:
         command: What each runs.
         count: How many.
+        quiet: Whether what they say on stderr is dropped.
     """
 
-    def __init__(self, command: list[str], count: int) -> None:
-        self._command = command
-        self._all = [Child(command) for _ in range(count)]
+    def __init__(self, command: list[str], count: int, *, quiet: bool = False) -> None:
+        threads = max(1, (os.cpu_count() or 1) // count)
+        # Kernels that no engine uses are not loaded: a start takes a fraction of the time.
+        environment = {**os.environ, "CUDA_MODULE_LOADING": "LAZY", "OMP_NUM_THREADS": str(threads)}
+        self._start = lambda: Child(command, environment, quiet)
+        self._all = [self._start() for _ in range(count)]
 
     def __enter__(self) -> Children:
         return self
@@ -74,24 +86,32 @@ class Children:
         for child in self._all:
             child.end()
 
-    def run(self, tasks: list[Row], begin: float, end: float, done: Callable[[Row, Row], None]) -> None:
+    def run(
+        self,
+        tasks: Iterable[Row],
+        done: Callable[[Row, Row], None],
+        seconds: float = math.inf,
+        begin: float = math.inf,
+        end: float = math.inf,
+    ) -> None:
         """Has tasks done, the first ones first.
 
         Args:
             tasks: What is asked.
+            done: Called with each task and its answer, which has "failed" and "how" where there is none.
+            seconds: How long one may take.
             begin: Nothing begins after that, of `time.monotonic()`.
             end: Nothing goes on after that.
-            done: Called with each task and its answer, which has "failed" where there is none.
         """
-        queue = list(tasks)
+        queue = deque(tasks)
         while queue or any(child.task for child in self._all):
-            if queue and time.monotonic() > begin:
+            if time.monotonic() > begin:
                 for task in queue:
-                    done(task, {"failed": "out of time"})
+                    done(task, {"failed": "it was not begun", "how": LEFT})
                 queue.clear()
             for child in self._all:
                 if queue and child.task is None:
-                    child.ask(queue.pop(0))
+                    child.ask(queue.popleft(), seconds)
             busy = [child for child in self._all if child.task]
             readable = select.select([child.pipe for child in busy], [], [], 0.5)[0]
             for child in busy:
@@ -99,14 +119,15 @@ class Children:
 
     def _receive(self, child: Child, readable: bool, late: bool, done: Callable[[Row, Row], None]) -> None:
         line = child.pipe.readline() if readable else ""
-        task = child.task or {}
+        task, hangs = child.task or {}, time.monotonic() > child.deadline
         if line:
             child.task = None
             done(task, json.loads(line))
-        elif readable or late:
+        elif readable or hangs or late:
             code = child.end()
-            self._all[self._all.index(child)] = Child(self._command)
-            done(task, {"failed": "took too long" if late else f"the process died ({code})"})
+            self._all[self._all.index(child)] = self._start()
+            how = DIED if readable else HUNG if hangs else LEFT
+            done(task, {"failed": f"the process {how} ({code})", "how": how})
 
 
 def serve(start: Callable[[], Callable[[Row], Row]]) -> int:
@@ -115,8 +136,9 @@ def serve(start: Callable[[], Callable[[Row], Row]]) -> int:
     Args:
         start: Makes what does one task; called at the first.
     """
-    answers = os.fdopen(os.dup(1), "w")
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
+    warnings.simplefilter("ignore")
     work: Callable[[Row], Row] | None = None
     for line in sys.stdin:
         try:
@@ -125,51 +147,9 @@ def serve(start: Callable[[], Callable[[Row], Row]]) -> int:
             faulthandler.dump_traceback_later(_SLOW, file=sys.stderr)
             answer = work(json.loads(line))
         except Exception as error:
-            answer = {"failed": f"{type(error).__name__}: {error}"[:400]}
+            traceback.print_exc()
+            answer = {"failed": f"{type(error).__name__}: {error}"[:400], "how": RAISED}
         faulthandler.cancel_dump_traceback_later()
         answers.write(json.dumps(answer) + "\n")
         answers.flush()
     return 0
-
-
-def options(about: str | None, most_jobs: int, seconds: float = 60) -> argparse.Namespace:
-    """Returns the flags of a script that has its tasks done by such processes; `worker` says that it is one.
-
-    Args:
-        about: What the script does, its docstring.
-        most_jobs: How many processes can be of use.
-        seconds: How long it may take, where nothing else is said.
-    """
-    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--jobs", type=int, default=max(1, min(most_jobs, (os.cpu_count() or 2) - 2)))
-    parser.add_argument("--seconds", type=float, default=seconds)
-    parser.add_argument("--only", default="")
-    parser.add_argument("--out", type=Path, default=ROOT / "bench" / "results")
-    parser.add_argument("--family", default="tensorrt", help=argparse.SUPPRESS)
-    parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
-    return parser.parse_args()
-
-
-def run_script(script: str, tasks: list[Row], given: argparse.Namespace, name: str) -> list[Row]:
-    """Has the tasks of a script done; returns them with their answers, and keeps them in a file as they come.
-
-    Args:
-        script: The file of the script, which calls `serve` where it is a worker.
-        tasks: What is asked.
-        given: Its flags, of `options`.
-        name: Of the file.
-    """
-    started = time.monotonic()
-    given.out.mkdir(parents=True, exist_ok=True)
-    rows: list[Row] = []
-
-    def done(task: Row, answer: Row) -> None:
-        rows.append({**task, **answer})
-        document = {"date": str(datetime.date.today()), "rows": rows, "seconds": time.monotonic() - started}
-        (given.out / name).write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
-
-    end = started + given.seconds
-    command = [sys.executable, str(Path(script).resolve()), "--worker", "--family", given.family]
-    with Children(command, min(given.jobs, len(tasks))) as children:
-        children.run(tasks, end - 5, end, done)
-    return rows

@@ -20,7 +20,7 @@ import platform
 import subprocess
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +28,8 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 from cases import EXACT, HALF, NETWORK, ROUNDED, Case, all_cases  # noqa: E402
-from judge import Row, describe  # noqa: E402
-from workers import Job, Workers  # noqa: E402
+from children import Children, serve  # noqa: E402
+from judge import Bench, Row, describe  # noqa: E402
 
 from trtconv.cli.versions import versions  # noqa: E402
 from trtconv.runtimes.tensorrt.gpu import gpu_name  # noqa: E402
@@ -40,6 +40,8 @@ _ALONE = ("speed", "networks")
 
 
 def main(arguments: list[str] | None = None) -> int:
+    if sys.argv[1:2] == ["--worker"]:
+        return serve(lambda: worker(sys.argv[2], int(sys.argv[3])))
     options = parse(arguments)
     backend = "none" if options.dry_run else "rtx" if options.build_only else "tensorrt"
     cases = selected(options.only, options.part)
@@ -49,14 +51,31 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"wrote {table.path}")
         return 0
     print(f"{len(cases)} cases on {backend}, {options.jobs} processes", flush=True)
-    with Workers(backend, options.jobs) as workers:
-        table.document["versions"] |= workers.versions()
-        workers.run([Job(name, "examine", CASE_SECONDS) for name in cases], table.examined)
+    with children(backend, options.jobs) as several:
+        several.run([{"name": "", "method": "versions"}], table.has_versions)
+        several.run([{"name": name, "method": "examine"} for name in cases], table.examined, CASE_SECONDS)
     if backend == "tensorrt" and not options.no_timing:
         table.time(options.budget)
     table.finish()
     print(f"wrote {table.path}")
     return 0 if all(row["ok"] for row in table.rows) else 1
+
+
+def children(backend: str, count: int) -> Children:
+    """Starts processes that examine cases."""
+    threads = max(1, (os.cpu_count() or 1) // count)
+    return Children([sys.executable, __file__, "--worker", backend, str(threads)], count)
+
+
+def worker(backend: str, threads: int) -> Callable[[Row], Row]:
+    """Returns what does a task in such a process."""
+    bench, cases = Bench(backend, threads), all_cases()
+    return lambda task: getattr(bench, task["method"])(*([cases[task["name"]]] if task["name"] else []))
+
+
+def result_of(answer: Row) -> Row:
+    """Returns what came of a task; "failure" where nothing did."""
+    return {"failure": answer["failed"]} if "failed" in answer else answer
 
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
@@ -101,10 +120,17 @@ class Table:
         """The rows so far, in the order of the cases."""
         return [self._rows[name] for name in self.cases if name in self._rows]
 
-    def examined(self, job: Job, result: Row) -> None:
+    def has_versions(self, task: Row, answer: Row) -> None:
+        """Takes the versions that only such a process knows."""
+        if "failed" in answer:
+            raise RuntimeError(answer["failed"])
+        self.document["versions"] |= answer
+
+    def examined(self, task: Row, answer: Row) -> None:
         """Takes the result of a case."""
-        row = {**describe(self.cases[job.name]), **result}
-        row["checks"] = checks(row, self.cases[job.name], self.backend)
+        case = self.cases[task["name"]]
+        row = {**describe(case), **result_of(answer)}
+        row["checks"] = checks(row, case, self.backend)
         row["ok"] = all(check["ok"] for check in row["checks"])
         self._keep(row)
 
@@ -113,18 +139,18 @@ class Table:
         names = [name for name, row in self._rows.items() if worth_timing(row)]
         names.sort(key=lambda name: (self.cases[name].section not in _ALONE, list(self.cases).index(name)))
         print(f"timing {len(names)} cases", flush=True)
-        with Workers(self.backend, 1) as workers:
+        with children(self.backend, 1) as one:
             for name in names:
                 if self.seconds > budget:
                     print(f"out of time: {name} and what follows is not timed", flush=True)
                     return
-                workers.run([Job(name, "time", TIMING_SECONDS)], self.timed)
+                one.run([{"name": name, "method": "time"}], self.timed, TIMING_SECONDS)
 
-    def timed(self, job: Job, result: Row) -> None:
+    def timed(self, task: Row, answer: Row) -> None:
         """Takes the latencies of a case."""
-        row = self._rows[job.name]
-        row["latency"] = result
-        row["checks"] = checks(row, self.cases[job.name], self.backend)
+        row = self._rows[task["name"]]
+        row["latency"] = result_of(answer)
+        row["checks"] = checks(row, self.cases[row["name"]], self.backend)
         row["ok"] = all(check["ok"] for check in row["checks"])
         self._keep(row)
 

@@ -13,7 +13,7 @@ import onnx
 from cases import EXACT, Case
 from nets import Sample, run_onnx
 from numpy.typing import NDArray
-from trt86 import Engine, Options, Refused, TensorRT, race
+from trt86 import Engine, Options, Refused, TensorRT, gpu, race
 
 from trtconv.core.dims import InputRange, ShapeProfile
 from trtconv.core.documents.build import BuildPlan
@@ -124,9 +124,7 @@ class Bench:
         """Returns the versions that only this process knows."""
         found = {"tensorrt": self.plain.version if self.plain else "none"}
         if self.backend == "tensorrt":
-            from device import versions
-
-            found |= {f"cuda_{name}": version for name, version in versions().items()}
+            found["cuda_driver"] = gpu().driver_version
         return found
 
     def examine(self, case: Case) -> Row:

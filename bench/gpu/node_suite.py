@@ -32,13 +32,11 @@ import importlib.metadata
 import json
 import os
 import pickle
-import selectors
 import subprocess
 import sys
 import tempfile
 import time
-import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -46,11 +44,11 @@ ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(ROOT), str(ROOT / "bench"), str(HERE)]
 
-Row = dict[str, Any]
+from children import LEFT, Children, Row, serve  # noqa: E402
+
 WAYS = ("raw", "trtconv")
 _RANDOM = {"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"}
 _JOB_SECONDS = 60.0
-_START_SECONDS = 90.0
 TEXT = 300
 LEVEL = 0
 """Of the builder's optimisation: which kernels run fastest is not the question."""
@@ -60,8 +58,7 @@ def main() -> int:
     """Runs what is left of the suite; returns the exit status."""
     options = _options()
     if options.worker:
-        serve(lambda: Bench(options.family))
-        return 0
+        return serve(lambda: Bench(options.family))
     options.out.mkdir(parents=True, exist_ok=True)
     kept = options.out / f"node-suite-{options.family}.jsonl"
     rows = _read(kept)
@@ -72,11 +69,20 @@ def main() -> int:
         left = [job for job in jobs if job not in rows]
         print(f"{len(names)} tests, {len(left)} of {len(jobs)} jobs to do", file=sys.stderr)
         with kept.open("a", encoding="utf-8") as file:
-            pool = Pool(Path(__file__), options, Path(folder))
-            for row in pool.run(left, time.monotonic() + 60 * options.minutes):
-                rows[row["test"], row["way"]] = row
-                file.write(json.dumps(row) + "\n")
-                file.flush()
+
+            def done(task: Row, answer: Row) -> None:
+                if answer.get("how") == LEFT:
+                    return
+                if "failed" in answer:
+                    answer = {"verdict": answer["how"], "why": answer["failed"][:TEXT]}
+                row = rows[task["test"], task["way"]] = {"test": task["test"], "way": task["way"], **answer}
+                print(json.dumps(row), file=file, flush=True)
+
+            end = time.monotonic() + 60 * options.minutes
+            tasks = [{"test": name, "way": way, "folder": folder} for name, way in left]
+            command = [sys.executable, __file__, "--worker", "--family", options.family]
+            with Children(command, max(1, min(options.jobs, len(left))), quiet=True) as children:
+                children.run(tasks, done, _JOB_SECONDS, begin=end, end=end)
     report = summarize(list({**_base(options.base), **rows}.values()), options.family)
     name = "gpu-node-suite-8.6.json" if options.family == "tensorrt" else "node-suite-rtx.json"
     (options.out / name).write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
@@ -151,128 +157,6 @@ def dump_cases(folder: Path, patterns: Sequence[str]) -> list[str]:
     return sorted(names, key=lambda name: ("_expanded" in name, names.index(name)))
 
 
-class Worker:
-    """A process that does one job after the other."""
-
-    def __init__(self, script: Path, options: argparse.Namespace, folder: Path) -> None:
-        environment = {**os.environ, "CUDA_MODULE_LOADING": "LAZY", "OMP_NUM_THREADS": "1"}
-        arguments = [sys.executable, str(script.resolve()), "--worker", "--family", options.family]
-        self.process = subprocess.Popen(
-            arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment
-        )
-        self.folder = folder
-        self.job: tuple[str, str] | None = None
-        self.ready = False
-        self.deadline = time.monotonic() + _START_SECONDS
-
-    def give(self, job: tuple[str, str]) -> None:
-        """Hands it a job."""
-        assert self.process.stdin is not None
-        self.job, self.deadline = job, time.monotonic() + _JOB_SECONDS
-        with contextlib.suppress(BrokenPipeError):
-            self.process.stdin.write((json.dumps([*job, str(self.folder)]) + "\n").encode())
-            self.process.stdin.flush()
-
-    def end(self) -> int:
-        """Ends it; returns its exit code."""
-        self.process.kill()
-        return self.process.wait()
-
-
-class Pool:
-    """As many workers as are asked for; one that ends or hangs is replaced.
-
-    Args:
-        script: What a worker runs, with --worker; it calls `serve`.
-        options: With `jobs` and `family`.
-        folder: What a worker finds its jobs in.
-    """
-
-    def __init__(self, script: Path, options: argparse.Namespace, folder: Path) -> None:
-        self._script = script
-        self._options = options
-        self._folder = folder
-        self._starts = 0
-
-    def _start(self, selector: selectors.BaseSelector) -> None:
-        self._starts += 1
-        if self._starts > 40 + 20 * self._options.jobs:
-            raise SystemExit("the processes end again and again")
-        worker = Worker(self._script, self._options, self._folder)
-        selector.register(worker.process.stdout, selectors.EVENT_READ, worker)  # type: ignore[arg-type]
-
-    def run(self, jobs: list[tuple[str, str]], deadline: float) -> Iterator[Row]:
-        """Does jobs until all are done or time is up; yields each result as it comes."""
-        queue = collections.deque(jobs)
-        selector = selectors.DefaultSelector()
-        for _ in range(min(self._options.jobs, len(jobs))):
-            self._start(selector)
-        try:
-            while time.monotonic() < deadline:
-                workers = [key.data for key in selector.get_map().values()]
-                for worker in workers:
-                    if worker.ready and worker.job is None and queue:
-                        worker.give(queue.popleft())
-                if not queue and not any(worker.job for worker in workers):
-                    return
-                for key, _ in selector.select(timeout=0.5):
-                    yield from self._hear(selector, key.data)
-                for worker in workers:
-                    if time.monotonic() > worker.deadline and (worker.job or not worker.ready):
-                        yield from self._replace(selector, worker, "took too long")
-        finally:
-            for key in list(selector.get_map().values()):
-                key.data.end()
-
-    def _hear(self, selector: selectors.BaseSelector, worker: Worker) -> Iterator[Row]:
-        assert worker.process.stdout is not None
-        line = worker.process.stdout.readline()
-        if not line:
-            yield from self._replace(selector, worker, "died")
-            return
-        try:
-            message = json.loads(line)
-        except ValueError:  # What a library printed.
-            return
-        if "ready" in message:
-            worker.ready = True
-        elif worker.job is not None:
-            name, way = worker.job
-            worker.job = None
-            yield {"test": name, "way": way, **message}
-
-    def _replace(self, selector: selectors.BaseSelector, worker: Worker, why: str) -> Iterator[Row]:
-        selector.unregister(worker.process.stdout)  # type: ignore[arg-type]
-        code = worker.end()
-        if worker.job is not None:
-            name, way = worker.job
-            yield {"test": name, "way": way, "verdict": why, "why": f"exit code {code}"}
-        self._start(selector)
-
-
-def serve(make: Callable[[], Any]) -> None:
-    """Is a worker: takes jobs from stdin, one JSON line each, and writes results to stdout.
-
-    Args:
-        make: Makes what does them, with `do(way, name, folder)`.
-    """
-    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)
-    warnings.simplefilter("ignore")
-    bench = make()
-    answers.write('{"ready": true}\n')
-    answers.flush()
-    for line in sys.stdin:
-        name, way, folder = json.loads(line)
-        started = time.monotonic()
-        try:
-            row = bench.do(way, name, Path(folder))
-        except Exception as error:
-            row = {"verdict": "failed", "why": f"{type(error).__name__}: {error}"[:TEXT]}
-        answers.write(json.dumps({**row, "seconds": round(time.monotonic() - started, 2)}) + "\n")
-        answers.flush()
-
-
 class Bench:
     """TensorRT in a worker."""
 
@@ -285,10 +169,12 @@ class Bench:
         self._trt = importlib.import_module("tensorrt" if family == "tensorrt" else "tensorrt_rtx")
         self.plain = TensorRT(self._trt)
 
-    def do(self, way: str, name: str, folder: Path) -> Row:
+    def __call__(self, task: Row) -> Row:
         """Does one test in one way."""
-        data, inputs, outputs = pickle.loads((folder / f"{name}.pickle").read_bytes())
-        return self.raw(data, inputs, outputs) if way == "raw" else self.trtconv(data, inputs, outputs)
+        started = time.monotonic()
+        case = pickle.loads(Path(task["folder"], f"{task['test']}.pickle").read_bytes())
+        row = self.raw(*case) if task["way"] == "raw" else self.trtconv(*case)
+        return {**row, "seconds": round(time.monotonic() - started, 2)}
 
     def raw(self, data: bytes, inputs: list[Any], outputs: list[Any]) -> Row:
         """Parses, reads back and interprets, builds and runs a model as it is."""

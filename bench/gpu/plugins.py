@@ -16,7 +16,11 @@ Writes FOLDER/gpu-plugins-8.6.json and prints a table. Exit status: 0 all is equ
 
 from __future__ import annotations
 
+import argparse
 import contextlib
+import datetime
+import json
+import os
 import sys
 import tempfile
 import time
@@ -28,7 +32,7 @@ ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(ROOT), str(HERE)]
 
-from children import Row, options, run_script, serve  # noqa: E402
+from children import Children, Row, serve  # noqa: E402
 
 NAME = "gpu-plugins-8.6.json"
 COUNT = 10
@@ -47,9 +51,9 @@ MISTAKES = {
 
 def main() -> int:
     """Runs everything; returns the exit status."""
-    given = options(__doc__, 14, seconds=150)
+    given = _options()
     if given.worker:
-        return serve(Bench)
+        return serve(lambda: Bench(given.family))
     from plugin_cases import CASES, FAULTS
 
     tasks: list[Row] = [{"kind": DETECTOR, "plugin": DETECTOR}]
@@ -57,9 +61,38 @@ def main() -> int:
     tasks += [{"kind": "mistake", "plugin": name} for name in MISTAKES]
     tasks += [{"kind": "fault", "plugin": name} for name in FAULTS]
     tasks = [task for task in tasks if given.only in task["plugin"]]
-    rows = run_script(__file__, tasks, given, NAME)
+    rows = _run(tasks, given)
     print(table(rows))
     return 0 if all(map(_is_right, rows)) else 1
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--jobs", type=int, default=max(1, min(14, (os.cpu_count() or 2) - 2)))
+    parser.add_argument("--seconds", type=float, default=150)
+    parser.add_argument("--only", default="")
+    parser.add_argument("--out", type=Path, default=ROOT / "bench" / "results")
+    parser.add_argument("--family", default="tensorrt", help=argparse.SUPPRESS)
+    parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
+    return parser.parse_args()
+
+
+def _run(tasks: list[Row], given: argparse.Namespace) -> list[Row]:
+    """Has tasks done; returns them with their answers, and keeps them in a file as they come."""
+    started = time.monotonic()
+    given.out.mkdir(parents=True, exist_ok=True)
+    rows: list[Row] = []
+
+    def done(task: Row, answer: Row) -> None:
+        rows.append({**task, **answer})
+        document = {"date": str(datetime.date.today()), "rows": rows, "seconds": time.monotonic() - started}
+        (given.out / NAME).write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+
+    end = started + given.seconds
+    command = [sys.executable, __file__, "--worker", "--family", given.family]
+    with Children(command, min(given.jobs, len(tasks))) as children:
+        children.run(tasks, done, begin=end - 5, end=end)
+    return rows
 
 
 def _is_right(row: Row) -> bool:
@@ -89,13 +122,13 @@ def table(rows: Sequence[Row]) -> str:
 class Bench:
     """TensorRT in a child."""
 
-    def __init__(self, family: str = "") -> None:
+    def __init__(self, family: str) -> None:
         import trtconv
         from trtconv.core.target import Target
         from trtconv.runtimes import tensorrt
 
         self._trtconv = trtconv
-        self._target = Target(family or sys.argv[sys.argv.index("--family") + 1])
+        self._target = Target(family)
         self._runtime = tensorrt.load(self._target)
 
     def __call__(self, task: Row) -> Row:

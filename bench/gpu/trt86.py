@@ -1,4 +1,4 @@
-"""A plain TensorRT script: parse ONNX, build, run, time. It knows nothing of trtconv.
+"""A plain TensorRT script: parse ONNX, build, run, time. Of trtconv it has the calls of CUDA, and nothing else.
 
 Written for TensorRT 8.6; builds (without running) on TensorRT-RTX too, so that it can be tried without a GPU.
 """
@@ -6,13 +6,16 @@ Written for TensorRT 8.6; builds (without running) on TensorRT-RTX too, so that 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from device import Buffer, CudaError, Graph, Stream
 from numpy.typing import NDArray
+
+from trtconv.core.errors import EngineFailed
+from trtconv.runtimes.tensorrt.device import Buffer, Gpu, Graph, Stream
 
 Array = NDArray[Any]
 Bounds = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
@@ -27,6 +30,12 @@ _DTYPES = {
     "UINT8": np.uint8,
     "BOOL": np.bool_,
 }
+
+
+@functools.cache
+def gpu() -> Gpu:
+    """Returns the GPU, opened where something is to run: the rest does without."""
+    return Gpu()
 
 
 class Refused(Exception):
@@ -183,7 +192,7 @@ class Engine:
         self._context: Any = self._engine.create_execution_context() if self._engine is not None else None
         if self._context is None:
             raise Refused("run", owner._said())
-        self.stream = Stream()
+        self.stream = Stream(gpu())
         self._buffers: dict[str, Buffer] = {}
         self._graph: Graph | None = None
         names = [self._engine.get_tensor_name(i) for i in range(self._engine.num_io_tensors)]
@@ -205,7 +214,7 @@ class Engine:
             values = feeds[name].astype(self._dtype(name))
             if not self._context.set_input_shape(name, tuple(values.shape)):
                 raise Refused("run", f"shape {values.shape} of {name} is refused: {self._owner._said()}")
-            self._bind(name, values.nbytes).fill(values)
+            self._bind(name, values.nbytes).write(values)
         for name in self.outputs:
             shape = self._shape(name)
             self._bind(name, int(np.prod(shape)) * np.dtype(self._dtype(name)).itemsize)
@@ -213,7 +222,7 @@ class Engine:
     def _bind(self, name: str, nbytes: int) -> Buffer:
         buffer = Buffer(self.stream, nbytes)
         self._buffers[name] = buffer
-        self._context.set_tensor_address(name, buffer.pointer)
+        self._context.set_tensor_address(name, buffer.address)
         return buffer
 
     def _shape(self, name: str) -> tuple[int, ...]:
@@ -224,14 +233,14 @@ class Engine:
 
     def enqueue(self) -> None:
         """Puts one inference on the stream."""
-        if not self._context.execute_async_v3(self.stream.handle):
+        if not self._context.execute_async_v3(int(self.stream.handle)):
             raise Refused("run", self._owner._said())
 
     def run(self) -> list[Array]:
         """Runs once and returns the outputs."""
         self.enqueue()
         self.stream.wait()
-        return [self._buffers[name].read(self._shape(name), self._dtype(name)) for name in self.outputs]
+        return [self._buffers[name].read(self._shape(name), np.dtype(self._dtype(name))) for name in self.outputs]
 
     def record(self, repeats: int) -> bool:
         """Makes a CUDA graph of some inferences, so that launching does not count; False where that is refused."""
@@ -242,7 +251,7 @@ class Engine:
 
         try:
             self._graph = self.stream.capture(work)
-        except (CudaError, Refused):
+        except (EngineFailed, Refused):
             self._graph = None
         return self._graph is not None
 
@@ -258,9 +267,9 @@ class Engine:
     def free(self) -> None:
         """Gives back graph and buffers."""
         if self._graph is not None:
-            self._graph.free()
+            self._graph.close()
         for buffer in self._buffers.values():
-            buffer.free()
+            buffer.close()
         self._buffers.clear()
 
 

@@ -24,7 +24,7 @@ def compatibility() -> Iterator[ModuleType]:
 
     yield compatibility
     sys.path[:] = path
-    for name in ("compatibility", "cases", "judge", "trt86", "device", "nets"):
+    for name in ("compatibility", "cases", "judge", "trt86", "nets"):
         if name not in modules:
             sys.modules.pop(name, None)
 
