@@ -127,7 +127,7 @@ class Children:
             code = child.end()
             self._all[self._all.index(child)] = self._start()
             how = DIED if readable else HUNG if hangs else LEFT
-            done(task, {"failed": f"the process {how} ({code})", "how": how})
+            done(task, {"failed": f"the process: {how} ({code})", "how": how})
 
 
 def serve(start: Callable[[], Callable[[Row], Row]]) -> int:
