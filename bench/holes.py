@@ -131,71 +131,45 @@ def holes() -> tuple[Hole, ...]:
     }
     data["h6_qdq"] = Network("h6_qdq", functools.partial(_read, DATA / "h6_qdq.onnx"), ({},))
     given = {each.name: each for each in all_networks()}
+    conv, constant = (functools.partial(_times, kind) for kind in ("CONVOLUTION", "CONSTANT"))
     epsilon = functools.partial(_set, "NORMALIZATION", "LayerNormalization_2", "epsilon")
-    found = [
-        Hole(
-            "H1",
-            "the kernel of the scores x 1.1, beside boxes in pixels",
-            data["h1"],
-            _times("CONVOLUTION", "Conv_8", 1.1),
-        ),
-        Hole(
-            "H2",
-            "seven channels beside a large one x 1.3",
-            data["h2"],
-            _weights("CONVOLUTION", "Conv_1", "kernel", _seven_channels),
-        ),
-        Hole("H3", "a branch: Mul to Max", given["branches"], _branches("PROD")),
-        Hole("H3b", "the other branch: Add to Max", given["branches"], _branches("SUM")),
-        Hole("H4", "rows 4 to 99 of a table x -5", data["h5d"], _rows("c5", 16, slice(4, 100), -5)),
-        Hole("H5", "a mask's -10000 to 0", data["h5"], _times("CONSTANT", "c9", 0)),
-        Hole("H5b", "softmax over queries", data["h5"], _set("SOFTMAX", "Softmax_15", "axes", lambda trt: 2)),
-        Hole(
-            "H5c",
-            "attention transposed",
-            data["h5"],
-            _set("MATRIX_MULTIPLY", "MatMul_16", "op0", lambda trt: trt.MatrixOperation.TRANSPOSE),
-        ),
-        Hole("H5d", "a mask's -10000 to 0, with places", data["h5d"], _times("CONSTANT", "c14", 0)),
-        Hole("H5e", "all rows but one of a table x -3", data["h5d"], _rows("c5", 16, [0, *range(2, 100)], -3)),
-        Hole("H5f", "a row of the types x -3", data["h5d"], _rows("c6", 16, [0], -3)),
-        Hole("H6", "a kernel x 1.03 beside a quantiser", data["h6_qdq"], _times("CONVOLUTION", "Conv_3", 1.03)),
-        Hole("H6d", "a kernel x 1.01 beside a float16 number", data["h6_half"], _times("CONVOLUTION", "Conv_3", 1.01)),
-        Hole(
-            "H7",
-            "Abs to Neg, under a mask of -inf",
-            data["h7"],
-            _set("UNARY", "Abs_6", "op", lambda trt: trt.UnaryOperation.NEG),
-        ),
-        Hole("H7b", "a mask's branches exchanged", data["h7"], _exchanged("SELECT", "Where_3", 1, 2)),
-        Hole("H8", "epsilon 1e-12 to 1e-6", data["h8"], epsilon(lambda trt: 1e-6)),
-        Hole("H8b", "epsilon 1e-12 to 1e-4", data["h8"], epsilon(lambda trt: 1e-4)),
-        Hole(
-            "H9",
-            "a mean over the batch too",
-            data["h9"],
-            _set("REDUCE", "ReduceMean_2", "axes", lambda trt: 13),
-            dims={"n": (1, 4, 8)},
-        ),
-        Hole("H9b", "the same without bounds", data["h9"], _set("REDUCE", "ReduceMean_2", "axes", lambda trt: 13)),
-        Hole("H10", "a type", data["h10"], _set("CAST", "Cast_2", "to_type", lambda trt: trt.float32)),
-        Hole("H11", "an assertion that never holds", data["h9"], _false_assertion, dims={"n": (1, 4, 8)}),
-        Hole("H13", "Relu6 without its limit", data["h13"], _set("ACTIVATION", "Clip_2", "beta", lambda trt: 3.4e38)),
-        Hole("H14", "a kernel before a saturated softmax x 1.2", data["h14"], _times("CONVOLUTION", "Conv_1", 1.2)),
-        Hole("H15", "a kernel behind NaN x 1.2", data["h15"], _times("CONVOLUTION", "Conv_5", 1.2)),
-        Hole("H16", "a kernel where all is NaN x -7", data["h16"], _times("CONVOLUTION", "Conv_3", -7)),
-        Hole("H17", "a kernel before an offset of 1000 x 1.9", data["h17"], _times("CONVOLUTION", "Conv_1", 1.9)),
-        Hole("H18", "a kernel whose result is rarely seen x 1.2", data["h18"], _times("CONVOLUTION", "Conv_3", 1.2)),
-        *(
-            Hole(
-                f"int8 {kind.lower()} {index}",
-                "its float kernel x 1.2",
-                given["quantized_autoencoder"],
-                _float_kernel(index),
-            )
-            for kind, index in (("float kernel", 0), ("float kernel", 1), ("float kernel", 2))
-        ),
+    mean = _set("REDUCE", "ReduceMean_2", "axes", lambda trt: 13)
+    turned = _set("MATRIX_MULTIPLY", "MatMul_16", "op0", lambda trt: trt.MatrixOperation.TRANSPOSE)
+    negated = _set("UNARY", "Abs_6", "op", lambda trt: trt.UnaryOperation.NEG)
+    several = {"n": (1, 4, 8)}
+    seven = _weights("CONVOLUTION", "Conv_1", "kernel", _seven_channels)
+    rows: list[tuple[str, str, Network, Edit]] = [
+        ("H1", "the kernel of the scores x 1.1, beside boxes in pixels", data["h1"], conv("Conv_8", 1.1)),
+        ("H2", "seven channels beside a large one x 1.3", data["h2"], seven),
+        ("H3", "a branch: Mul to Max", given["branches"], _branches("PROD")),
+        ("H3b", "the other branch: Add to Max", given["branches"], _branches("SUM")),
+        ("H4", "rows 4 to 99 of a table x -5", data["h5d"], _rows("c5", 16, slice(4, 100), -5)),
+        ("H5", "a mask's -10000 to 0", data["h5"], constant("c9", 0)),
+        ("H5b", "softmax over queries", data["h5"], _set("SOFTMAX", "Softmax_15", "axes", lambda trt: 2)),
+        ("H5c", "attention transposed", data["h5"], turned),
+        ("H5d", "a mask's -10000 to 0, with places", data["h5d"], constant("c14", 0)),
+        ("H5e", "all rows but one of a table x -3", data["h5d"], _rows("c5", 16, [0, *range(2, 100)], -3)),
+        ("H5f", "a row of the types x -3", data["h5d"], _rows("c6", 16, [0], -3)),
+        ("H6", "a kernel x 1.03 beside a quantiser", data["h6_qdq"], conv("Conv_3", 1.03)),
+        ("H6d", "a kernel x 1.01 beside a float16 number", data["h6_half"], conv("Conv_3", 1.01)),
+        ("H7", "Abs to Neg, under a mask of -inf", data["h7"], negated),
+        ("H7b", "a mask's branches exchanged", data["h7"], _exchanged("SELECT", "Where_3", 1, 2)),
+        ("H8", "epsilon 1e-12 to 1e-6", data["h8"], epsilon(lambda trt: 1e-6)),
+        ("H8b", "epsilon 1e-12 to 1e-4", data["h8"], epsilon(lambda trt: 1e-4)),
+        ("H9b", "a mean over the batch too, without bounds", data["h9"], mean),
+        ("H10", "a type", data["h10"], _set("CAST", "Cast_2", "to_type", lambda trt: trt.float32)),
+        ("H13", "Relu6 without its limit", data["h13"], _set("ACTIVATION", "Clip_2", "beta", lambda trt: 3.4e38)),
+        ("H14", "a kernel before a saturated softmax x 1.2", data["h14"], conv("Conv_1", 1.2)),
+        ("H15", "a kernel behind NaN x 1.2", data["h15"], conv("Conv_5", 1.2)),
+        ("H16", "a kernel where all is NaN x -7", data["h16"], conv("Conv_3", -7)),
+        ("H17", "a kernel before an offset of 1000 x 1.9", data["h17"], conv("Conv_1", 1.9)),
+        ("H18", "a kernel whose result is rarely seen x 1.2", data["h18"], conv("Conv_3", 1.2)),
     ]
+    int8 = given["quantized_autoencoder"]
+    rows += [(f"int8 float kernel {n}", "its float kernel x 1.2", int8, _float_kernel(n)) for n in range(3)]
+    found = [Hole(*row) for row in rows]
+    found.append(Hole("H9", "a mean over the batch too", data["h9"], mean, dims=several))
+    found.append(Hole("H11", "an assertion that never holds", data["h9"], _false_assertion, dims=several))
     for name in ("super_resolution", "unet", "vocoder", "gan_generator", "yolo", "bert"):
         found.append(Hole(f"S {name}", "a weight x 1.5 between passes and parser", given[name], rogue=1.5))
         found.append(Hole(f"S2 {name}", "a weight x 1.015 between passes and parser", given[name], rogue=1.015))
