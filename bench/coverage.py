@@ -26,14 +26,9 @@ from typing import Any
 import numpy as np
 import onnx
 import proof_suite
+from measuring import kept_rows
 
-from trtconv.core.findings import Severity
 from trtconv.core.target import Target
-from trtconv.graph.model import OnnxModel
-from trtconv.passes import passes_for, run_passes
-from trtconv.rules import run_rules
-from trtconv.runtimes.tensorrt.readback.execute import Run
-from trtconv.runtimes.tensorrt.readback.read import read
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "bench" / "results" / "coverage-rtx.json"
@@ -55,24 +50,10 @@ class Builder(proof_suite.Suite):
 
     def judged(self, model: onnx.ModelProto, feeds: proof_suite.Feeds, expected: Mapping[str, Any]) -> tuple[str, str]:
         """Returns what became of a model ("proven", "refused", "not built", "unproven", "differs"), and why."""
-        network = self._builder.create_network(0)
-        parser = self._trt.OnnxParser(network, self._logger)
-        data = model.SerializeToString()
-        if not parser.parse(data) or not network.num_outputs:
-            return "refused", self.refusal(model)[:_TEXT]
-        self._kept = (network, parser, data)
-        back = read(self._trt, network)
-        missing = {back.tensors[number].name for number in back.inputs} - feeds.keys()
-        if missing:
-            return "differs", f"{', '.join(missing)} became an input of the network"
-        run = Run(back, feeds)
-        got = run.outputs()
-        if run.unproven:
-            return "unproven", "; ".join(sorted(set(run.unproven.values())))[:_TEXT]
-        verdict, why = self._compared(got, expected)
-        if verdict in ("differs", "unproven"):
-            return verdict, why
-        return ("proven", "") if self._builds(network, feeds) else ("not built", "the builder refuses it")
+        verdict, why = self.verdict(model, feeds, expected)
+        if verdict in ("refused", "differs", "unproven"):
+            return verdict, (why or self.refusal(model))[:_TEXT]
+        return ("proven", "") if self._builds(self._kept[0], feeds) else ("not built", "the builder refuses it")
 
     def _builds(self, network: Any, feeds: proof_suite.Feeds) -> bool:
         config = self._builder.create_builder_config()
@@ -86,17 +67,6 @@ class Builder(proof_suite.Suite):
                 profile.set_shape(tensor.name, *[feeds[tensor.name].shape] * 3)
         config.add_optimization_profile(profile)
         return self._builder.build_serialized_network(network, config) is not None
-
-
-def prepared(model: onnx.ModelProto, target: Target) -> tuple[onnx.ModelProto, list[str], list[str]]:
-    """Returns a model as trtconv makes it, which passes did so, and what its rules still say against it."""
-    copy = onnx.ModelProto()
-    copy.CopyFrom(model)
-    rewritten = OnnxModel(copy, ROOT / "suite.onnx")
-    done = run_passes(rewritten, passes_for("as-is"), target)
-    errors = [f"{f.code}: {f.message}" for f in run_rules(rewritten, target) if f.severity is Severity.ERROR]
-    left = [f"{skip.pass_name}: {skip.reason}" for skip in done.skipped]
-    return rewritten.proto, sorted({edit.pass_name for edit in done.edits}), errors or left
 
 
 _UNBOUND = frozenset({"DOUBLE", "INT16", "UINT16", "UINT32", "UINT64", "COMPLEX64", "COMPLEX128"})
@@ -162,13 +132,16 @@ def judge(suite: Builder, model: onnx.ModelProto, feeds: Any, expected: Any, tar
         return {"raw": "refused", "trtconv": "refused", "why": "its inputs are sequences or optionals"}
     raw, why = suite.judged(model, feeds, expected)
     try:
-        made, passes, errors = prepared(model, target)
+        made, done, wrong = proof_suite.prepared(model, target)
     except Exception as error:  # A bug in trtconv: told, and the rest is tried.
         return {"raw": raw, "trtconv": "broke a contract", "why": str(error)[:_TEXT]}
+    passes = sorted({edit.pass_name for edit in done.edits})
+    errors = [f"{each.code}: {each.message}" for each in wrong]
+    left = errors or [f"{skip.pass_name}: {skip.reason}" for skip in done.skipped]
     found, said = suite.judged(made, feeds, expected) if passes else (raw, why)
-    if found == "proven" and any(each.startswith("TC") for each in errors):
+    if found == "proven" and errors:
         found, said = "refused", errors[0]
-    reasons = "; ".join(filter(None, [*errors[:2], said]))[: 2 * _TEXT]
+    reasons = "; ".join(filter(None, [*left[:2], said]))[: 2 * _TEXT]
     return {"raw": raw, "trtconv": found, "passes": passes, "why": "" if found == "proven" else reasons or why}
 
 
@@ -186,7 +159,7 @@ def main() -> None:
     assert target is not None
     suite, started = Builder(), time.perf_counter()
     kept = options.out.with_suffix(".jsonl")
-    done = {} if options.only else _read(kept)
+    done = {} if options.only else kept_rows(kept, "test", "variant")
     rows: list[Row] = []
     with contextlib.nullcontext(sys.stdout) if options.only else kept.open("a", encoding="utf-8") as file:
         for test, variant, model, feeds, expected in jobs(options.only):
@@ -201,16 +174,6 @@ def main() -> None:
     print(json.dumps({key: value for key, value in report.items() if key != "rows"}, indent=1))
     if not options.only:
         options.out.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
-
-
-def _read(kept: Path) -> dict[tuple[str, str], Row]:
-    rows = {}
-    for line in kept.read_text(encoding="utf-8").splitlines() if kept.exists() else ():
-        # The last line may be half a line, of a call that was ended.
-        with contextlib.suppress(ValueError):
-            row = json.loads(line)
-            rows[row["test"], row["variant"]] = row
-    return rows
 
 
 def summary(rows: list[Row], version: str, target: str, seconds: float) -> Row:

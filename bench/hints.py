@@ -19,7 +19,6 @@ import functools
 import inspect
 import io
 import json
-import multiprocessing
 import re
 import sys
 import tempfile
@@ -37,6 +36,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests"), str(ROOT / "bench")]
 
 from architectures import Architecture, architectures  # noqa: E402
+from measuring import told  # noqa: E402
 
 from support import export_nets, size_nets  # noqa: E402
 from trtconv.cli.group import cli  # noqa: E402
@@ -270,29 +270,15 @@ def _write(path: Path | None, rows: dict[str, dict[str, Any]]) -> dict[str, int]
 
 def _row_of_child(case: Architecture, exporter: str, limit: float) -> dict[str, Any]:
     """Returns what comes of a file, in a process of its own: builders and exporters may end theirs."""
-    # Forked, so that torch and the packages are loaded once.
-    context = multiprocessing.get_context("fork")
-    ours, theirs = context.Pipe(duplex=False)
-    child = context.Process(target=_tell, args=(case, exporter, theirs))
-    child.start()
-    theirs.close()
-    exported = False
-    try:
-        while ours.poll(limit):
-            said = ours.recv()
-            if said is not _EXPORTED:
-                return said  # type: ignore[no-any-return]
-            exported = True
+    messages, code = told(_tell, (case, exporter), limit)
+    if messages and messages[-1] is not _EXPORTED:
+        return messages[-1]  # type: ignore[no-any-return]
+    if code is None:
         return {"end": "too long", "why": f"more than {limit:.0f} s"}
-    except EOFError:
-        child.join()
-        return {"end": "died" if exported else _NOT_EXPORTED, "why": f"exit status {child.exitcode}"}
-    finally:
-        child.kill()
-        child.join()
+    return {"end": "died" if messages else _NOT_EXPORTED, "why": f"exit status {code}"}
 
 
-def _tell(case: Architecture, exporter: str, told: Any) -> None:
+def _tell(case: Architecture, exporter: str, line: Any) -> None:
     """Tells that torch has written the file, and then the row."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "net.onnx"
@@ -301,10 +287,10 @@ def _tell(case: Architecture, exporter: str, told: Any) -> None:
         try:
             export(case, module, exporter, path)
         except Exception as error:  # torch refuses in many ways
-            told.send({"end": _NOT_EXPORTED, "why": type(error).__name__})
+            line.send({"end": _NOT_EXPORTED, "why": type(error).__name__})
             return
-        told.send(_EXPORTED)
-        told.send(follow(case, path, lambda: _ours(case, Path(folder))))
+        line.send(_EXPORTED)
+        line.send(follow(case, path, lambda: _ours(case, Path(folder))))
 
 
 if __name__ == "__main__":

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import json
+import multiprocessing
 import os
 import re
 import statistics
@@ -14,6 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 TRTCONV = str(Path(sysconfig.get_path("scripts")) / "trtconv")
@@ -183,6 +186,44 @@ def _descendants(root: int, others: set[int]) -> Iterator[int]:
         found += (child for child in children.get(pid, ()) if child != root)
     others.update({pid for each in children.values() for pid in each}.difference(found))
     return iter(found)
+
+
+def told(work: Callable[..., None], arguments: Sequence[Any], limit: float) -> tuple[list[Any], int | None]:
+    """Has something done in a fork, which may end or hang; returns what it told, and its exit status (None: it hung).
+
+    Args:
+        work: Called with the arguments, and with a connection that it tells by.
+        arguments: What it is called with.
+        limit: Seconds from one thing told to the next.
+    """
+    # Forked, so that torch and the packages are loaded once.
+    context = multiprocessing.get_context("fork")
+    ours, theirs = context.Pipe(duplex=False)
+    child = context.Process(target=work, args=(*arguments, theirs))
+    child.start()
+    theirs.close()
+    messages: list[Any] = []
+    try:
+        while ours.poll(limit):
+            messages.append(ours.recv())
+        return messages, None
+    except EOFError:
+        child.join(10)
+        return messages, child.exitcode
+    finally:
+        child.kill()
+        child.join()
+
+
+def kept_rows(path: Path, *keys: str) -> dict[tuple[str, ...], dict[str, Any]]:
+    """Returns the rows of a call that was ended, which are a line of JSON each, by some of their keys."""
+    rows = {}
+    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
+        # The last line may be half a line.
+        with contextlib.suppress(ValueError):
+            row = json.loads(line)
+            rows[tuple(row[key] for key in keys)] = row
+    return rows
 
 
 median = statistics.median

@@ -31,10 +31,10 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from trtconv.core.documents.verify import Tolerance  # noqa: E402
-from trtconv.core.findings import Severity  # noqa: E402
+from trtconv.core.findings import Finding, Severity  # noqa: E402
 from trtconv.core.target import Target  # noqa: E402
 from trtconv.graph.model import OnnxModel  # noqa: E402
-from trtconv.passes import passes_for, run_passes  # noqa: E402
+from trtconv.passes import PassResult, passes_for, run_passes  # noqa: E402
 from trtconv.rules import run_rules  # noqa: E402
 from trtconv.runtimes.compare import compare  # noqa: E402
 from trtconv.runtimes.onnxruntime import session  # noqa: E402
@@ -234,16 +234,21 @@ def variants(model: onnx.ModelProto, inputs: list[Any], outputs: list[Any]) -> I
             yield "older opsets", each, feeds, dict(zip(expected, found, strict=False))
 
 
-def remedy(suite: Suite, model: onnx.ModelProto, feeds: Feeds, expected: Mapping[str, Any]) -> str:
-    """Returns what trtconv makes of a model that is misread: "mended", "error TCnnn", or "misread"."""
+def prepared(model: onnx.ModelProto, target: Target) -> tuple[onnx.ModelProto, PassResult, list[Finding]]:
+    """Returns a model as trtconv makes it, what its passes did, and what its rules still say against it."""
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
     rewritten = OnnxModel(copy, ROOT / "suite.onnx")
-    run_passes(rewritten, passes_for("as-is"), TARGET)
-    errors = [f.code for f in run_rules(rewritten, TARGET) if f.severity is Severity.ERROR]
+    done = run_passes(rewritten, passes_for("as-is"), target)
+    return rewritten.proto, done, [f for f in run_rules(rewritten, target) if f.severity is Severity.ERROR]
+
+
+def remedy(suite: Suite, model: onnx.ModelProto, feeds: Feeds, expected: Mapping[str, Any]) -> str:
+    """Returns what trtconv makes of a model that is misread: "mended", "error TCnnn", or "misread"."""
+    made, _, errors = prepared(model, TARGET)
     if errors:
-        return f"error {errors[0]}"
-    verdict, _ = suite.verdict(rewritten.proto, feeds, expected)
+        return f"error {errors[0].code}"
+    verdict, _ = suite.verdict(made, feeds, expected)
     # What still differs is what the proof compares in every build: it fails with TC402.
     return {"agrees": "mended", "type": "mended", "refused": "error TC401"}.get(verdict, "error TC402")
 

@@ -135,14 +135,19 @@ def recipes(python: str | None) -> dict[str, Callable[[Path], None]]:
     }
 
 
+def save_samples(folder: Path, samples: list[Row]) -> None:
+    """Writes samples as every recipe finds them."""
+    folder.mkdir()
+    for number, feeds in enumerate(samples):
+        np.savez(folder / f"{number:03}.npz", **feeds)
+
+
 def quantised(net: onnx.ModelProto, samples: list[Row], make: Callable[[Path], None]) -> onnx.ModelProto:
     """Returns what a recipe makes of a network; raises what it does."""
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         onnx.save(net, folder / "float.onnx")
-        (folder / "samples").mkdir()
-        for number, feeds in enumerate(samples):
-            np.savez(folder / "samples" / f"{number:03}.npz", **feeds)
+        save_samples(folder / "samples", samples)
         make(folder)
         return onnx.load(folder / "int8.onnx")
 

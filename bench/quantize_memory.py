@@ -18,25 +18,15 @@ from pathlib import Path
 
 import numpy as np
 import onnx
-from measuring import PYTHON, TRTCONV
-from numpy.typing import NDArray
-from onnx import helper, numpy_helper
+from cost_networks import Writer
+from measuring import PYTHON, ROOT, TRTCONV
 
 _SIZE = 32
-
-_ONNX_RUNTIME = """
-import sys
-import numpy as np
-from pathlib import Path
-from onnxruntime import quantization as q
-class Reader(q.CalibrationDataReader):
-    def __init__(self, folder): self.files = iter(sorted(Path(folder).glob("*.npz")))
-    def get_next(self):
-        file = next(self.files, None)
-        return None if file is None else dict(np.load(file))
-q.quantize_static(sys.argv[1], sys.argv[3], Reader(sys.argv[2]), quant_format=q.QuantFormat.QDQ, per_channel=True,
-    activation_type=q.QuantType.QInt8, weight_type=q.QuantType.QInt8,
-    extra_options={"ActivationSymmetric": True, "WeightSymmetric": True, "QuantizeBias": False})
+_ONNX_RUNTIME = f"""
+import sys, pathlib
+sys.path.insert(0, {str(ROOT / "bench")!r})
+from quantize import by_onnxruntime
+by_onnxruntime(pathlib.Path(sys.argv[1]), "MinMax")
 """
 
 
@@ -60,15 +50,14 @@ def main() -> int:
         ways = {
             "trtconv": [*ours, "--method", args.method, "-o", str(place / "ours.onnx")],
             "trtconv, min-max": [*ours, "--method", "min-max", "-o", str(place / "ours2.onnx")],
-            "onnxruntime": [PYTHON, "-c", _ONNX_RUNTIME, model, data, str(place / "theirs.onnx")],
+            "onnxruntime": [PYTHON, "-c", _ONNX_RUNTIME, folder],
         }
         size = Path(model).stat().st_size / 2**20
         for name, command in ways.items():
             if args.only in (None, name):
                 megabytes, seconds = _measured(command)
                 rows[name] = {"megabytes": round(megabytes), "of_model": round(megabytes / size, 2), "seconds": seconds}
-                sys.stdout.write(f"{name:20} {json.dumps(rows[name])}\n")
-                sys.stdout.flush()
+                print(f"{name:20} {json.dumps(rows[name])}", flush=True)
     if args.json:
         args.json.write_text(json.dumps({"model_megabytes": round(size, 1), **rows}, indent=1) + "\n")
     return 0
@@ -87,22 +76,18 @@ def _measured(command: list[str]) -> tuple[float, float]:
 
 def _make(folder: Path, megabytes: int, samples: int) -> None:
     """Writes the network and its samples."""
-    random = np.random.default_rng(5)
     widths = _widths(megabytes)
-    graph = _Graph(random)
+    w = Writer((1, 8, _SIZE, _SIZE))
     name, before = "x", 8
     for width in widths:
-        name, before = graph.layer("Conv", name, (width, before, 3, 3), strides=[2, 2], pads=[1, 1, 1, 1]), width
+        name, before = w.op("Relu", w.conv(name, before, width, 3, 2)), width
     for width in [*reversed(widths[:-1]), 8]:
-        name, before = graph.layer("ConvTranspose", name, (before, width, 2, 2), strides=[2, 2]), width
-    graph.nodes[-1].output[0] = "y"
-    io = [helper.make_tensor_value_info(each, 1, [1, 8, _SIZE, _SIZE]) for each in ("x", "y")]
-    made = helper.make_graph(graph.nodes, "net", io[:1], io[1:], graph.weights)
-    model = helper.make_model(made, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-    onnx.save_model(model, str(folder / "float.onnx"))
+        name, before = w.op("Relu", w.up(name, before, width)), width
+    onnx.save_model(w.model(name, 4), str(folder / "float.onnx"))
     (folder / "samples").mkdir()
     for number in range(samples):
-        np.savez(folder / "samples" / f"{number:03}.npz", x=_normal(random, (1, 8, _SIZE, _SIZE)))
+        values = w.random.standard_normal((1, 8, _SIZE, _SIZE), np.float32)
+        np.savez(folder / "samples" / f"{number:03}.npz", x=values)
 
 
 def _widths(megabytes: int) -> list[int]:
@@ -114,28 +99,6 @@ def _widths(megabytes: int) -> list[int]:
         if elements * 4 >= megabytes << 20:
             return widths
     raise SystemExit(f"{megabytes} MB are too much")
-
-
-class _Graph:
-    """Layers, each with a rectifier behind."""
-
-    def __init__(self, random: np.random.Generator) -> None:
-        self._random = random
-        self.nodes: list[onnx.NodeProto] = []
-        self.weights: list[onnx.TensorProto] = []
-
-    def layer(self, op: str, name: str, shape: tuple[int, ...], **attributes: list[int]) -> str:
-        number = len(self.weights)
-        fan = shape[1] * 9 if op == "Conv" else shape[0]
-        values = _normal(self._random, shape) * np.float32(np.sqrt(2 / fan))
-        self.weights.append(numpy_helper.from_array(values, f"w{number}"))
-        self.nodes.append(helper.make_node(op, [name, f"w{number}"], [f"c{number}"], f"layer{number}", **attributes))
-        self.nodes.append(helper.make_node("Relu", [f"c{number}"], [f"r{number}"], f"relu{number}"))
-        return f"r{number}"
-
-
-def _normal(random: np.random.Generator, shape: tuple[int, ...]) -> NDArray[np.float32]:
-    return random.standard_normal(shape, dtype=np.float32)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,6 @@ import contextlib
 import io
 import json
 import logging
-import multiprocessing
 import os
 import sys
 import tempfile
@@ -32,6 +31,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "bench")]
 
 import quantize_networks  # noqa: E402
+from measuring import told  # noqa: E402
 
 _CALIBRATING = 8
 _LIMIT = 240.0
@@ -327,7 +327,7 @@ RECIPES: Mapping[str, tuple[Callable[..., None], Mapping[str, Any]]] = {
 """Tool and setting to how a file is made."""
 
 
-def _made(recipe: str, source: Source, output: Path, told: Any) -> None:
+def _made(recipe: str, source: Source, output: Path, line: Any) -> None:
     """Makes a file, in a process of its own; tells what the tool raised, nothing where it did not."""
     logging.disable(logging.CRITICAL)
     # Some tools write files of their own where they are called.
@@ -337,25 +337,9 @@ def _made(recipe: str, source: Source, output: Path, told: Any) -> None:
         with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
             warnings.simplefilter("ignore")
             make(source, output, **settings)
-        told.send("" if output.exists() else "it wrote nothing")
+        line.send("" if output.exists() else "it wrote nothing")
     except Exception as error:  # tools refuse in many ways
-        told.send(f"{type(error).__name__}: {str(error)[:200]}")
-
-
-def _refusal(recipe: str, source: Source, output: Path) -> str:
-    context = multiprocessing.get_context("fork")
-    ours, theirs = context.Pipe(duplex=False)
-    child = context.Process(target=_made, args=(recipe, source, output, theirs))
-    child.start()
-    theirs.close()
-    try:
-        return str(ours.recv()) if ours.poll(_LIMIT) else f"more than {_LIMIT:.0f} s"
-    except EOFError:
-        child.join()
-        return f"exit status {child.exitcode}"
-    finally:
-        child.kill()
-        child.join()
+        line.send(f"{type(error).__name__}: {str(error)[:200]}")
 
 
 def main() -> int:
@@ -375,7 +359,9 @@ def main() -> int:
                 file = f"{name}__{recipe}.onnx"
                 if args.only not in file or (source.module is None and recipe.startswith(_OF_MODULES)):
                     continue
-                failed[file] = _refusal(recipe, source, output / file)
+                said, code = told(_made, (recipe, source, output / file), _LIMIT)
+                ended = f"more than {_LIMIT:.0f} s" if code is None else f"exit status {code}"
+                failed[file] = str(said[0]) if said else ended
                 sys.stdout.write(f"{file}: {failed[file] or 'written'}\n")
                 sys.stdout.flush()
     (args.folder / "failed.json").write_text(json.dumps({k: v for k, v in failed.items() if v}, indent=1) + "\n")

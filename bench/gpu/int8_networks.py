@@ -46,6 +46,7 @@ import numpy as np  # noqa: E402
 import onnx  # noqa: E402
 from cost_networks import Writer  # noqa: E402
 from onnx import TensorProto, numpy_helper  # noqa: E402
+from quantize import by_onnxruntime, rms, save_samples  # noqa: E402
 
 from support.session import session  # noqa: E402
 
@@ -184,9 +185,7 @@ def prepare(name: str, folder: Path, family: str) -> None:
     onnx.save(model, folder / "float.onnx")
     calibration = samples(model, 7, _SAMPLES)
     data = folder / "samples"
-    data.mkdir()
-    for number, feeds in enumerate(calibration):
-        np.savez(data / f"{number:03}.npz", **feeds)
+    save_samples(data, calibration)
     from trtconv.core.requests.quantize import QuantizeRequest
     from trtconv.core.target import Target
     from trtconv.pipeline.quantizing import quantize
@@ -198,31 +197,9 @@ def prepare(name: str, folder: Path, family: str) -> None:
     if name == "skips":
         share_skips(onnx.load(paths[1]), folder)
     else:
-        by_onnxruntime(folder, calibration)
-
-
-def by_onnxruntime(folder: Path, calibration: list[Feeds]) -> None:
-    """Quantises with ONNX Runtime's quantiser, in the form that TensorRT takes."""
-    without_sympy()
-    from onnxruntime import quantization
-
-    class Reader(quantization.CalibrationDataReader):  # type: ignore[misc]
-        def __init__(self) -> None:
-            self._left = iter(calibration)
-
-        def get_next(self) -> Feeds | None:
-            return next(self._left, None)
-
-    quantization.quantize_static(
-        str(folder / "float.onnx"),
-        str(folder / "onnxruntime.onnx"),
-        Reader(),
-        quant_format=quantization.QuantFormat.QDQ,
-        per_channel=True,
-        activation_type=quantization.QuantType.QInt8,
-        weight_type=quantization.QuantType.QInt8,
-        extra_options={"ActivationSymmetric": True, "WeightSymmetric": True, "QuantizeBias": False},
-    )
+        without_sympy()
+        by_onnxruntime(folder, "MinMax")
+        (folder / "int8.onnx").rename(folder / "onnxruntime.onnx")
 
 
 def share_skips(model: onnx.ModelProto, folder: Path) -> None:
@@ -328,13 +305,7 @@ def build(path: Path, level: int, family: str) -> None:
 def meant(path: Path, feeds: list[Feeds]) -> list[Any]:
     """Returns what ONNX Runtime makes of a file, step by step as it is written."""
     loaded = session(path)
-    return [loaded.run(None, each)[0] for each in feeds]
-
-
-def off(found: list[Any], wanted: list[Any]) -> float:
-    """Returns how far results are from others, relative to these, root mean square."""
-    a, b = (np.concatenate([each.astype(np.float64).ravel() for each in side]) for side in (found, wanted))
-    return round(float(np.sqrt(((a - b) ** 2).sum() / (b**2).sum())), 5)
+    return [loaded.run(None, each)[0].astype(np.float64) for each in feeds]
 
 
 class Measured:
@@ -355,7 +326,7 @@ class Measured:
     def run(self, file: str) -> Row:
         """Returns the errors of an engine; of a file alone where no engine can be run."""
         own = meant(self._folder / f"{file}.onnx", self._feeds)
-        row: Row = {"file_float": off(own, self._wanted)}
+        row: Row = {"file_float": rms(self._wanted, own)}
         if self._raw is None:
             return row
         engine = self._engines[file] = self._raw.engine((self._folder / f"{file}.engine").read_bytes())
@@ -363,8 +334,8 @@ class Measured:
         for each in self._feeds:
             engine.free()
             engine.load(each)
-            found.append(engine.run()[0])
-        return row | {"float": off(found, self._wanted), "meant": off(found, own), "layers": engine.layers}
+            found.append(engine.run()[0].astype(np.float64))
+        return row | {"float": rms(self._wanted, found), "meant": rms(own, found), "layers": engine.layers}
 
     def times(self) -> dict[str, float]:
         """Returns the latency of each engine in microseconds; they are given back."""

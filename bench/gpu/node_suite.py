@@ -45,6 +45,7 @@ HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(ROOT), str(ROOT / "bench"), str(HERE)]
 
 from children import LEFT, Children, Row, serve  # noqa: E402
+from measuring import kept_rows  # noqa: E402
 
 WAYS = ("raw", "trtconv")
 _RANDOM = {"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"}
@@ -61,7 +62,7 @@ def main() -> int:
         return serve(lambda: Bench(options.family))
     options.out.mkdir(parents=True, exist_ok=True)
     kept = options.out / f"node-suite-{options.family}.jsonl"
-    rows = _read(kept)
+    rows = kept_rows(kept, "test", "way")
     with tempfile.TemporaryDirectory() as folder:
         names = dump_cases(Path(folder), globs(options.only))
         part, parts = (int(each) for each in options.part.split("/"))
@@ -104,17 +105,7 @@ def _options() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _read(kept: Path) -> dict[tuple[str, str], Row]:
-    rows = {}
-    for line in kept.read_text(encoding="utf-8").splitlines() if kept.exists() else ():
-        # The last line may be half a line, of a call that was ended.
-        with contextlib.suppress(ValueError):
-            row = json.loads(line)
-            rows[row["test"], row["way"]] = row
-    return rows
-
-
-def _base(result: Path | None) -> dict[tuple[str, str], Row]:
+def _base(result: Path | None) -> dict[tuple[str, ...], Row]:
     rows = json.loads(result.read_text(encoding="utf-8"))["rows"] if result is not None else ()
     return {(row["test"], row["way"]): row for row in rows}
 
