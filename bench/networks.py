@@ -1,4 +1,4 @@
-"""Makes the networks that are too large to keep. `python bench/networks.py KIND NUMBER PATH` makes one."""
+"""Makes the networks that are too large to keep. `python bench/networks.py MEGABYTES PATH` makes a heavy one."""
 
 from __future__ import annotations
 
@@ -91,15 +91,6 @@ def _model(
     return helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 17)])
 
 
-def main() -> None:
-    kind, number, path = sys.argv[1], int(sys.argv[2]), Path(sys.argv[3])
-    if kind == "chain":
-        onnx.save_model(chain(number), path)
-    else:
-        onnx.save_model(
-            heavy(number), path, save_as_external_data=True, location=f"{path.name}.data", size_threshold=1024
-        )
-
-
 if __name__ == "__main__":
-    main()
+    megabytes, path = int(sys.argv[1]), Path(sys.argv[2])
+    onnx.save_model(heavy(megabytes), path, save_as_external_data=True, location=f"{path.name}.data")

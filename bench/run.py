@@ -1,7 +1,7 @@
 """Runs the CPU benchmarks, prints one table and writes bench/results/cpu.json.
 
-`python bench/run.py [NAME...]` runs some of them: startup, whole_build, scaling, memory, many. Ends with 1 where a
-ratio is beyond its limit.
+`python bench/run.py [NAME...] [--rounds N]` runs some of them: startup, whole_build, scaling, memory, many. Ends with 1
+where a ratio is beyond its limit.
 """
 
 from __future__ import annotations
@@ -10,34 +10,35 @@ import argparse
 import compileall
 import dataclasses
 import datetime
-import importlib
 import json
 import os
 import platform
 from pathlib import Path
 from typing import Any
 
+from costs import BENCHMARKS
 from measuring import ROOT, Comparison
 
 from trtconv.cli.versions import versions
 
-BENCHMARKS = ("startup", "whole_build", "scaling", "memory", "many")
 RESULTS = ROOT / "bench" / "results" / "cpu.json"
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(BENCHMARKS))
-    names = parser.parse_args().names or BENCHMARKS
+    parser.add_argument("--rounds", type=int, help="how often each is measured, for a try")
+    options = parser.parse_args()
+    names = options.names or BENCHMARKS
     # As pip does when it installs: where Python may not write bytecode, each start would compile all modules anew, and
     # those of the other side not.
     compileall.compile_dir(ROOT / "trtconv", quiet=1)
     comparisons: list[Comparison] = []
     for name in names:
-        for comparison in importlib.import_module(name).measure():
+        for comparison in BENCHMARKS[name](*([options.rounds] if options.rounds else [])):
             comparisons.append(comparison)
             print(line(comparison), flush=True)
-    if set(names) == set(BENCHMARKS):
+    if set(names) == set(BENCHMARKS) and not options.rounds:
         RESULTS.parent.mkdir(exist_ok=True)
         RESULTS.write_text(json.dumps(document(comparisons), indent=2) + "\n")
         print(f"wrote {RESULTS.relative_to(ROOT)}")

@@ -1,0 +1,148 @@
+"""What `make bench` compares, each a function of its own that yields comparisons: whole processes, on the processor."""
+
+from __future__ import annotations
+
+import gc
+import shutil
+import subprocess
+import sysconfig
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import networks
+import onnx
+from measuring import PYTHON, ROOT, TRTCONV, Comparison, in_turns, median, process_megabytes, process_seconds
+
+from trtconv.cli.process.boundary import COLLECT_EVERY
+from trtconv.core.target import Target
+from trtconv.graph.model import OnnxModel
+from trtconv.passes import PASSES, run_passes
+from trtconv.rules import run_rules
+
+BARE = [PYTHON, str(ROOT / "bench" / "bare.py")]
+MODEL = "models/unet.onnx"
+SIZES = ["--dim", "batch=1:1:4", "--dim", "height=64:256:512", "--dim", "width=64:256:512"]
+SHAPES = {"min": "[1,3,64,64]", "opt": "[1,3,256,256]", "max": "[4,3,512,512]"}
+CHAINS = (
+    ("10,000 nodes, 1 deconvolution", 1, 9_998, 1.5),
+    ("10,000 nodes, 100 deconvolutions", 100, 98, 1.5),
+    # Every other node is rewritten: that is work which the script does not do.
+    ("10,000 nodes, 5,000 deconvolutions", 5_000, 0, 4.0),
+)
+"""What it is, deconvolutions, other nodes behind each, and the ratio that is good."""
+MODELS = 20
+CONFIG = 'path = "{}"\ndims = {{ batch = "1:1:4", height = "64:128:512", width = "64:128:512" }}\nthorough = true'
+
+
+def startup(rounds: int = 31) -> Iterator[Comparison]:
+    """`trtconv --help` and `--version` against `import click` alone."""
+    commands = {"click": [PYTHON, "-c", "import click"]}
+    commands |= {flag: [TRTCONV, flag] for flag in ("--help", "--version")}
+    costs = in_turns({name: process_seconds(command) for name, command in commands.items()}, rounds)
+    for flag in ("--help", "--version"):
+        name = f"trtconv {flag} / python -c 'import click'"
+        yield Comparison(name, median(costs[flag]), median(costs["click"]), "s", 1.5, f"median of {rounds}")
+
+
+def whole_build(rounds: int = 9) -> Iterator[Comparison]:
+    """`trtconv build` against `polygraphy convert`: the same network, profile and runtime.
+
+    Polygraphy proves nothing, so it is compared with `--prove none`; what the quick proof costs is a line of its own.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        ours = [TRTCONV, "build", MODEL, *SIZES, "--target", "rtx", "--force", "-o", f"{folder}/ours.engine"]
+        polygraphy = str(Path(sysconfig.get_path("scripts")) / "polygraphy")
+        theirs = [polygraphy, "convert", MODEL, "--convert-to", "trt", "-o", f"{folder}/theirs.engine"]
+        for bound, shape in SHAPES.items():
+            theirs += [f"--trt-{bound}-shapes", f"x:{shape}"]
+        tasks = {
+            "trtconv": process_seconds([*ours, "--prove", "none"]),
+            "proved": process_seconds(ours),
+            "polygraphy": process_seconds(theirs, {"POLYGRAPHY_USE_TENSORRT_RTX": "1"}),
+        }
+        costs = {name: median(each) for name, each in in_turns(tasks, rounds).items()}
+    name, method = f"trtconv build / polygraphy convert, {MODEL}", f"median of {rounds}"
+    yield Comparison(name, costs["trtconv"], costs["polygraphy"], "s", 1.0, method)
+    name = f"trtconv build with the quick proof / without, {MODEL}"
+    yield Comparison(name, costs["proved"], costs["trtconv"], "s", 2.0, method)
+
+
+def scaling(rounds: int = 5) -> Iterator[Comparison]:
+    """Many nodes: passes and rules on ten times as many, and `trtconv check` against a script that only parses."""
+    # As the command does.
+    gc.set_threshold(COLLECT_EVERY)
+    costs = in_turns({str(n): passes_and_rules(networks.chain(n)) for n in (1_000, 10_000)}, rounds)
+    name = "passes and rules, 10,000 / 1,000 ConvTranspose"
+    yield Comparison(name, min(costs["10000"]), min(costs["1000"]), "s", 12, f"minimum of {rounds}")
+    for name, deconvolutions, between, limit in CHAINS:
+        yield from _check(name, networks.chain(deconvolutions, between), limit, rounds)
+
+
+def passes_and_rules(proto: onnx.ModelProto) -> Callable[[], float]:
+    """Returns a task: seconds for rules, passes, and rules again, as check and build do it."""
+    target = Target("rtx", (1, 7))
+
+    def task() -> float:
+        copy = onnx.ModelProto()
+        copy.CopyFrom(proto)
+        started = time.perf_counter()
+        model = OnnxModel(copy, Path("chain.onnx"))
+        run_rules(model, target)
+        done = run_passes(model, PASSES, target)
+        run_rules(model, target)
+        seconds = time.perf_counter() - started
+        assert len(done.edits) == sum(node.op_type == "ConvTranspose" for node in proto.graph.node)
+        return seconds
+
+    return task
+
+
+def _check(name: str, proto: onnx.ModelProto, limit: float, rounds: int) -> Iterator[Comparison]:
+    # The script proves nothing, so it is compared with `--prove none`; what the quick proof costs is a line of its own.
+    with tempfile.TemporaryDirectory() as folder:
+        model = f"{folder}/chain.onnx"
+        onnx.save_model(proto, model)
+        proved = [TRTCONV, "check", model, "--target", "rtx", "--fail-on", "never"]
+        commands = {"trtconv": [*proved, "--prove", "none"], "proved": proved, "bare": [*BARE, "parse", model]}
+        tasks = {way: process_seconds(command) for way, command in commands.items()}
+        costs = {way: median(each) for way, each in in_turns(tasks, rounds).items()}
+    method, title = f"median of {rounds}", f"trtconv check / onnx.load and parse, {name}"
+    yield Comparison(title, costs["trtconv"], costs["bare"], "s", limit, method)
+    # ONNX Runtime alone takes longer to load 10,000 nodes than TensorRT's parser.
+    title = f"trtconv check with the quick proof / without, {name}"
+    yield Comparison(title, costs["proved"], costs["trtconv"], "s", 4.0, method)
+
+
+def memory(rounds: int = 2) -> Iterator[Comparison]:
+    """Peak memory of `trtconv build` on 1.5 GB of external data against a script that only parses and builds."""
+    with tempfile.TemporaryDirectory() as folder:
+        model = f"{folder}/heavy.onnx"
+        # In a process of its own: a child's peak cannot be below what its parent held when it started.
+        subprocess.run([PYTHON, str(ROOT / "bench" / "networks.py"), "1500", model], check=True)
+        ours = [TRTCONV, "build", model, "--target", "rtx", "--force", "-o", f"{folder}/ours.engine"]
+        bare = [*BARE, "build", model, f"{folder}/bare.engine"]
+        costs = in_turns({"trtconv": process_megabytes(ours), "bare": process_megabytes(bare)}, rounds)
+    name = "peak memory, trtconv build / parse and build, 1.5 GB external data"
+    yield Comparison(name, max(costs["trtconv"]), max(costs["bare"]), "MB", 1.2, f"maximum of {rounds}")
+
+
+def many(rounds: int = 3) -> Iterator[Comparison]:
+    """Models of a configuration: two processes against one, without the proof, which takes two by itself."""
+    with tempfile.TemporaryDirectory() as name:
+        lines = ['prove = "none"', 'targets = ["rtx"]']
+        for number in range(MODELS):
+            shutil.copy(ROOT / MODEL, Path(name, f"m{number}.onnx"))
+            lines += ["[[models]]", CONFIG.format(f"m{number}.onnx")]
+        config = Path(name, "trtconv.toml")
+        config.write_text("\n".join(lines) + "\n")
+        command = [TRTCONV, "check", "--config", str(config), "-q", "--jobs"]
+        costs = in_turns({jobs: process_seconds([*command, jobs]) for jobs in ("2", "1")}, rounds)
+    title = f"trtconv check --thorough of {MODELS} U-Nets, --jobs 2 / --jobs 1"
+    yield Comparison(title, median(costs["2"]), median(costs["1"]), "s", 1 / 1.7, f"median of {rounds}")
+
+
+BENCHMARKS: dict[str, Callable[..., Iterator[Comparison]]] = {
+    each.__name__: each for each in (startup, whole_build, scaling, memory, many)
+}
