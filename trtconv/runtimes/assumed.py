@@ -46,13 +46,13 @@ class Cost:
     @classmethod
     def of(cls, model: OnnxModel) -> Cost:
         """Returns the cost of a model."""
-        each = [
+        costs = [
             _cost(scope, node)
             for scope in model.scopes
             for op in ("Conv", "ConvTranspose")
             for node in (scope.columns.nodes[index] for index in scope.by_op.get(op, ()))
         ]
-        return cls(max((c.products for c in each), default=0.0), max((c.bytes for c in each), default=0.0))
+        return cls(max((c.products for c in costs), default=0.0), max((c.bytes for c in costs), default=0.0))
 
     def is_low(self, shapes: Shapes) -> bool:
         """Whether it is soon done with inputs of these shapes, were they those of every layer."""
@@ -117,5 +117,5 @@ def _shapes(inputs: Sequence[InputSpec], batches: Sequence[int]) -> Iterator[Sha
     mixed = itertools.product(_SIZES[:_MIXED], repeat=len(others)) if 1 < len(others) <= 3 else ()
     choices = dict.fromkeys([*((size,) * len(others) for size in _SIZES), *mixed])
     for count, sizes in itertools.product(batches if batch else (1,), choices if others else [()]):
-        known = {**dict.fromkeys(batch, count), **dict(zip(others, sizes, strict=True))}
-        yield {s.name: tuple(d if isinstance(d, int) else known[d] for d in s.dims) for s in inputs}
+        by_name = {**dict.fromkeys(batch, count), **dict(zip(others, sizes, strict=True))}
+        yield {s.name: tuple(d if isinstance(d, int) else by_name[d] for d in s.dims) for s in inputs}

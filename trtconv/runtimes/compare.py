@@ -60,7 +60,7 @@ def same_network(types: Iterable[str], quantized: bool) -> float:
         quantized: Whether it rounds values to steps: one on the border between two may fall to either side, and steps
             add up through a network.
     """
-    coarsest = max((_OF_TYPES[each] for each in types if each in _OF_TYPES), default=_OF_TYPES["float32"])
+    coarsest = max((_OF_TYPES[dtype] for dtype in types if dtype in _OF_TYPES), default=_OF_TYPES["float32"])
     return max(coarsest, TOLERANCES["int8"].relative) if quantized else coarsest
 
 

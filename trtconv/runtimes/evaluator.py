@@ -35,7 +35,7 @@ def evaluator(model: OnnxModel, *, by_reference: bool = False) -> Evaluator | st
     loaded = session(model)
     if isinstance(loaded, str):
         return None if "NOT_IMPLEMENTED" in loaded else loaded
-    return lambda feeds: [np.asarray(each) for each in loaded.run(None, dict(feeds))]
+    return lambda feeds: [np.asarray(output) for output in loaded.run(None, dict(feeds))]
 
 
 def _reference(model: OnnxModel) -> Evaluator | str:
@@ -50,6 +50,6 @@ def _reference(model: OnnxModel) -> Evaluator | str:
 
     def run(feeds: Mapping[str, NDArray[Any]]) -> list[NDArray[Any]]:
         with np.errstate(all="ignore"):
-            return [np.asarray(each) for each in loaded.run(None, dict(feeds))]
+            return [np.asarray(output) for output in loaded.run(None, dict(feeds))]
 
     return run

@@ -47,38 +47,39 @@ def foreign_nodes(model: onnx.ModelProto) -> dict[int, ForeignNode]:
     Raises:
         InputError: A file of references does not run.
     """
-    found = {}
-    known: dict[tuple[str, str], bool] = {}
+    nodes = {}
+    verdicts: dict[tuple[str, str], bool] = {}
     for index, node in enumerate(model.graph.node):
         key = (node.domain, node.op_type)
-        if key not in known:
-            known[key] = is_foreign(model, *key)
-        reference = find(*key) if known[key] else None
+        if key not in verdicts:
+            verdicts[key] = is_foreign(model, *key)
+        reference = find(*key) if verdicts[key] else None
         if reference is not None:
-            found[index] = ForeignNode(node, reference, attributes_of(node))
-    return found
+            nodes[index] = ForeignNode(node, reference, attributes_of(node))
+    return nodes
 
 
 def with_foreign_bodies(model: onnx.ModelProto) -> frozenset[int]:
     """Returns the nodes of the main graph in whose graphs there are nodes that a reference computes, by position."""
-    known: dict[tuple[str, str], bool] = {}
+    verdicts: dict[tuple[str, str], bool] = {}
 
     def is_known(node: onnx.NodeProto) -> bool:
         key = (node.domain, node.op_type)
-        if key not in known:
-            known[key] = is_foreign(model, *key) and find(*key) is not None
-        return known[key]
+        if key not in verdicts:
+            verdicts[key] = is_foreign(model, *key) and find(*key) is not None
+        return verdicts[key]
 
     return frozenset(
         at
         for at, node in enumerate(model.graph.node)
-        if node.op_type in CONTROL and any(is_known(each) for inner in inner_graphs([node]) for each in inner.node)
+        if node.op_type in CONTROL
+        and any(is_known(inner_node) for inner in inner_graphs([node]) for inner_node in inner.node)
     )
 
 
 def attributes_of(node: onnx.NodeProto) -> dict[str, Any]:
     """Returns a node's attributes as Python values: numbers, texts, lists of them, arrays."""
-    return {each.name: _plain(each) for each in node.attribute if each.name not in OF_PARSER}
+    return {attribute.name: _plain(attribute) for attribute in node.attribute if attribute.name not in OF_PARSER}
 
 
 def _plain(attribute: onnx.AttributeProto) -> Any:
@@ -105,7 +106,7 @@ def write_types(model: OnnxModel) -> OnnxModel:
     outputs = {value.name: value for value in model.proto.graph.output}
     for index, foreign in foreign_nodes(model.proto).items():
         try:
-            tellings = _told(model, foreign)
+            tellings = _value_infos(model, foreign)
         except ReferenceFailed as failure:
             if any(name in outputs and not outputs[name].type.tensor_type.elem_type for name in foreign.node.output):
                 place, file = model.main.location(index), foreign.reference.file or "trtconv's own"
@@ -114,11 +115,11 @@ def write_types(model: OnnxModel) -> OnnxModel:
                     "Correct the reference, or write the type of the output into the model.",
                 ) from failure
             tellings = {}
-        for name, told in tellings.items():
+        for name, info in tellings.items():
             if name not in outputs:
-                model.proto.graph.value_info.append(told)
+                model.proto.graph.value_info.append(info)
             elif not outputs[name].type.tensor_type.elem_type:
-                outputs[name].type.CopyFrom(told.type)
+                outputs[name].type.CopyFrom(info.type)
         model.touch()
     for value in model.proto.graph.output:
         kind = None if value.type.tensor_type.elem_type else model.main.types.get(value.name)
@@ -128,7 +129,7 @@ def write_types(model: OnnxModel) -> OnnxModel:
     return model
 
 
-def _told(model: OnnxModel, foreign: ForeignNode) -> dict[str, onnx.ValueInfoProto]:
+def _value_infos(model: OnnxModel, foreign: ForeignNode) -> dict[str, onnx.ValueInfoProto]:
     """Returns what a reference makes of ones: types and shapes by output; empty where it cannot be asked.
 
     Raises:
@@ -142,16 +143,16 @@ def _told(model: OnnxModel, foreign: ForeignNode) -> dict[str, onnx.ValueInfoPro
         try:
             runs.append(foreign.reference(inputs, foreign.attributes))
         except Exception as error:  # It is the user's code, and ones may be no values for it.
-            shapes = ", ".join("none" if each is None else f"{each.dtype} {list(each.shape)}" for each in inputs)
+            shapes = ", ".join("none" if array is None else f"{array.dtype} {list(array.shape)}" for array in inputs)
             what = f"the reference of {foreign.reference.name} raised {type(error).__name__}: {error}"
             raise ReferenceFailed(f"{what}, for inputs of {shapes}") from error
-    told = {}
+    infos = {}
     for name, one, two in zip(foreign.node.output, *runs, strict=False):
         if name and one.ndim == two.ndim and model.main.dtype(name) is None:
             shape = [a if a == b else None for a, b in zip(one.shape, two.shape, strict=True)]
             kind = helper.np_dtype_to_tensor_dtype(one.dtype)
-            told[name] = helper.make_tensor_value_info(name, kind, shape)
-    return told
+            infos[name] = helper.make_tensor_value_info(name, kind, shape)
+    return infos
 
 
 _TRIED = (2, 3)
@@ -165,7 +166,7 @@ def _ones(model: OnnxModel, name: str, size: int) -> Any:
     dtype, shape = model.main.dtype(name), model.main.shape(name)
     if constant is not None or dtype is None or shape is None:
         return constant
-    sizes = [size if each is None else each for each in shape]
+    sizes = [size if dim is None else dim for dim in shape]
     return np.ones(sizes, dtype) if math.prod(sizes) <= _MOST_ELEMENTS else None
 
 
@@ -215,8 +216,8 @@ def meaning_of(model: OnnxModel, tensor: str, plugin: PluginIdentity) -> PluginM
             reference = find("", name) if plugin.name == name else None
             attributes = None if reference is None else adapt(scope, node)
         else:
-            made = plugin.name in (node.op_type, _MADE_AS.get(node.op_type))
-            reference = find(node.domain, node.op_type) if made else None
+            matches = plugin.name in (node.op_type, _MADE_AS.get(node.op_type))
+            reference = find(node.domain, node.op_type) if matches else None
             attributes = attributes_of(node)
         if reference is None or attributes is None:
             return f"no reference says what plugin {plugin.name} computes for {node.op_type}; --reference gives one"

@@ -117,8 +117,8 @@ class HybridSession:
 
     def _run(self, stage: Sequence[int], wanted: Sequence[str], values: Mapping[str, Any]) -> list[Any]:
         nodes = [self._model.graph.node[index] for index in stage]
-        made = {name for node in nodes for name in node.output}
-        given = sorted({name for node in nodes for name in reads(node)} - made)
+        outputs = {name for node in nodes for name in node.output}
+        given = sorted({name for node in nodes for name in reads(node)} - outputs)
         feeds = {name: np.asarray(values[name]) for name in given if name in values}
         key = (stage[0], tuple((name, str(array.dtype)) for name, array in feeds.items()))
         if key not in self._sessions:
@@ -126,8 +126,8 @@ class HybridSession:
         session = self._sessions[key]
         if isinstance(session, str):
             raise ValueError(session)
-        found: list[Any] = session.run(list(wanted), feeds)
-        return found
+        results: list[Any] = session.run(list(wanted), feeds)
+        return results
 
     def _part(
         self, nodes: Sequence[onnx.NodeProto], given: Sequence[str], feeds: Mapping[str, Array], wanted: Sequence[str]
@@ -156,12 +156,12 @@ class HybridSession:
             return np.asarray(values[name]) if name in values else self._constant(name)
 
         inputs = [outside(name) if name else None for name in node.input]
-        found = run_control(
+        results = run_control(
             node,
             inputs,
             lambda name, graph: Body(self._model, graph, outside, (*node.output, name), self._run_body),
         )
-        values.update((name, value) for name, value in zip(node.output, found, strict=True) if name)
+        values.update((name, value) for name, value in zip(node.output, results, strict=True) if name)
 
     def _run_body(self, key: Key, make: Callable[[], onnx.ModelProto], feeds: Mapping[str, Array]) -> list[Any]:
         if key not in self._bodies:
@@ -169,22 +169,22 @@ class HybridSession:
         session = self._bodies[key]
         if isinstance(session, str):
             raise ValueError(session)
-        found: list[Any] = session.run(None, dict(feeds))
-        return found
+        results: list[Any] = session.run(None, dict(feeds))
+        return results
 
     def _call(self, call: ForeignNode, values: dict[str, Any]) -> None:
         node = call.node
         inputs = [None if not name else values[name] if name in values else self._constant(name) for name in node.input]
         try:
-            found = call.reference(inputs, call.attributes)
+            results = call.reference(inputs, call.attributes)
         except Exception as error:  # It is the user's code.
             why = f"the reference of {node.op_type} raised {type(error).__name__}: {error}"
             raise ReferenceFailed(why) from error
-        if len(found) < len(node.output):
+        if len(results) < len(node.output):
             raise ReferenceFailed(
-                f"the reference of {node.op_type} returns {len(found)} arrays for {len(node.output)} outputs"
+                f"the reference of {node.op_type} returns {len(results)} arrays for {len(node.output)} outputs"
             )
-        values.update((name, value) for name, value in zip(node.output, found, strict=False) if name)
+        values.update((name, value) for name, value in zip(node.output, results, strict=False) if name)
 
     def _constant(self, name: str) -> Array:
         return array_of(self._weights[name], self._folder / "model.onnx")

@@ -70,7 +70,7 @@ def run_control(
         inputs: Its inputs, None for one that is left out.
         body: Makes what runs a graph of it, by the attribute that it is.
     """
-    attributes = {each.name: helper.get_attribute_value(each) for each in node.attribute}
+    attributes = {attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute}
     if node.op_type == "If":
         name = "then_branch" if np.asarray(inputs[0]).reshape(-1)[0] else "else_branch"
         return body(name, attributes[name])()
@@ -85,10 +85,10 @@ def _loop(body: Body, inputs: Sequence[Any]) -> list[Array]:
     goes_on, number = True if goes_on is None else np.asarray(goes_on).reshape(-1)[0], 0
     rows: list[list[Array]] = [[] for _ in range(body.outputs - 1 - len(states))]
     while goes_on and (count is None or number < count):
-        told, *made = body(np.array(number, np.int64), np.array(True), *states)
-        goes_on, number = np.asarray(told).reshape(-1)[0], number + 1
-        states = made[: len(states)]
-        for row, value in zip(rows, made[len(states) :], strict=True):
+        condition, *outputs = body(np.array(number, np.int64), np.array(True), *states)
+        goes_on, number = np.asarray(condition).reshape(-1)[0], number + 1
+        states = outputs[: len(states)]
+        for row, value in zip(rows, outputs[len(states) :], strict=True):
             row.append(value)
     return [*states, *(np.stack(row) if row else np.zeros(0, np.float32) for row in rows)]
 
@@ -100,14 +100,16 @@ def _scan(body: Body, inputs: Sequence[Any], attributes: Mapping[str, Any]) -> l
     axes = attributes.get("scan_input_axes", [0] * scanned)
     turned = attributes.get("scan_input_directions", [0] * scanned)
     rows: list[list[Array]] = [[] for _ in range(results)]
-    steps = [np.moveaxis(np.asarray(each), axis, 0) for each, axis in zip(sequences, axes, strict=True)]
-    steps = [each[::-1] if back else each for each, back in zip(steps, turned, strict=True)]
+    steps = [np.moveaxis(np.asarray(sequence), axis, 0) for sequence, axis in zip(sequences, axes, strict=True)]
+    steps = [step[::-1] if back else step for step, back in zip(steps, turned, strict=True)]
     for number in range(len(steps[0])):
-        made = body(*states, *(each[number] for each in steps))
-        states = made[: len(states)]
-        for row, value in zip(rows, made[len(states) :], strict=True):
+        outputs = body(*states, *(step[number] for step in steps))
+        states = outputs[: len(states)]
+        for row, value in zip(rows, outputs[len(states) :], strict=True):
             row.append(value)
     ends = attributes.get("scan_output_axes", [0] * results)
     back = attributes.get("scan_output_directions", [0] * results)
-    stacked = (np.stack(row[::-1] if each else row, axis) for row, axis, each in zip(rows, ends, back, strict=True))
+    stacked = (
+        np.stack(row[::-1] if reverse else row, axis) for row, axis, reverse in zip(rows, ends, back, strict=True)
+    )
     return [*states, *stacked]

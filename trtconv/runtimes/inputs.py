@@ -102,7 +102,7 @@ def checked_inputs(
     for name in arrays:
         if name not in {spec.name for spec in inputs}:
             raise InputError(f"{source} has {name!r}, which is not an input of the model", f"The inputs are {listed}.")
-    found: Feeds = {}
+    feeds: Feeds = {}
     for spec in inputs:
         if spec.name not in arrays:
             raise InputError(f"{source} has no values for input {spec.name!r}", f"The inputs are {listed}.")
@@ -113,8 +113,8 @@ def checked_inputs(
             raise InputError(
                 f"{source}: input {spec.name!r} is not an array: {first_line(error)}", "Give arrays."
             ) from error
-        found[spec.name] = _checked_array(spec, array, source, (shapes or {}).get(spec.name))
-    return found
+        feeds[spec.name] = _checked_array(spec, array, source, (shapes or {}).get(spec.name))
+    return feeds
 
 
 def _checked_array(spec: InputSpec, array: NDArray[Any], source: str, shape: Shape | None) -> NDArray[Any]:
@@ -216,17 +216,17 @@ def inputs_at(tensors: Sequence[TensorInfo], shapes: Mapping[str, Shape], values
         values: Elements of inputs that hold shapes.
     """
     random = np.random.default_rng(0)
-    found: Feeds = {}
+    feeds: Feeds = {}
     for tensor in tensors:
         if tensor.kind != "input":
             continue
         shape = tuple(shapes[tensor.name])
         if tensor.name in values:
-            found[tensor.name] = np.array(values[tensor.name], np.int64).reshape(shape)
+            feeds[tensor.name] = np.array(values[tensor.name], np.int64).reshape(shape)
         elif "float" in tensor.dtype:
-            found[tensor.name] = random.standard_normal(shape).astype(np.float32)
+            feeds[tensor.name] = random.standard_normal(shape).astype(np.float32)
         elif tensor.dtype in ("int8", "uint8"):
-            found[tensor.name] = random.integers(0, 128, shape)
+            feeds[tensor.name] = random.integers(0, 128, shape)
         else:
-            found[tensor.name] = np.ones(shape, np.bool_ if tensor.dtype == "bool" else np.int64)
-    return found
+            feeds[tensor.name] = np.ones(shape, np.bool_ if tensor.dtype == "bool" else np.int64)
+    return feeds

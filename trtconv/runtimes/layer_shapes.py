@@ -20,47 +20,50 @@ VIEWS = frozenset(("SHUFFLE", "SQUEEZE", "UNSQUEEZE"))
 _TOGETHER = frozenset(("ELEMENTWISE", "SELECT"))
 
 
-def with_inner(network: ReadNetwork, known: Mapping[str, Shape]) -> dict[str, Shape]:
+def with_inner(network: ReadNetwork, model_shapes: Mapping[str, Shape]) -> dict[str, Shape]:
     """Returns the shapes of a network's tensors at one size of its inputs.
 
     Args:
         network: The network.
-        known: Those of the model's tensors, by name.
+        model_shapes: Those of the model's tensors, by name.
 
     Returns:
         Shapes by name; without tensors whose sizes cannot be told.
     """
     shapes = {tensor.name: tensor.shape for tensor in network.tensors if _settled(tensor.shape)}
-    found: dict[str, Shape] = {**{name: shape for name, shape in shapes.items() if shape is not None}, **known}
+    all_shapes: dict[str, Shape] = {
+        **{name: shape for name, shape in shapes.items() if shape is not None},
+        **model_shapes,
+    }
     # What stands before a node's last layer is told by what comes behind, and the other way round.
     for _ in range(2):
-        before = len(found)
+        before = len(all_shapes)
         for layer in network.layers:
-            _forward(network, layer, found)
+            _forward(network, layer, all_shapes)
         for layer in reversed(network.layers):
-            _backward(network, layer, found)
-        if len(found) == before:
+            _backward(network, layer, all_shapes)
+        if len(all_shapes) == before:
             break
-    return found
+    return all_shapes
 
 
 def _settled(shape: Shape | None) -> bool:
     return shape is not None and min(shape, default=0) >= 0
 
 
-def _forward(network: ReadNetwork, layer: ReadLayer, found: dict[str, Shape]) -> None:
-    if not layer.outputs or network.tensors[layer.outputs[0]].name in found:
+def _forward(network: ReadNetwork, layer: ReadLayer, all_shapes: dict[str, Shape]) -> None:
+    if not layer.outputs or network.tensors[layer.outputs[0]].name in all_shapes:
         return
-    shapes = [None if n is None else found.get(network.tensors[n].name) for n in layer.inputs]
+    shapes = [None if n is None else all_shapes.get(network.tensors[n].name) for n in layer.inputs]
     shape = _output(layer, shapes, network.tensors[layer.outputs[0]])
     if shape is not None:
-        found[network.tensors[layer.outputs[0]].name] = shape
+        all_shapes[network.tensors[layer.outputs[0]].name] = shape
 
 
 def _output(layer: ReadLayer, shapes: Sequence[Shape | None], output: ReadTensor) -> Shape | None:
     first = shapes[0] if shapes else None
     if layer.kind in _TOGETHER:
-        return _broadcast([each for each in shapes if each is not None]) if None not in shapes else None
+        return _broadcast([shape for shape in shapes if shape is not None]) if None not in shapes else None
     if first is None:
         return None
     if layer.kind in ALIKE:
@@ -77,15 +80,15 @@ def _output(layer: ReadLayer, shapes: Sequence[Shape | None], output: ReadTensor
     return None
 
 
-def _backward(network: ReadNetwork, layer: ReadLayer, found: dict[str, Shape]) -> None:
+def _backward(network: ReadNetwork, layer: ReadLayer, all_shapes: dict[str, Shape]) -> None:
     if not layer.inputs or layer.inputs[0] is None or not layer.outputs:
         return
-    source, result = network.tensors[layer.inputs[0]], found.get(network.tensors[layer.outputs[0]].name)
-    if source.name in found or result is None or layer.kind not in ALIKE | VIEWS:
+    source, result = network.tensors[layer.inputs[0]], all_shapes.get(network.tensors[layer.outputs[0]].name)
+    if source.name in all_shapes or result is None or layer.kind not in ALIKE | VIEWS:
         return
     shape = result if layer.kind in ALIKE else _filled(source.shape, math.prod(result))
     if shape is not None:
-        found[source.name] = shape
+        all_shapes[source.name] = shape
 
 
 def _filled(shape: Shape | None, elements: int) -> Shape | None:

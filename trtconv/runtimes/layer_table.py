@@ -31,25 +31,27 @@ _NOTHING = frozenset(("SHAPE", "ASSERTION", "IDENTITY", "SQUEEZE", "UNSQUEEZE"))
 """Layers that move no element."""
 
 
-def layer_table(network: ReadNetwork, known: KnownSizes) -> LayerTable:
+def layer_table(network: ReadNetwork, sizes: KnownSizes) -> LayerTable:
     """Returns the layers of a network.
 
     Args:
         network: As it was read back.
-        known: The shapes of the tensors that are the model's too.
+        sizes: The shapes of the tensors that are the model's too.
     """
-    points = known.points
-    shapes = [with_inner(network, each) for each in known.shapes]
+    points = sizes.points
+    shapes = [with_inner(network, model_shapes) for model_shapes in sizes.shapes]
     listed = _of_values(network)
     kept = listed[:MOST_LAYERS]
     used = list(dict.fromkeys(n for layer in kept for n in (*layer.inputs, *layer.outputs) if n is not None))
     places = {number: place for place, number in enumerate(used)}
-    weigher = _Weigher.of(network, shapes[: known.profiles])
+    weigher = _Weigher.of(network, shapes[: sizes.profiles])
     tensors = (network.tensors[number] for number in used)
     return LayerTable(
         tuple(
-            TableTensor(each.name, each.dtype, _named(each.shape, each.name, shapes, points if points[0] else ()))
-            for each in tensors
+            TableTensor(
+                tensor.name, tensor.dtype, _named(tensor.shape, tensor.name, shapes, points if points[0] else ())
+            )
+            for tensor in tensors
         ),
         tuple(weigher.layer(layer, places) for layer in kept),
         aside=len(network.layers) - len(listed),
@@ -73,12 +75,14 @@ def _of_values(network: ReadNetwork) -> list[ReadLayer]:
 def _named(
     shape: Shape | None, name: str, shapes: Sequence[Mapping[str, Shape]], points: Sequence[Mapping[str, int]]
 ) -> tuple[int | str, ...] | None:
-    found = [each.get(name) for each in shapes]
-    rank = next((len(each) for each in found if each is not None), None if shape is None else len(shape))
+    candidates = [by_name.get(name) for by_name in shapes]
+    rank = next(
+        (len(candidate) for candidate in candidates if candidate is not None), None if shape is None else len(shape)
+    )
     if rank is None:
         return None
     static = shape if shape is not None and len(shape) == rank else (-1,) * rank
-    columns = [[None if each is None else each[axis] for each in found] for axis in range(rank)]
+    columns = [[None if candidate is None else candidate[axis] for candidate in candidates] for axis in range(rank)]
     return tuple(
         size if size >= 0 else named_size(column, points) if points else _one(column)
         for size, column in zip(static, columns, strict=True)
@@ -108,8 +112,8 @@ class _Weigher:
         """Returns that of a network."""
         reads = Counter(n for layer in network.layers for n in layer.inputs if n is not None)
         reads.update(network.outputs)
-        made = {n for layer in _of_values(network) for n in layer.outputs}
-        return cls(network, sizes, frozenset(n for n in made if reads[n] == 1))
+        outputs = {n for layer in _of_values(network) for n in layer.outputs}
+        return cls(network, sizes, frozenset(n for n in outputs if reads[n] == 1))
 
     def layer(self, layer: ReadLayer, places: Mapping[int, int]) -> TableLayer:
         """Returns a layer; `places` has the positions of its tensors."""
@@ -120,8 +124,8 @@ class _Weigher:
             layer.onnx_node,
             tuple(None if number is None else places[number] for number in layer.inputs),
             tuple(places[number] for number in layer.outputs),
-            tuple(self._products(layer, each) for each in self.sizes),
-            tuple(self._moved(layer, inner, each) for each in self.sizes),
+            tuple(self._products(layer, size) for size in self.sizes),
+            tuple(self._moved(layer, inner, size) for size in self.sizes),
             None if inner is None else places[inner],
         )
 
@@ -140,12 +144,12 @@ class _Weigher:
         if layer.kind in _NOTHING or (layer.kind == "SHUFFLE" and not _turns(layer)):
             return 0.0
         tensors = [self._bytes(number, shapes) for number in _tensors(layer)]
-        known = [each for each in tensors if each is not None]
-        if len(known) < len(tensors):
+        amounts = [amount for amount in tensors if amount is not None]
+        if len(amounts) < len(tensors):
             return None
         weights = sum(int(getattr(layer.values.get(name), "nbytes", 0)) for name in _WEIGHTS)
         saved = 0.0 if inner is None else 2 * (self._bytes(inner, shapes) or 0.0)
-        return max(weights + sum(known) - saved, 0.0)
+        return max(weights + sum(amounts) - saved, 0.0)
 
     def _bytes(self, number: int, shapes: Mapping[str, Shape]) -> float | None:
         tensor = self.network.tensors[number]
@@ -160,4 +164,4 @@ def _tensors(layer: ReadLayer) -> list[int]:
 def _turns(layer: ReadLayer) -> bool:
     """Whether a shuffle changes the order of elements, and not only the sizes of axes."""
     turns = (layer.values.get("first_transpose") or (), layer.values.get("second_transpose") or ())
-    return any(list(each) != sorted(each) for each in turns)
+    return any(list(permutation) != sorted(permutation) for permutation in turns)

@@ -84,7 +84,7 @@ class LightSession:
 
     def get_inputs(self) -> list[Any]:
         """Returns the inputs that are no weights."""
-        return [each for each in self._session.get_inputs() if each.name not in self._weights]
+        return [entry for entry in self._session.get_inputs() if entry.name not in self._weights]
 
     def get_outputs(self) -> Sequence[Any]:
         """Returns the outputs."""
@@ -98,5 +98,5 @@ class LightSession:
             names: Outputs that are wanted; None: all.
             feeds: Its inputs.
         """
-        found: list[Any] = self._session.run(names, {**feeds, **self._weights})
-        return found
+        results: list[Any] = self._session.run(names, {**feeds, **self._weights})
+        return results

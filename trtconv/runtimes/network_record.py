@@ -109,7 +109,7 @@ def _weights_difference(before: NetworkRecord, after: NetworkRecord) -> GraphDif
     old, new = _by_place(before), _by_place(after)
     for layer, role in sorted({*old, *new}):
         pair = old.get((layer, role)), new.get((layer, role))
-        shapes = ["none" if each is None else f"{each.count} of {each.dtype}" for each in pair]
+        shapes = ["none" if weights is None else f"{weights.count} of {weights.dtype}" for weights in pair]
         if shapes[0] != shapes[1]:
             what = f"{shapes[1]} as its {role}, where the engine has {shapes[0]}"
             return GraphDifference(before.layers[layer], after.layers[layer], what)

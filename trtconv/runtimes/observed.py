@@ -29,13 +29,13 @@ def observe(model: OnnxModel, names: Sequence[str], sizes: Sequence[Mapping[str,
         For each size, name to ONNX element type and shape; a tensor whose shape is not the same for other values of
         the inputs is left out, and so are all where the model does not run. Empty where it is not even loaded.
     """
-    task = (model.serialize(), str(model.path), list(names), [dict(each) for each in sizes])
+    task = (model.serialize(), str(model.path), list(names), [dict(shapes) for shapes in sizes])
     seconds, megabytes = budget.allowance(model.nbytes)
     try:
-        told = process.call("trtconv.runtimes.observed:serve", task, seconds, megabytes=megabytes)
+        answer = process.call("trtconv.runtimes.observed:serve", task, seconds, megabytes=megabytes)
     except (process.Lost, process.WorkerBug):
         return []
-    return [{name: (code, tuple(shape)) for name, (code, shape) in each.items()} for each in told]
+    return [{name: (code, tuple(shape)) for name, (code, shape) in row.items()} for row in answer]
 
 
 def serve(
@@ -49,12 +49,12 @@ def serve(
     runs = session(model)
     if isinstance(runs, str):
         return []
-    found = []
+    rows = []
     for shapes in sizes:
         looks = [_look(runs, model, names, shapes, seed) for seed in _SEEDS]
-        same = {name: each for name, each in looks[0].items() if all(look.get(name) == each for look in looks)}
-        found.append({name: each for name, each in same.items() if each is not None})
-    return found
+        same = {name: entry for name, entry in looks[0].items() if all(look.get(name) == entry for look in looks)}
+        rows.append({name: entry for name, entry in same.items() if entry is not None})
+    return rows
 
 
 def _look(runs: Any, model: OnnxModel, names: list[str], shapes: Mapping[str, Shape], seed: int) -> Any:

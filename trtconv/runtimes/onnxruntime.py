@@ -60,16 +60,16 @@ def output_steps(model: OnnxModel) -> dict[str, float]:
     shares of 1 by `SHARE_STEP`, and all by the smallest float16 where there are some: ONNX Runtime has no kernels for
     it here and computes chains of them in float32."""
     half = onnx.TensorProto.FLOAT16 in model.main.types.values()
-    found = dict.fromkeys(model.outputs, _SMALLEST_HALF) if half else {}
+    steps = dict.fromkeys(model.outputs, _SMALLEST_HALF) if half else {}
     for name in model.outputs:
         maker = model.main.producer(name)
         if maker is not None and maker.op_type in ("Sigmoid", "Tanh", "Softmax"):
-            found[name] = SHARE_STEP
+            steps[name] = SHARE_STEP
         if maker is not None and maker.op_type == "DequantizeLinear":
             scale = model.main.values(maker.input[1])
             if scale is not None and scale.size == 1:
-                found[name] = float(scale.reshape(-1)[0])
-    return found
+                steps[name] = float(scale.reshape(-1)[0])
+    return steps
 
 
 def compare_models(
@@ -170,7 +170,7 @@ def _run_both(before: Any, after: Any, feeds: dict[str, NDArray[Any]], steps: Ma
     outputs = zip(before.get_outputs(), expected, got, strict=True)
     worst = max((relative_error(a, b, steps.get(output.name, 0.0)) for output, a, b in outputs), default=0.0)
     same = [np.shape(a) for a in expected] == [np.shape(b) for b in got]
-    if worst == 0 and expected and not any(_is_telling(each) for each in expected):
+    if worst == 0 and expected and not any(_is_telling(values) for values in expected):
         return _Run(_unknown("the model returns nothing but NaN and infinities", None, inputs), same)
     return _Run(Comparison(worst, None, inputs), same)
 
@@ -198,7 +198,7 @@ def compare_safely(
     task = (str(original.path), options, original.serialize(), rewritten.serialize())
     seconds, megabytes = budget.allowance(original.nbytes + rewritten.nbytes)
     try:
-        told = process.call("trtconv.runtimes.onnxruntime:serve", task, seconds, megabytes=megabytes)
+        answer = process.call("trtconv.runtimes.onnxruntime:serve", task, seconds, megabytes=megabytes)
     except process.Lost as lost:
         # The sizes were chosen here, and are small where the file lets them be.
         blame_file(lost, original, seconds, megabytes, fixed=True)
@@ -211,7 +211,7 @@ def compare_safely(
         return _unknown(f"ONNX Runtime {why[lost.cause]}")
     except process.WorkerBug as bug:
         return _unknown(f"ONNX Runtime broke down on the models ({bug.summary})")
-    return decoded(Comparison, told)
+    return decoded(Comparison, answer)
 
 
 def blame_file(lost: process.Lost, model: OnnxModel, seconds: float, megabytes: float, *, fixed: bool) -> None:
@@ -396,5 +396,5 @@ def numpy_type(spec: InputSpec) -> np.dtype[Any]:
 
 def dtype_of(name: str) -> np.dtype[Any]:
     """Returns the NumPy type of an element type that ONNX calls so; raises ValueError or KeyError for none."""
-    found: np.dtype[Any] = onnx.helper.tensor_dtype_to_np_dtype(onnx.TensorProto.DataType.Value(name.upper()))
-    return found
+    dtype: np.dtype[Any] = onnx.helper.tensor_dtype_to_np_dtype(onnx.TensorProto.DataType.Value(name.upper()))
+    return dtype

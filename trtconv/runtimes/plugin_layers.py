@@ -29,5 +29,5 @@ def _with_meaning(layer: ReadLayer, network: ReadNetwork, model: OnnxModel) -> R
     plugin = layer.values.get("plugin")
     if not isinstance(plugin, PluginIdentity) or not layer.outputs:
         return layer
-    found = meaning_of(model, network.tensors[layer.outputs[0]].name, plugin)
-    return dataclasses.replace(layer, values={**layer.values, "meaning": found})
+    meaning = meaning_of(model, network.tensors[layer.outputs[0]].name, plugin)
+    return dataclasses.replace(layer, values={**layer.values, "meaning": meaning})

@@ -81,7 +81,9 @@ def _is_written(scope: Scope, node: onnx.NodeProto, writing: Writing) -> bool:
 
 
 def _attribute(node: onnx.NodeProto, name: str, default: Any) -> Any:
-    return next((helper.get_attribute_value(each) for each in node.attribute if each.name == name), default)
+    return next(
+        (helper.get_attribute_value(attribute) for attribute in node.attribute if attribute.name == name), default
+    )
 
 
 def _wide(writing: Writing, tensor: str) -> str:

@@ -62,7 +62,7 @@ def _write_integer_extreme(scope: Scope, index: int, writing: Writing) -> bool:
     if dtype is None or all(scope.shape(node.input[0]) or (0,)):
         return False
     end = np.array(getattr(np.iinfo(dtype), _EXTREMES[node.op_type]), dtype)
-    attributes = {each.name: helper.get_attribute_value(each) for each in node.attribute}
+    attributes = {attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute}
     usual = writing.compute(node.op_type, *node.input, **attributes)
     over_nothing = writing.compute("Not", writing.compute("Cast", writing.compute("Size", node.input[0]), to=_BOOL))
     writing.compute("Where", over_nothing, writing.compute("Constant", value=numpy_helper.from_array(end)), usual)
@@ -77,7 +77,7 @@ def _write_integer_sum(scope: Scope, index: int, writing: Writing) -> bool:
     if node.op_type != "ReduceSum" or writing.opset not in _OPSETS or _integers(scope, node.input[0]) != "int32":
         return False
     wide = writing.compute("Cast", node.input[0], to=onnx.TensorProto.INT64)
-    attributes = {each.name: helper.get_attribute_value(each) for each in node.attribute}
+    attributes = {attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute}
     total = writing.compute(node.op_type, wide, *node.input[1:], **attributes)
     writing.compute("Cast", total, to=onnx.TensorProto.INT32)
     writing.finish()
@@ -86,7 +86,7 @@ def _write_integer_sum(scope: Scope, index: int, writing: Writing) -> bool:
 
 def _integers(scope: Scope, name: str) -> str | None:
     """Returns "int32" or "int64" for a tensor of these; inference, which takes long, is only asked where such occur."""
-    graphs = [each.graph for each in scope.whole.scopes]
+    graphs = [other.graph for other in scope.whole.scopes]
     inputs = any(value.type.tensor_type.elem_type in _INTEGERS for graph in graphs for value in graph.input)
     cast = any(scope.by_op.get("Cast", ()) for scope in scope.whole.scopes)
     dtype = scope.dtype(name) if inputs or cast else None

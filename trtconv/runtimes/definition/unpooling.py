@@ -20,7 +20,7 @@ def write_max_unpool(scope: Scope, index: int, writing: Writing) -> bool:
     node = scope.columns.nodes[index]
     stated = _stated(scope, node)
     shape = scope.shape(node.input[0])
-    attributes = {each.name: list(each.ints) for each in node.attribute}
+    attributes = {attribute.name: list(attribute.ints) for attribute in node.attribute}
     if stated is None or shape is None or None in shape or len(stated) != len(shape):
         return False
     if "kernel_shape" not in attributes:

@@ -82,7 +82,7 @@ class Conditioning:
             return False
         wide = expected.astype(np.float64)
         with np.errstate(all="ignore"):
-            nearby = [wide + (each.astype(np.float64) - unmoved) for each in moved if each is not None]
+            nearby = [wide + (result.astype(np.float64) - unmoved) for result in moved if result is not None]
         # Without what is allowed for the size of inputs: these are a network's own, masks of -1e38 among them.
         how = tolerance.Arithmetic(of.eps, approximated=False, rough=of.rough, placed=0.0)
         return tolerance.judge(tolerance.Computed(expected, moved=nearby), got, how, feeds).verdict is Verdict.PASSED

@@ -55,5 +55,5 @@ def _shape(network: ReadNetwork, number: int | None, shapes: Shapes) -> tuple[in
     tensor = network.tensors[number]
     if tensor.shape is not None and min(tensor.shape, default=0) >= 0:
         return tensor.shape
-    known = shapes.get(tensor.name)
-    return tuple(known) if known is not None and all(known) else ()  # type: ignore[arg-type]
+    shape = shapes.get(tensor.name)
+    return tuple(shape) if shape is not None and all(shape) else ()  # type: ignore[arg-type]

@@ -78,11 +78,11 @@ class Seams:
 
     def _depending(self) -> set[str]:
         """Returns the tensors of the main graph that depend on the values of the inputs, and not on sizes alone."""
-        found = set(self._inputs)
+        dependents = set(self._inputs)
         for node, read in zip(self._model.main.columns.nodes, self._reads, strict=True):
-            if node.op_type not in _SHAPES and not found.isdisjoint(read):
-                found.update(name for name in node.output if name)
-        return found - self._inputs
+            if node.op_type not in _SHAPES and not dependents.isdisjoint(read):
+                dependents.update(name for name in node.output if name)
+        return dependents - self._inputs
 
     def pieces(self) -> Iterator[Piece]:
         """Yields a piece for every seam that the network computes, in its order."""
@@ -120,14 +120,14 @@ class Seams:
 
     def _layers(self, target: str, within: frozenset[str]) -> tuple[list[int], set[str]]:
         """Returns the layers that compute a tensor from seams, but for those within, and those seams."""
-        found: set[int] = set()
+        indices: set[int] = set()
         sources: set[str] = set()
         open_ = [self._makers[self.numbers[target]]]
         while open_:
             layer = open_.pop()
-            if layer.index in found:
+            if layer.index in indices:
                 continue
-            found.add(layer.index)
+            indices.add(layer.index)
             for group in _GROUPS:
                 if group in layer.values:
                     open_ += self._groups[group, layer.values[group]]
@@ -141,21 +141,21 @@ class Seams:
                     open_.append(self._makers[number])
                 else:
                     sources.add(name)
-        return sorted(found), sources
+        return sorted(indices), sources
 
     def _nodes(self, target: str, seams: set[str]) -> tuple[list[int], set[str]]:
         """Returns the nodes that compute a tensor from seams, or from inputs, and what they start from."""
-        found: set[int] = set()
+        indices: set[int] = set()
         sources: set[str] = set()
         open_ = [self._producers[target]]
         while open_:
             index = open_.pop()
-            if index in found:
+            if index in indices:
                 continue
-            found.add(index)
+            indices.add(index)
             for name in self._reads[index]:
                 if name in seams or name in self._inputs:
                     sources.add(name)
                 elif name in self._producers:
                     open_.append(self._producers[name])
-        return sorted(found), sources
+        return sorted(indices), sources

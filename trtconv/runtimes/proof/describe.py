@@ -133,7 +133,7 @@ class Description:
         nodes = list(all_nodes(model.main.columns.nodes[index] for index in piece.nodes))
         layers = [network.layers[index] for index in piece.layers]
         tensors = {name: network.named[name] for name in piece.sources if name in network.named}
-        known = {name: tensor.shape for name, tensor in tensors.items() if tensor.shape is not None}
+        network_shapes = {name: tensor.shape for name, tensor in tensors.items() if tensor.shape is not None}
         numbers = {n for layer in layers for n in (*layer.inputs, *layer.outputs) if n is not None}
         sources = tuple(
             _source(model, nodes, name, tensors[name].dtype if name in tensors else "float32", shapes)
@@ -157,8 +157,8 @@ class Description:
             _extent(layers, nodes),
             max((_placed(node.op_type) for node in nodes), default=0.0),
             any(layer.kind not in _ELEMENT_BY_ELEMENT for layer in layers),
-            bool(sources) and all(_is_free(known.get(name), shapes.get(name)) for name in piece.sources),
-            known,
+            bool(sources) and all(_is_free(network_shapes.get(name), shapes.get(name)) for name in piece.sources),
+            network_shapes,
         )
 
 
@@ -166,10 +166,10 @@ def _kinds(nodes: list[onnx.NodeProto], layers: list[ReadLayer], sources: tuple[
     if all(node.op_type in _LINEAR for node in nodes):
         return _LINEAR_KINDS
     moves = all(node.op_type in _MOVING for node in nodes) and all(layer.kind in _MOVING_LAYERS for layer in layers)
-    if moves and all(each.role is Role.NUMBER for each in sources):
+    if moves and all(source.role is Role.NUMBER for source in sources):
         return _MOVING_KINDS
     # TensorRT computes doubles as float32, and has no exponentials beyond those of its own.
-    wide = any(node.op_type in _EXPONENTIAL for node in nodes) and all(each.dtype != "float64" for each in sources)
+    wide = any(node.op_type in _EXPONENTIAL for node in nodes) and all(source.dtype != "float64" for source in sources)
     return tuple(kind for kind in InputKind if wide or kind is not InputKind.WIDE)
 
 
@@ -187,7 +187,7 @@ def _sizes_of_reshapes(
     model: OnnxModel, nodes: list[onnx.NodeProto], shapes: Mapping[str, tuple[int | None, ...]]
 ) -> frozenset[int]:
     """Returns the sizes that Reshapes to constant shapes bind: all but those that they hand on, whatever they are."""
-    found: set[int | None] = set()
+    sizes: set[int | None] = set()
     for node in nodes:
         target = model.main.constant(node.input[1]) if node.op_type == "Reshape" and len(node.input) > 1 else None
         source, result = shapes.get(node.input[0]) if node.input else None, shapes.get(node.output[0])
@@ -196,8 +196,8 @@ def _sizes_of_reshapes(
         stated = model.array(target).reshape(-1).tolist()
         for olds, news in _factors(source, result):  # type: ignore[arg-type]
             if not (len(olds) == len(news) == 1 and stated[news[0]] in (0, -1)):
-                found |= {source[axis] for axis in olds} | {result[axis] for axis in news}
-    return frozenset(size for size in found if size is not None and size > 1)
+                sizes |= {source[axis] for axis in olds} | {result[axis] for axis in news}
+    return frozenset(size for size in sizes if size is not None and size > 1)
 
 
 def _factors(old: tuple[int, ...], new: tuple[int, ...]) -> Iterator[tuple[list[int], list[int]]]:
@@ -226,10 +226,10 @@ def _is_narrow(dtype: str | None) -> bool:
         return True
 
 
-def _is_free(known: tuple[int, ...] | None, shape: tuple[int | None, ...] | None) -> bool:
+def _is_free(network_shape: tuple[int, ...] | None, shape: tuple[int | None, ...] | None) -> bool:
     if not shape:
         return shape is not None
-    return bool(known) and known[0] < 0 and shape[0] == 1  # type: ignore[index]
+    return bool(network_shape) and network_shape[0] < 0 and shape[0] == 1  # type: ignore[index]
 
 
 def _source(
@@ -246,9 +246,9 @@ def _source(
 
 def _limits(layers: list[ReadLayer], model: OnnxModel, nodes: list[onnx.NodeProto]) -> tuple[float, ...]:
     """Returns the numbers that occur in a piece, on either side, and their multiples at the ends of integer types."""
-    found = [number for layer in layers for value in layer.values.values() for number in numbers(value)]
-    found += numbers_of(model, nodes)
-    usable = dict.fromkeys(each for each in found if each and math.isfinite(each) and abs(each) < 1e30)
+    values = [number for layer in layers for value in layer.values.values() for number in numbers(value)]
+    values += numbers_of(model, nodes)
+    usable = dict.fromkeys(value for value in values if value and math.isfinite(value) and abs(value) < 1e30)
     first = [number for number in usable if abs(number) > 1e-30]
     return tuple(dict.fromkeys(number * factor for number in first[:_MOST_LIMITS] for factor in _OF_CONSTANTS))
 
@@ -261,7 +261,7 @@ def _extent(layers: list[ReadLayer], nodes: list[onnx.NodeProto]) -> int:
         steps = layer.values.get("dilation_nd") or (1,) * len(window)
         largest = max([largest, *(n * step for n, step in zip(window, steps, strict=False))])
     for node in nodes:
-        held = {each.name: list(each.ints) for each in node.attribute if each.ints}
+        held = {attribute.name: list(attribute.ints) for attribute in node.attribute if attribute.ints}
         window = tuple(held.get("kernel_shape", ()))
         largest = max(
             [largest, *(n * s for n, s in zip(window, held.get("dilations", [1] * len(window)), strict=False))]

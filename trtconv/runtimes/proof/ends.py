@@ -28,7 +28,7 @@ def ends_that_differ(network: ReadNetwork, model: OnnxModel) -> Iterator[Diverge
 
 
 def _divergence(network: ReadNetwork, tensor: ReadTensor, why: str) -> Divergence:
-    layer = next((each for each in network.layers if tensor.index in each.outputs), None)
+    layer = next((candidate for candidate in network.layers if tensor.index in candidate.outputs), None)
     if layer is None:
         return Divergence(tensor.name, "", "", "", why, {})
     return Divergence(tensor.name, layer.onnx_node, layer.name, layer.kind, why, {})

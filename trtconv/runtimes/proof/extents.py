@@ -48,10 +48,10 @@ def _traced(
     network: ReadNetwork, model: OnnxModel, inputs: Mapping[str, Shape], megabytes: float
 ) -> dict[str, tuple[int, ...]]:
     """Runs the network, and returns the shapes that its tensors have."""
-    found: dict[str, tuple[int, ...]] = {}
+    shapes: dict[str, tuple[int, ...]] = {}
 
     def see(tensor: ReadTensor, value: NDArray[Any], computed: bool) -> NDArray[Any]:
-        found[tensor.name] = value.shape
+        shapes[tensor.name] = value.shape
         return value
 
     nodes = list(model.main.columns.nodes)
@@ -63,4 +63,4 @@ def _traced(
     feeds = make(sources, inputs, InputKind.ORDINARY, (), 1.0)
     with contextlib.suppress(NotProven):
         Run(network, feeds, seen=see, deadline=time.monotonic() + _SECONDS, megabytes=megabytes).outputs()
-    return found
+    return shapes

@@ -95,10 +95,10 @@ def schemes(
     first = 1 if max(map(len, real.values()), default=0) <= 3 else 2
     free, all_ = _shrunk(real, range(first, 9), extent, bound), _shrunk(real, range(2, 9), extent, ())
     for small in (free, all_, real):
-        for found in (_batched(small, batch), small) if batch else (small,):
-            if found not in tried:
-                tried.append(found)
-                yield found
+        for scheme in (_batched(small, batch), small) if batch else (small,):
+            if scheme not in tried:
+                tried.append(scheme)
+                yield scheme
 
 
 def _shrunk(real: Mapping[str, Shape], axes: range, extent: int, bound: Collection[int]) -> dict[str, Shape]:
@@ -111,8 +111,10 @@ def _shrunk(real: Mapping[str, Shape], axes: range, extent: int, bound: Collecti
     # Of volumes, whose elements are many, half of each size will do.
     step = _STEP // 2 if max(map(len, real.values())) > _PLANE else _STEP
     least = step * max(1, -(-extent // step))
-    found = {n for shape in real.values() for axis, n in enumerate(shape) if axis in axes and n > max(least, _STEP)}
-    sizes = found.difference(bound)
+    candidates = {
+        n for shape in real.values() for axis, n in enumerate(shape) if axis in axes and n > max(least, _STEP)
+    }
+    sizes = candidates.difference(bound)
     factor = math.gcd(*sizes) // least if sizes else 1
     together = factor > 1 and all(n % factor == 0 for n in sizes)
     ratio = max(sizes, default=1) // max(1, min(sizes, default=1))
@@ -159,7 +161,7 @@ def make(
         calm: 0: integers as their role says; 1: none but 0 and 1; 2: ones, which are valid wherever anything is;
             beyond: others for those that decide sizes, another draw with each number.
     """
-    return {each.name: _values(each, shapes[each.name], kind, limits, largest, calm) for each in sources}
+    return {source.name: _values(source, shapes[source.name], kind, limits, largest, calm) for source in sources}
 
 
 def _values(source: Source, shape: Shape, kind: InputKind, limits: Sequence[float], largest: float, calm: int) -> Array:
@@ -169,14 +171,14 @@ def _values(source: Source, shape: Shape, kind: InputKind, limits: Sequence[floa
         return sizes(shape, dtype, np.random.default_rng([zlib.crc32(source.name.encode()), calm]))
     if dtype.kind == "b":
         # A single one decides which branch is taken.
-        found: Any = np.full(shape, kind % 2 == 0) if math.prod(shape) == 1 else random.integers(0, 2, shape)
-        return np.asarray(found, dtype)
+        booleans: Any = np.full(shape, kind % 2 == 0) if math.prod(shape) == 1 else random.integers(0, 2, shape)
+        return np.asarray(booleans, dtype)
     if dtype.kind in "iu":
         return np.asarray(_integers(source, shape, kind, calm, random, dtype), dtype)
     if source.role is Role.BOXES and shape[-1:] == (4,):
         return _boxes(shape, kind, random).astype(dtype)
     count = math.prod(shape)
-    period = next((each for each in _PERIODS if all(size % each for size in shape)), _PERIODS[0])
+    period = next((candidate for candidate in _PERIODS if all(size % candidate for size in shape)), _PERIODS[0])
     with np.errstate(all="ignore"):
         drawn = _floats(min(count, period), kind, limits, largest, random).astype(dtype)
     return drawn.reshape(shape) if count == drawn.size else np.resize(drawn, shape)
@@ -228,10 +230,10 @@ def _boxes(shape: Shape, kind: InputKind, random: np.random.Generator) -> Array:
 def _indices(bound: int, shape: Shape, kind: InputKind, random: np.random.Generator) -> Array:
     """Returns indices spread over all of a table, its first and last row among them."""
     count = math.prod(shape)
-    found = random.permutation(np.resize(np.arange(bound), max(count, bound)))[:count]
+    indices = random.permutation(np.resize(np.arange(bound), max(count, bound)))[:count]
     if count:
-        found[0] = (bound - 1, 0)[kind % 2]
-    return found.reshape(shape)
+        indices[0] = (bound - 1, 0)[kind % 2]
+    return indices.reshape(shape)
 
 
 def _floats(count: int, kind: InputKind, limits: Sequence[float], largest: float, random: np.random.Generator) -> Array:

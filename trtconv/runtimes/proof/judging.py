@@ -57,8 +57,8 @@ class Judge:
         types, steps, bounded = self._types(number, given)
         # Networks of TensorRT before 9 have types only once they are built; the model rounds to its own all the same.
         types |= {expected.dtype.name}
-        own = max((TOLERANCES[key] for key in _keys(types, steps)), key=lambda each: each.relative)
-        tolerance = min(own, self._most, key=lambda each: each.relative)
+        own = max((TOLERANCES[key] for key in _keys(types, steps)), key=lambda candidate: candidate.relative)
+        tolerance = min(own, self._most, key=lambda candidate: candidate.relative)
         difference = compare(self._network.tensors[number].name, expected, got, tolerance)
         if bounded and difference.verdict is Verdict.BEYOND and got is not None and not types & _KEYS.keys():
             return _within_units(difference, expected, got, eps_of(types) * _OF_ONE)
@@ -78,12 +78,12 @@ class Judge:
                 continue
             steps = steps or layer.kind in _STEPS
             bounded = bounded or (layer.kind == "ACTIVATION" and layer.values.get("type") in _BOUNDED)
-            for each in layer.inputs:
-                if each is not None and each not in seen:
-                    seen.add(each)
-                    types.add(tensors[each].dtype)
-                    if tensors[each].name not in given:
-                        open_.append(each)
+            for source in layer.inputs:
+                if source is not None and source not in seen:
+                    seen.add(source)
+                    types.add(tensors[source].dtype)
+                    if tensors[source].name not in given:
+                        open_.append(source)
         return types, steps, bounded
 
 
@@ -98,7 +98,7 @@ def _within_units(difference: Difference, expected: Array, got: Array, units: fl
 
 def _keys(types: set[str], steps: bool) -> set[str]:
     """Returns whose tolerances count."""
-    return {"float32"} | {_KEYS[each] for each in types if each in _KEYS} | ({"int8"} if steps else set())
+    return {"float32"} | {_KEYS[dtype] for dtype in types if dtype in _KEYS} | ({"int8"} if steps else set())
 
 
 def _by_channel(difference: Difference, expected: Array, got: Array, relative: float, rounding: float) -> Difference:

@@ -290,7 +290,7 @@ def _cut(model: OnnxModel, task: Task) -> onnx.ModelProto | str:
             part.graph.node.append(onnx.helper.make_node("Cast", [name], [source.name], to=own))
     part.graph.node.extend(nodes)
     computed = {name for node in nodes for name in node.output}
-    sparse = {each.values.name: each for each in scope.graph.sparse_initializer}
+    sparse = {initializer.values.name: initializer for initializer in scope.graph.sparse_initializer}
     for name in sorted({name for node in nodes for name in reads(node)} - computed - given):
         tensor = scope.initializer(name)
         if tensor is not None:
@@ -319,9 +319,9 @@ def _weights(part: onnx.ModelProto, model: OnnxModel) -> dict[str, Array]:
 
 
 def _computes(part: onnx.ModelProto, path: Path, task: Task, weights: Mapping[str, Array] | None) -> Computes | str:
-    found = runs(OnnxModel(part, path), (), weights, small=task.elements <= _FEW_ELEMENTS)
-    if isinstance(found, str):
-        return found
+    run = runs(OnnxModel(part, path), (), weights, small=task.elements <= _FEW_ELEMENTS)
+    if isinstance(run, str):
+        return run
     wide = {value.name for value in part.graph.input}
     result = part.graph.output[0].name
 
@@ -330,7 +330,7 @@ def _computes(part: onnx.ModelProto, path: Path, task: Task, weights: Mapping[st
             name if name in wide else f"{name}:wide": values if name in wide else values.astype(np.float32)
             for name, values in feeds.items()
         }
-        value: Array = dict(found(given))[result]
+        value: Array = dict(run(given))[result]
         return value
 
     return computes
@@ -342,11 +342,11 @@ def _adds(part: onnx.ModelProto) -> bool:
 
 def _absolute(part: onnx.ModelProto, model: OnnxModel, weights: dict[str, Array]) -> onnx.ModelProto:
     """Returns the piece with magnitudes for weights, the large ones in their dictionary, and sums for differences."""
-    made = onnx.ModelProto()
-    made.CopyFrom(part)
-    widen_interpolations(made, model)
-    negative = {node.input[3] for node in made.graph.node if node.op_type == "BatchNormalization"}
-    for tensor in made.graph.initializer:
+    copy = onnx.ModelProto()
+    copy.CopyFrom(part)
+    widen_interpolations(copy, model)
+    negative = {node.input[3] for node in copy.graph.node if node.op_type == "BatchNormalization"}
+    for tensor in copy.graph.initializer:
         if tensor.data_type in (onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16, onnx.TensorProto.DOUBLE):
             magnitudes = weights[tensor.name] if tensor.name in weights else model.array(tensor)
             # In their place, where they may be written: the largest weight is what the process takes most for.
@@ -358,7 +358,7 @@ def _absolute(part: onnx.ModelProto, model: OnnxModel, weights: dict[str, Array]
                 weights[tensor.name] = magnitudes
             else:
                 give_values(tensor, magnitudes)
-    for node in made.graph.node:
+    for node in copy.graph.node:
         held = constant_of(node)
         if node.op_type == "Sub":
             node.op_type = "Add"
@@ -369,8 +369,8 @@ def _absolute(part: onnx.ModelProto, model: OnnxModel, weights: dict[str, Array]
         for attribute in node.attribute:
             if node.op_type == "Gemm" and attribute.name in ("alpha", "beta"):
                 attribute.f = abs(attribute.f)
-    _take_magnitudes(made.graph, model)
-    return made
+    _take_magnitudes(copy.graph, model)
+    return copy
 
 
 def _take_magnitudes(graph: onnx.GraphProto, model: OnnxModel) -> None:

@@ -23,16 +23,16 @@ def numbers_of(model: OnnxModel, nodes: Iterable[onnx.NodeProto]) -> list[float]
         model: The model.
         nodes: Nodes of its main graph.
     """
-    found: list[float] = []
+    floats: list[float] = []
     for node in nodes:
         for attribute in node.attribute:
             if attribute.type in _FLOATS:
-                found += numbers(np.asarray(helper.get_attribute_value(attribute), np.float64))
+                floats += numbers(np.asarray(helper.get_attribute_value(attribute), np.float64))
         for name in node.input:
             tensor = model.main.constant(name) if name else None
             if tensor is not None and math.prod(tensor.dims) <= _FEW:
-                found += numbers(model.main.values(name))
-    return found
+                floats += numbers(model.main.values(name))
+    return floats
 
 
 def numbers(value: object) -> list[float]:
@@ -40,5 +40,5 @@ def numbers(value: object) -> list[float]:
     if isinstance(value, float):
         return [value]
     if isinstance(value, np.ndarray) and 0 < value.size <= _FEW and value.dtype.kind in "fV":
-        return [float(each) for each in value.astype(np.float64).reshape(-1)]
+        return [float(element) for element in value.astype(np.float64).reshape(-1)]
     return []

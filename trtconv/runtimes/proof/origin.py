@@ -51,14 +51,14 @@ def origins(file: OnnxModel, given: OnnxModel) -> dict[str, Derivation]:
         given: What the passes made of it.
     """
     held = dict(constants(file))
-    found = {name: _named(file, given, held.get(name), tensor) for name, tensor in constants(given)}
-    new = {name: given.array(tensor) for name, tensor in constants(given) if found[name] is None}
+    named_origins = {name: _named(file, given, held.get(name), tensor) for name, tensor in constants(given)}
+    new = {name: given.array(tensor) for name, tensor in constants(given) if named_origins[name] is None}
     sources = _Sources(file, held) if new else None
-    made = {name: _derived(sources, values) for name, values in new.items() if sources is not None}
-    left = [name for name, origin in made.items() if origin is Derivation.COMPUTED]
+    other_origins = {name: _derived(sources, values) for name, values in new.items() if sources is not None}
+    left = [name for name, origin in other_origins.items() if origin is Derivation.COMPUTED]
     if sources is not None:
-        made.update(dict.fromkeys(_folding_to(sources, given, left), Derivation.DERIVED))
-    return {name: origin or made[name] for name, origin in found.items()}
+        other_origins.update(dict.fromkeys(_folding_to(sources, given, left), Derivation.DERIVED))
+    return {name: origin or other_origins[name] for name, origin in named_origins.items()}
 
 
 def constants(model: OnnxModel) -> Iterator[tuple[str, onnx.TensorProto]]:
@@ -112,11 +112,11 @@ def _derived(sources: _Sources, values: Array) -> Derivation:
     if values.dtype.kind in "OUS":
         return Derivation.COMPUTED
     wanted = elements(values)
-    for each in sources.candidates(values):
-        if each.dtype != values.dtype:
+    for candidate in sources.candidates(values):
+        if candidate.dtype != values.dtype:
             with np.errstate(all="ignore"):
-                each = each.astype(values.dtype)
-        have = elements(each)
+                candidate = candidate.astype(values.dtype)
+        have = elements(candidate)
         if have.size == wanted.size and np.array_equal(have, wanted):
             return Derivation.DERIVED
     return Derivation.COMPUTED
@@ -137,26 +137,26 @@ def _folding_to(sources: _Sources, given: OnnxModel, names: list[str]) -> Iterat
 def folded(model: OnnxModel) -> dict[str, Array]:
     """Returns what the nodes of a model's main graph compute from nothing but constants, as far as it is cheap."""
     scope, opsets = model.main, model.proto.opset_import
-    known: dict[str, Array] = {}
+    results: dict[str, Array] = {}
     room = _MOST_FOLDED
     for index, op in enumerate(scope.columns.ops):
         if op not in FOLDED and op not in _QUANTIZERS:
             continue
         node = scope.columns.nodes[index]
-        feeds = {name: v for name in node.input if name and (v := _value(scope, known, name)) is not None}
+        feeds = {name: v for name in node.input if name and (v := _value(scope, results, name)) is not None}
         if op == "Constant" or not feeds or len(feeds) != len([name for name in node.input if name]):
             continue
-        room -= sum(each.nbytes for each in feeds.values())
+        room -= sum(array.nbytes for array in feeds.values())
         if room < 0:
             break
         values = _dequantized(node, feeds) if op in _QUANTIZERS else _evaluated(node, feeds, opsets)
         if values is not None:
-            known[node.output[0]] = values
-    return known
+            results[node.output[0]] = values
+    return results
 
 
-def _value(scope: Scope, known: Mapping[str, Array], name: str) -> Array | None:
-    return known[name] if name in known else scope.values(name)
+def _value(scope: Scope, results: Mapping[str, Array], name: str) -> Array | None:
+    return results[name] if name in results else scope.values(name)
 
 
 def _evaluated(node: onnx.NodeProto, feeds: Mapping[str, Array], opsets: Any) -> Array | None:
@@ -172,7 +172,7 @@ def _dequantized(node: onnx.NodeProto, feeds: Mapping[str, Array]) -> Array | No
         return None
     codes, scale = feeds[node.input[0]], feeds[node.input[1]]
     zero = feeds.get(node.input[2]) if len(node.input) > 2 else None
-    axis = next((helper.get_attribute_value(each) for each in node.attribute if each.name == "axis"), 1)
+    axis = next((helper.get_attribute_value(attribute) for attribute in node.attribute if attribute.name == "axis"), 1)
     if scale.ndim > 1 or codes.dtype.kind not in "iu" or (scale.size > 1 and not -codes.ndim <= axis < codes.ndim):
         return None
     shape = [-1 if scale.size > 1 and i == axis % codes.ndim else 1 for i in range(codes.ndim)]

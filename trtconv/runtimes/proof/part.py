@@ -53,10 +53,10 @@ def _open_shapes(
     return tuple(opened)
 
 
-def _fits(known: Sequence[int] | None, shape: Shape) -> bool:
-    if known is None:
+def _fits(partial_shape: Sequence[int] | None, shape: Shape) -> bool:
+    if partial_shape is None:
         return True
-    return len(known) == len(shape) and all(a in (-1, b) for a, b in zip(known, shape, strict=True))
+    return len(partial_shape) == len(shape) and all(a in (-1, b) for a, b in zip(partial_shape, shape, strict=True))
 
 
 def _smaller(fed: Mapping[str, Shape], own: Mapping[str, Any]) -> Callable[[int], int] | None:
@@ -80,10 +80,10 @@ def _smaller(fed: Mapping[str, Shape], own: Mapping[str, Any]) -> Callable[[int]
 
 def _all_smaller(layers: Sequence[ReadLayer], fed: set[int], smaller: Callable[[int], int]) -> Iterator[ReadLayer]:
     """Yields the layers of a piece, with smaller sizes in those that read what is fed: constants keep theirs."""
-    made = set(fed)
+    dependents = set(fed)
     for layer in layers:
-        reads = made.intersection(layer.inputs)
-        made.update(layer.outputs if reads else ())
+        reads = dependents.intersection(layer.inputs)
+        dependents.update(layer.outputs if reads else ())
         yield _with_sizes(layer, smaller) if reads else layer
 
 

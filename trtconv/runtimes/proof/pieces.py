@@ -180,14 +180,14 @@ class Pieces:
 
     def _unlike(self) -> list[_Trial]:
         """Returns a piece of each structure."""
-        found: dict[Hashable, _Trial] = {}
+        trials: dict[Hashable, _Trial] = {}
         for piece in self._seams.pieces():
             trial = self._trial(piece)
             if self._model.main.dtype(piece.target) in _ROUNDED_OTHERWISE:
                 self._give_up(trial, Lack.REFERENCE, "ONNX Runtime does not cast to 4 bits as ONNX defines it")
-            first = found.setdefault(structure.key_of(self._network, self._model, piece, trial.schemes), trial)
+            first = trials.setdefault(structure.key_of(self._network, self._model, piece, trial.schemes), trial)
             first.alike += first is not trial
-        return list(found.values())
+        return list(trials.values())
 
     def _trial(self, piece: cut.Piece, wider: int = 0) -> _Trial:
         of = describe.Description.of(self._network, self._model, piece, self._shapes)
@@ -201,10 +201,10 @@ class Pieces:
 
     def _is_resized(self, target: str) -> bool:
         """Whether the network has another shape for a tensor than the model: it is to be seen at real sizes."""
-        own, known = self._shapes.get(target), self._network.tensors[self._seams.numbers[target]].shape
-        if own is None or known is None or len(own) != len(known):
-            return own is not None and known is not None
-        return any(n not in (None, size) and size >= 0 for n, size in zip(own, known, strict=True))
+        own, network_shape = self._shapes.get(target), self._network.tensors[self._seams.numbers[target]].shape
+        if own is None or network_shape is None or len(own) != len(network_shape):
+            return own is not None and network_shape is not None
+        return any(n not in (None, size) and size >= 0 for n, size in zip(own, network_shape, strict=True))
 
     def _is_real(self, name: str, shape: Shape) -> bool:
         own = self._shapes.get(name)
@@ -269,7 +269,7 @@ class Pieces:
         network = self._network_of(trial)
         verdicts: dict[InputKind, tolerance.Judgement] = {}
         unable = "its values are not numbers on any inputs"
-        for kind in (each for each in trial.kinds if str(int(each)) in event["calm"]):
+        for kind in (candidate for candidate in trial.kinds if str(int(candidate)) in event["calm"]):
             try:
                 verdicts[kind] = self._compare(trial, network, kind, event["calm"], arrays)
             except OutOfTime as error:
@@ -277,14 +277,14 @@ class Pieces:
                 return
             except NotProven as error:
                 unable = error.reason
-        wrong = {kind: each for kind, each in verdicts.items() if each.verdict.refutes}
-        trial.shown += sum(not each.verdict.refutes and each.telling >= _TELLING for each in verdicts.values())
+        wrong = {kind: result for kind, result in verdicts.items() if result.verdict.refutes}
+        trial.shown += sum(not result.verdict.refutes and result.telling >= _TELLING for result in verdicts.values())
         if not wrong:
             if trial.shown:
                 trial.done, trial.lack = True, self._untaken(trial, network)
             else:
                 self._next(trial, Lack.REFERENCE if verdicts else Lack.KIND, unable)
-        elif not trial.closely and not all(each.verdict in _NOT_ROUNDING for each in wrong.values()):
+        elif not trial.closely and not all(result.verdict in _NOT_ROUNDING for result in wrong.values()):
             trial.closely, trial.kinds = True, tuple(wrong)
         else:
             self._differs(trial, next(iter(wrong.values())))
@@ -338,7 +338,7 @@ class Pieces:
     def _untaken(self, trial: _Trial, network: ReadNetwork) -> Unshown | None:
         """Says of a piece that is right which of its branches no inputs led to."""
         conditionals = {layer.values["conditional"] for layer in network.layers if layer.kind == "CONDITIONAL_OUTPUT"}
-        left = [way for each in sorted(conditionals) for way in (True, False) if (each, way) not in trial.branches]
+        left = [way for key in sorted(conditionals) for way in (True, False) if (key, way) not in trial.branches]
         if not left:
             return None
         return self._lack(
@@ -365,21 +365,21 @@ class Pieces:
             trial.of.sources, trial.schemes[trial.at], kind, trial.of.limits, trial.of.largest, calm[str(int(kind))]
         )
         run = Run(network, fed, deadline=self.deadline, megabytes=self._megabytes)
-        found = run.outputs()
+        outputs = run.outputs()
         trial.branches |= run.branches
-        if not found and run.malformed:
+        if not outputs and run.malformed:
             return tolerance.Judgement(Verdict.MISSING, run.unproven[min(run.malformed)])
-        if not found:
+        if not outputs:
             raise NotProven(next(iter(run.unproven.values()), "a layer before it is not run"))
-        (got,) = found.values()
+        (got,) = outputs.values()
         value = arrays[f"value {int(kind)}"]
         if network.outputs[0] in self._boxes:
             got = in_order(got, value)
         reference = tolerance.Computed(
             tolerance.reduced(network.layers, value, got),
             arrays.get(f"terms {int(kind)}"),
-            [each for name, each in arrays.items() if name.startswith(f"moved {int(kind)} ")],
-            [each for name, each in arrays.items() if name.startswith(f"beside {int(kind)} ")],
+            [array for name, array in arrays.items() if name.startswith(f"moved {int(kind)} ")],
+            [array for name, array in arrays.items() if name.startswith(f"beside {int(kind)} ")],
         )
         how = tolerance.Arithmetic(trial.of.eps, trial.of.approximated, trial.of.rough, trial.of.placed)
         return tolerance.judge(reference, got, how, fed)
@@ -387,7 +387,7 @@ class Pieces:
     def _diverged(self, trial: _Trial, why: str) -> Divergence:
         target = trial.piece.target
         number = self._seams.numbers[target]
-        layer = next(each for each in self._network.layers if number in each.outputs)
+        layer = next(candidate for candidate in self._network.layers if number in candidate.outputs)
         scope = self._model.main
         node = str(scope.location(scope.producers[target]))
         shapes = {name: list(shape) for name, shape in trial.schemes[trial.at].items()}

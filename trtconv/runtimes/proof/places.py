@@ -32,29 +32,29 @@ def apart(model: OnnxModel, feeds: Mapping[str, Array], seed: int = 0) -> dict[s
         feeds: Input name to values.
         seed: The same seed makes the same indices.
     """
-    found = dict(feeds)
+    result = dict(feeds)
     for name, nodes in _by_source(model, feeds).items():
-        node, data = nodes[0], _least([_shape(model, each.input[0], feeds) for each in nodes])
+        node, data = nodes[0], _least([_shape(model, scatter.input[0], feeds) for scatter in nodes])
         data = _within(data, model, name, feeds)
         if data is None or feeds[name].dtype.kind not in "iu":
             continue
         random = np.random.default_rng([seed, zlib.crc32(name.encode())])
         given = feeds[name]
         shape = given.shape if node.input[1] == name else model.main.shape(node.input[1])
-        made = _slices(shape, data, given, random) if _is_nd(node) else _elements(node, data, given, random)
-        if made is not None:
-            found[name] = made.astype(given.dtype).reshape(given.shape)
-    return found
+        indices = _slices(shape, data, given, random) if _is_nd(node) else _elements(node, data, given, random)
+        if indices is not None:
+            result[name] = indices.astype(given.dtype).reshape(given.shape)
+    return result
 
 
 def _by_source(model: OnnxModel, feeds: Mapping[str, Array]) -> dict[str, list[onnx.NodeProto]]:
     """Returns inputs of a model to the scatters whose indices they are."""
-    found: dict[str, list[onnx.NodeProto]] = {}
+    scatters: dict[str, list[onnx.NodeProto]] = {}
     for node in filter(_overwrites, model.main.columns.nodes):
         name = _source(model, node, feeds)
         if name is not None:
-            found.setdefault(name, []).append(node)
-    return found
+            scatters.setdefault(name, []).append(node)
+    return scatters
 
 
 def _shape(model: OnnxModel, name: str, feeds: Mapping[str, Array]) -> Sequence[int | None] | None:
@@ -63,11 +63,11 @@ def _shape(model: OnnxModel, name: str, feeds: Mapping[str, Array]) -> Sequence[
 
 def _least(shapes: Sequence[Sequence[int | None] | None]) -> Sequence[int | None] | None:
     """Returns the sizes that indices of all these shapes may count to; None where one is not known."""
-    known = [shape for shape in shapes if shape is not None]
-    if len(known) < len(shapes):
+    present = [shape for shape in shapes if shape is not None]
+    if len(present) < len(shapes):
         return None
     return [
-        None if None in axis else min(size for size in axis if size is not None) for axis in zip(*known, strict=False)
+        None if None in axis else min(size for size in axis if size is not None) for axis in zip(*present, strict=False)
     ]
 
 
@@ -79,9 +79,9 @@ def _within(
         if data is None or node.op_type not in _GATHERS or _source(model, node, feeds) != name:
             continue
         sizes = _counted(model, node, feeds)
-        known = [size for size in sizes if size is not None]
-        most = min(known, default=0)
-        data = [size and min(size, most) for size in data] if sizes and len(known) == len(sizes) else None
+        static = [size for size in sizes if size is not None]
+        most = min(static, default=0)
+        data = [size and min(size, most) for size in data] if sizes and len(static) == len(sizes) else None
     return data
 
 
@@ -120,8 +120,8 @@ def _slices(
     if count > places:
         return None
     chosen: Array = random.choice(places, count, replace=False)
-    found: Array = np.array(np.unravel_index(chosen, sizes)).T
-    return found
+    indices: Array = np.array(np.unravel_index(chosen, sizes)).T
+    return indices
 
 
 def _elements(
@@ -151,7 +151,7 @@ def _source(model: OnnxModel, node: onnx.NodeProto, feeds: Mapping[str, Array]) 
 
 
 def _overwrites(node: onnx.NodeProto) -> bool:
-    reduction = next((each.s for each in node.attribute if each.name == "reduction"), b"none")
+    reduction = next((attribute.s for attribute in node.attribute if attribute.name == "reduction"), b"none")
     return node.op_type in _SCATTERS and len(node.input) > 2 and reduction in (b"none", b"")
 
 
@@ -160,4 +160,4 @@ def _is_nd(node: onnx.NodeProto) -> bool:
 
 
 def _axis(node: onnx.NodeProto, rank: int) -> int:
-    return next((int(each.i) for each in node.attribute if each.name == "axis"), 0) % max(rank, 1)
+    return next((int(attribute.i) for attribute in node.attribute if attribute.name == "axis"), 0) % max(rank, 1)

@@ -79,16 +79,16 @@ def try_plugins(model: OnnxModel, engine: Runtime, profiles: Sequence[ShapeProfi
         return PluginTrial(
             missing=(*missing, *(_missing(model, i, f"it was not run: {error.message}") for i in judged))
         )
-    found: list[Finding] = []
+    findings: list[Finding] = []
     if loader is not None:
         values = _values(model, profiles, [name for i in judged for name in (*columns.inputs[i], *columns.outputs[i])])
         for index in judged:
-            told = values.why or _Alone(model, index, values.tensors).differs(engine, loader)
-            if isinstance(told, Finding):
-                found.append(told)
-            elif told:
-                missing.append(_missing(model, index, told))
-    return PluginTrial(tuple(found), tuple(missing))
+            outcome = values.why or _Alone(model, index, values.tensors).differs(engine, loader)
+            if isinstance(outcome, Finding):
+                findings.append(outcome)
+            elif outcome:
+                missing.append(_missing(model, index, outcome))
+    return PluginTrial(tuple(findings), tuple(missing))
 
 
 def _inside(model: OnnxModel) -> Iterator[Unshown]:
@@ -104,8 +104,8 @@ def _inside(model: OnnxModel) -> Iterator[Unshown]:
 def _passed_over(model: OnnxModel, index: int, creators: Sequence[PluginCreator]) -> str:
     """Says which attribute of a node its plugin does not read; empty where it reads all, or is not in the registry."""
     columns = model.main.columns
-    listed = [each.fields for each in creators if each.name == columns.ops[index]]
-    names = {each.name for each in columns.attributes[index]} - {*OF_PARSER, *itertools.chain(*listed)}
+    listed = [creator.fields for creator in creators if creator.name == columns.ops[index]]
+    names = {attribute.name for attribute in columns.attributes[index]} - {*OF_PARSER, *itertools.chain(*listed)}
     return f", and the plugin has no field {min(names)!r}, which TensorRT passes over" if listed and names else ""
 
 
@@ -116,15 +116,15 @@ def _missing(model: OnnxModel, index: int, reason: str) -> Unshown:
 def _values(model: OnnxModel, profiles: Sequence[ShapeProfile], names: list[str]) -> Expected:
     """Runs the model at its smallest size, and returns what the plugins are given there."""
     first = profiles[0] if profiles else make_profile(model.inputs, {})
-    shapes = {name: each.min for name, each in first.inputs.items()}
-    fixed = {name: each.min for name, each in first.values.items()}
+    shapes = {name: bounds.min for name, bounds in first.inputs.items()}
+    fixed = {name: bounds.min for name, bounds in first.values.items()}
     wanted = Wanted(str(model.path), model.serialize(), (shapes,), values=(fixed,), inner=tuple(filter(None, names)))
-    found: list[Expected] = []
+    runs: list[Expected] = []
     with Scratch("plugins") as folder, Process(SERVE, budget.allowance(model.nbytes)[1]) as runner:
-        expect(runner, wanted, folder.path, _SECONDS, found, [])
-        if not found or found[0].why:
-            return Expected(why=found[0].why if found else "the model took too long")
-        tensors = {**found[0].feeds, **found[0].tensors}
+        expect(runner, wanted, folder.path, _SECONDS, runs, [])
+        if not runs or runs[0].why:
+            return Expected(why=runs[0].why if runs else "the model took too long")
+        tensors = {**runs[0].feeds, **runs[0].tensors}
         # They lie in files that go with the folder.
         return Expected(tensors={name: tensors[name].copy() for name in {*names} & tensors.keys()})
 
@@ -176,8 +176,10 @@ class _Alone:
     def _differences(self, got: Mapping[str, Any]) -> Iterator[Finding]:
         narrow = any(values.dtype.itemsize == 2 for values in self._feeds.values())
         for name, expected in self._expected.items():
-            told = compare(name, expected, got.get(name), TOLERANCES["fp16" if narrow else "float32"])
-            if told.verdict.refutes:
-                message = f"plugin {self._node.op_type} does not compute what its reference says: {name!r}: {told.why}"
+            difference = compare(name, expected, got.get(name), TOLERANCES["fp16" if narrow else "float32"])
+            if difference.verdict.refutes:
+                message = (
+                    f"plugin {self._node.op_type} does not compute what its reference says: {name!r}: {difference.why}"
+                )
                 place = self._model.main.location(self._index, name)
                 yield codes.NETWORK_DIFFERS.finding(message, place=place, fix=_FIX)

@@ -77,7 +77,7 @@ class WholeRun:
         besides."""
         while self._thread.is_alive() and goes_on():
             self._thread.join(_POLL_SECONDS)
-        sizes = (self._sizes[each.number] for each in self._found if not each.why)
+        sizes = (self._sizes[run.number] for run in self._found if not run.why)
         return [size for size in sizes if size.besides == besides]
 
     def free_runner(self) -> Process | None:
@@ -97,22 +97,22 @@ class WholeRun:
 
     def finish(self, seconds: float) -> ProofResult:
         """Returns what was shown; `seconds` is how long the model may take from now, and then the network."""
-        asked = time.monotonic()
-        while self._thread.is_alive() and time.monotonic() < self._until(asked, seconds):
+        start = time.monotonic()
+        while self._thread.is_alive() and time.monotonic() < self._until(start, seconds):
             # In short waits, so that Ctrl-C is heard.
             self._thread.join(_POLL_SECONDS)
         if self._bug is not None:
             raise self._bug
         deadline = time.monotonic() + seconds
-        found = list(self._found)
-        if not found:
-            return ProofResult("network", why=f"the model itself took longer than {time.monotonic() - asked:.0f} s")
-        return all_sizes(self._network, self._meaning, self._sizes, found, self._wanted, deadline, self._ahead)
+        runs = list(self._found)
+        if not runs:
+            return ProofResult("network", why=f"the model itself took longer than {time.monotonic() - start:.0f} s")
+        return all_sizes(self._network, self._meaning, self._sizes, runs, self._wanted, deadline, self._ahead)
 
-    def _until(self, asked: float, seconds: float) -> float:
+    def _until(self, start: float, seconds: float) -> float:
         """Returns when to stop waiting: the time counts from when the model is loaded, which takes as long as it does
         on a busy machine."""
-        return max([asked, *self._loaded]) + seconds if self._loaded else asked + seconds + _START_SECONDS
+        return max([start, *self._loaded]) + seconds if self._loaded else start + seconds + _START_SECONDS
 
 
 def _wanted(meaning: Meaning, sizes: Sequence[Size], seed: int) -> Wanted:
@@ -120,12 +120,12 @@ def _wanted(meaning: Meaning, sizes: Sequence[Size], seed: int) -> Wanted:
     return Wanted(
         meaning.path,
         meaning.original,
-        tuple(each.shapes for each in sizes),
+        tuple(size.shapes for size in sizes),
         seed,
-        tuple(each.values for each in sizes),
+        tuple(size.values for size in sizes),
         below=roles.integers_of(meaning.parsed),
-        groups=tuple(each.group or str(number) for number, each in enumerate(sizes)),
-        magnitudes=tuple(each.magnitude for each in sizes),
+        groups=tuple(size.group or str(number) for number, size in enumerate(sizes)),
+        magnitudes=tuple(size.magnitude for size in sizes),
     )
 
 
@@ -252,7 +252,7 @@ class Prover:
         if self._whole is None or pieces is None:
             return []
         taken = self._whole.taken(besides=True, goes_on=lambda: time.monotonic() < pieces.deadline)
-        return [each.shapes for each in taken]
+        return [size.shapes for size in taken]
 
     def _piecewise(self, until: float) -> PiecesResult:
         while self._thread.is_alive() and time.monotonic() < until:
@@ -274,7 +274,7 @@ def _affordable(network: ReadNetwork, meaning: Meaning, sizes: Sequence[Size]) -
     first = cost.products(network, shapes_with(meaning.parsed, sizes[0].shapes))
     elements = _elements(sizes[0])
     share = {True: _BESIDES, False: 1.0}
-    return [each for each in sizes if first * _elements(each) / elements <= MOST_PRODUCTS * share[each.besides]]
+    return [size for size in sizes if first * _elements(size) / elements <= MOST_PRODUCTS * share[size.besides]]
 
 
 def _elements(size: Size) -> int:

@@ -56,7 +56,7 @@ class NetworkProof(contextlib.AbstractContextManager["NetworkProof"]):
         profiles: Where its sizes lie; none where they are not known.
         level: One of `PROOFS`.
         seconds: How long the proof may take once the build is done.
-        known: The shapes of the model's tensors; None: nobody wants the network's layers.
+        known_sizes: The shapes of the model's tensors; None: nobody wants the network's layers.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class NetworkProof(contextlib.AbstractContextManager["NetworkProof"]):
         profiles: Sequence[ShapeProfile],
         level: str,
         seconds: float,
-        known: KnownSizes | None = None,
+        known_sizes: KnownSizes | None = None,
     ) -> None:
         self.layers: LayerTable | None = None
         self._seconds = seconds
@@ -94,7 +94,7 @@ class NetworkProof(contextlib.AbstractContextManager["NetworkProof"]):
         self._weighing = Weighing(read, subject.parsed, subject.claimed)
         prover = Prover(read, meaning, sizes, MOST_SECONDS, thorough=level != "quick", first=self._weighing.compare)
         self._prover = prover
-        self.layers = None if known is None else layer_table(read, known)
+        self.layers = None if known_sizes is None else layer_table(read, known_sizes)
 
     def __exit__(self, *_: object) -> None:
         if self._prover is not None:
@@ -158,15 +158,15 @@ def _meaning(subject: ProofSubject, profiles: Sequence[ShapeProfile]) -> Meaning
         parsed=subject.parsed,
         edited=None if subject.parsed_as_is else subject.parsed.serialize(),
         batch=_largest_batch(profiles),
-        typical={name: tuple(each.opt) for name, each in profiles[0].inputs.items()} if profiles else {},
+        typical={name: tuple(bounds.opt) for name, bounds in profiles[0].inputs.items()} if profiles else {},
         rewritten_error=max(allowed_error(model, subject.promise), _MULTIPLIED),
     )
 
 
 def _largest_batch(profiles: Sequence[ShapeProfile]) -> int:
     """Returns the largest first axis that all inputs of a profile may have together; any where nothing bounds it."""
-    firsts = [[bounds.max[0] for bounds in each.inputs.values() if bounds.max] for each in profiles]
-    return max((min(found, default=1) for found in firsts), default=_ANY_BATCH)
+    firsts = [[bounds.max[0] for bounds in profile.inputs.values() if bounds.max] for profile in profiles]
+    return max((min(batches, default=1) for batches in firsts), default=_ANY_BATCH)
 
 
 _ANY_BATCH = 8
@@ -174,7 +174,7 @@ _ANY_BATCH = 8
 
 def _not_shown(proof: ProofResult) -> str:
     """Says what was not shown: how many of each kind, and the first of them."""
-    counts = Counter(each.what.value for each in proof.missing)
+    counts = Counter(lack.what.value for lack in proof.missing)
     first = proof.missing[0]
     said = ", ".join(f"{number} by {what}" for what, number in counts.items())
     proven, of = proof.pieces

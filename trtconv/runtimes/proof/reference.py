@@ -130,11 +130,11 @@ def feeds_of(
         else:
             normal = random.standard_normal(shape)
             feeds[spec.name] = (normal if magnitude == 1 else np.abs(normal) * magnitude).astype(dtype)
-    return {name: np.asarray(given[name], each.dtype) if name in given else each for name, each in feeds.items()}
+    return {name: np.asarray(given[name], values.dtype) if name in given else values for name, values in feeds.items()}
 
 
 def expect(
-    runner: process.Process, wanted: Wanted, folder: Path, seconds: float, found: list[Expected], loaded: list[float]
+    runner: process.Process, wanted: Wanted, folder: Path, seconds: float, results: list[Expected], loaded: list[float]
 ) -> None:
     """Runs a model in a process of its own.
 
@@ -143,21 +143,21 @@ def expect(
         wanted: What for.
         folder: An empty folder, for files that the arrays are read from.
         seconds: How long it may take.
-        found: Where what comes of each run is put, in order, as soon as it is there; fewer where the time did not
+        results: Where what comes of each run is put, in order, as soon as it is there; fewer where the time did not
             suffice.
         loaded: Where the time (on the clock of `time.monotonic`) is put at which the model was loaded.
     """
     for plain in (False, True):
-        del found[:]
-        why = _attempt(runner, dataclasses.replace(wanted, plain=plain), folder, seconds, found, loaded)
+        del results[:]
+        why = _attempt(runner, dataclasses.replace(wanted, plain=plain), folder, seconds, results, loaded)
         if not why:
             return
-    if not found:
-        found.append(Expected(why=why))
+    if not results:
+        results.append(Expected(why=why))
 
 
 def _attempt(
-    runner: process.Process, wanted: Wanted, folder: Path, seconds: float, found: list[Expected], loaded: list[float]
+    runner: process.Process, wanted: Wanted, folder: Path, seconds: float, results: list[Expected], loaded: list[float]
 ) -> str:
     """Adds what came of each run; returns why not all of them could be done."""
 
@@ -165,18 +165,18 @@ def _attempt(
         if event["event"] == "loaded":
             loaded.append(time.monotonic())
         else:
-            found.append(_read(folder, event))
+            results.append(_read(folder, event))
 
     try:
         runner.call((wanted, str(folder), seconds), seconds + 1, hear)
     except process.Lost as lost:
-        return "" if lost.cause == "time" and found else f"ONNX Runtime broke down on the model ({lost.why})"
+        return "" if lost.cause == "time" and results else f"ONNX Runtime broke down on the model ({lost.why})"
     except process.WorkerBug as bug:
         return f"ONNX Runtime broke down on the model ({bug.summary})"
     except TrtconvError as error:
         # The model was read before, but whoever asked may have given up since and taken the file away.
         return f"the model could not be read again ({error})"
-    first = [each.why for each in found if wanted.group(each.number) == wanted.group(0)]
+    first = [result.why for result in results if wanted.group(result.number) == wanted.group(0)]
     return first[0] if first and all(first) else ""
 
 
@@ -252,9 +252,9 @@ def _settled(model: OnnxModel, wanted: Wanted, number: int, feeds: dict[str, NDA
 def stated_shapes(model: OnnxModel) -> dict[str, tuple[int, ...]]:
     """Returns the shapes that a model states of its tensors, -1 where one leaves a size open."""
     values = (*model.proto.graph.value_info, *model.proto.graph.output)
-    stated = {each.name: each.type.tensor_type for each in values}
+    stated = {value.name: value.type.tensor_type for value in values}
     return {
-        name: tuple(each.dim_value if each.HasField("dim_value") else -1 for each in tensor.shape.dim)
+        name: tuple(dim.dim_value if dim.HasField("dim_value") else -1 for dim in tensor.shape.dim)
         for name, tensor in stated.items()
         if tensor.HasField("shape")
     }
@@ -267,10 +267,12 @@ def stated_sizes(model: OnnxModel) -> frozenset[int]:
     return frozenset(size for size in sizes if size >= 0)
 
 
-def has_shape(values: Any, known: Sequence[int] | None) -> bool:
+def has_shape(values: Any, partial_shape: Sequence[int] | None) -> bool:
     """Whether a result may have the shape that is known of it, -1 where a size is not."""
     shape = np.shape(values)
-    return known is None or (len(known) == len(shape) and all(a in (-1, b) for a, b in zip(known, shape, strict=True)))
+    return partial_shape is None or (
+        len(partial_shape) == len(shape) and all(a in (-1, b) for a, b in zip(partial_shape, shape, strict=True))
+    )
 
 
 def _load(wanted: Wanted) -> OnnxModel:
@@ -295,8 +297,8 @@ def runs(
         small: As for `session`.
     """
     outputs = list(model.outputs)
-    made = {name for node in model.proto.graph.node for name in node.output if name}
-    extra = [name for name in dict.fromkeys(inner) if name in made and name not in outputs]
+    tensors = {name for node in model.proto.graph.node for name in node.output if name}
+    extra = [name for name in dict.fromkeys(inner) if name in tensors and name not in outputs]
     for name in extra:
         model.proto.graph.output.add().name = name
     loaded = session(model, weights=weights, small=small)
@@ -317,7 +319,7 @@ def _by_definition(model: OnnxModel, names: list[str], weights: Mapping[str, NDA
     if why_not:
         return why_not
     try:
-        for tensor in (each for each in model.proto.graph.initializer if each.name in weights):
+        for tensor in (initializer for initializer in model.proto.graph.initializer if initializer.name in weights):
             give_values(tensor, weights[tensor.name])
         onnx.load_external_data_for_model(model.proto, str(Path(model.path).parent))
         # It runs nodes, too, that mean nothing: with lists of the wrong length, or attributes of other operators.

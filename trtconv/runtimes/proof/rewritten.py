@@ -134,30 +134,32 @@ class Version:
 
     def key(self, name: str) -> tuple[bytes, ...]:
         """Returns what tells the node that makes a tensor, and those that make constants for it, from others."""
-        found, wanted, seen = [], [name], {name}
+        parts, wanted, seen = [], [name], {name}
         while wanted:
             index = self.producers[wanted.pop()]
             copy = onnx.NodeProto()
             copy.CopyFrom(self.nodes[index])
             for field in ("name", "doc_string", "metadata_props"):
                 copy.ClearField(field)
-            found.append(copy.SerializeToString(deterministic=True))
-            more = {each for each in self.reads[index] if each in self.producers and not self._variable[each]} - seen
+            parts.append(copy.SerializeToString(deterministic=True))
+            more = {
+                source for source in self.reads[index] if source in self.producers and not self._variable[source]
+            } - seen
             seen |= more
             wanted += sorted(more)
-        return tuple(found)
+        return tuple(parts)
 
     def cone(self, target: str, seams: set[str]) -> tuple[list[int], set[str]]:
         """Returns the nodes between a tensor and those before it, in order, and which of these they read."""
-        wanted, found, sources = [target], set[int](), set[str]()
+        wanted, indices, sources = [target], set[int](), set[str]()
         while wanted:
             name = wanted.pop()
             if name in self.inputs or (name in seams and name != target):
                 sources.add(name)
-            elif name in self.producers and self.producers[name] not in found:
-                found.add(self.producers[name])
+            elif name in self.producers and self.producers[name] not in indices:
+                indices.add(self.producers[name])
                 wanted += self.reads[self.producers[name]]
-        return sorted(found), sources
+        return sorted(indices), sources
 
     def reads_of(self, name: str) -> set[str]:
         """Returns what the node that makes a tensor reads."""
@@ -268,9 +270,9 @@ def serve(pairs: Pairs, tell: process.Tell) -> None:
 
 def _error(models: Sequence[OnnxModel], target: str, seed: int) -> float:
     sessions = [session(model, small=True) for model in models]
-    for each in sessions:
-        if isinstance(each, str):
-            raise ValueError(each)
+    for runner in sessions:
+        if isinstance(runner, str):
+            raise ValueError(runner)
     nodes = all_nodes(models[0].proto.graph.node)
     sizing = sizing_inputs(nodes, models[0].inputs)
     shape, stated = stated_shapes(models[0]).get(target), stated_sizes(models[0])
@@ -285,7 +287,11 @@ def _error(models: Sequence[OnnxModel], target: str, seed: int) -> float:
             if not sizing or np.shape(got) == np.shape(expected):
                 met = _meeting(models, feeds, np.random.default_rng([seed, draw]))
                 error = relative_error(expected, got)
-                return max(error, relative_error(*(_outcome(each, target, met) for each in sessions))) if met else error
+                return (
+                    max(error, relative_error(*(_outcome(runner, target, met) for runner in sessions)))
+                    if met
+                    else error
+                )
     raise ValueError(f"no values of {min(sizing)!r} were found for which it has the shape that the model states")
 
 
@@ -298,16 +304,16 @@ def _feeds(
 ) -> dict[str, NDArray[Any]]:
     feeds: dict[str, NDArray[Any]] = {}
     below = {name: high for model in models for name, high in integers_of(model).items()}
-    for spec in (each for model in models for each in model.inputs):
+    for spec in (entry for model in models for entry in model.inputs):
         dtype, shape = numpy_type(spec), tuple(int(size) for size in spec.dims)
         if spec.name in sizing:
-            made = feed_sizes(shape, dtype, random, stated)
+            values = feed_sizes(shape, dtype, random, stated)
         elif dtype.kind in "iu":
             high = below.get(spec.name, 256 if dtype.itemsize == 1 else _INTEGERS)
-            made = random.integers(0, high, shape).astype(dtype)
+            values = random.integers(0, high, shape).astype(dtype)
         else:
-            made = (random.standard_normal(shape) if dtype.kind != "b" else random.random(shape) < 0.5).astype(dtype)
-        feeds.setdefault(spec.name, made)
+            values = (random.standard_normal(shape) if dtype.kind != "b" else random.random(shape) < 0.5).astype(dtype)
+        feeds.setdefault(spec.name, values)
     return feeds
 
 
@@ -321,7 +327,7 @@ def _meeting(
         nodes = list(all_nodes(model.proto.graph.node))
         steps = steps or any(node.op_type in _STEPS for node in nodes)
         held += numbers_of(model, nodes)
-    around = [sign * each for each in dict.fromkeys(held) if each and math.isfinite(each) for sign in (1, -1)]
+    around = [sign * number for number in dict.fromkeys(held) if number and math.isfinite(number) for sign in (1, -1)]
     if not steps or not around:
         return {}
 
@@ -345,10 +351,12 @@ class _Places:
         self._types = {**given.main.types, **file.main.types}
         self._types.update({value.name: value.type.tensor_type.elem_type for value in file.proto.graph.input})
         for shapes in itertools.islice(assumed_shapes(file, batches=(1,)), _MOST_SIZES):
-            profile = ShapeProfile({name: InputRange(each, each, each) for name, each in shapes.items()}, {})
-            known = {**shapes_at(file, profile, "min"), **shapes}
-            if sum(None not in each for each in known.values()) > sum(None not in e for e in self._known.values()):
-                self.shapes, self._known = shapes, known
+            profile = ShapeProfile({name: InputRange(shape, shape, shape) for name, shape in shapes.items()}, {})
+            all_shapes = {**shapes_at(file, profile, "min"), **shapes}
+            if sum(None not in shape for shape in all_shapes.values()) > sum(
+                None not in e for e in self._known.values()
+            ):
+                self.shapes, self._known = shapes, all_shapes
 
     def is_float(self, name: str) -> bool:
         """Whether a tensor holds numbers in both models, and not codes of numbers."""

@@ -56,32 +56,32 @@ def sizing_slots(op: str) -> tuple[int, ...]:
 
 def sizing_inputs(nodes: Iterable[onnx.NodeProto], inputs: Iterable[InputSpec]) -> frozenset[str]:
     """Returns the names of inputs whose values decide shapes, also where they are handed on first."""
-    found: set[str] = set()
+    names: set[str] = set()
     # For each tensor of which that is so, the inputs that it is, handed on.
     origins = {spec.name: {spec.name} for spec in inputs}
     for node in nodes:
         slots = sizing_slots(node.op_type)
-        found.update(*(origins.get(node.input[slot], ()) for slot in slots if slot < len(node.input)))
+        names.update(*(origins.get(node.input[slot], ()) for slot in slots if slot < len(node.input)))
         if node.op_type in _HANDED_ON and node.input and node.input[0] in origins:
             for name in node.output:
                 origins[name] = origins.get(name, set()) | origins[node.input[0]]
-    return frozenset(found)
+    return frozenset(names)
 
 
 def integers_of(model: OnnxModel) -> dict[str, int]:
     """Returns for each integer input of a model below which its values should be: rows of the table that it looks
     things up in, or 2 for a mask; others are left out."""
     nodes = model.main.columns.nodes
-    found = {}
+    bounds = {}
     for spec in model.inputs:
         if not spec.dtype.startswith(("int", "uint")):
             continue
         role, bound = role_of(model, nodes, spec.name, {})
         if role is Role.INDEX and bound:
-            found[spec.name] = bound
+            bounds[spec.name] = bound
         elif any(spec.name in node.input and node.op_type in _MASKING for node in nodes):
-            found[spec.name] = 2
-    return found
+            bounds[spec.name] = 2
+    return bounds
 
 
 def role_of(
@@ -90,7 +90,7 @@ def role_of(
     """Returns what a tensor is read as, also where it is handed on first, and how many rows it chooses from."""
     names, bounds = {name}, []
     for node in nodes:
-        at = [slot for slot, each in enumerate(node.input) if each in names]
+        at = [slot for slot, tensor in enumerate(node.input) if tensor in names]
         if not at:
             continue
         if node.op_type == "Loop" and 0 in at:
@@ -105,12 +105,12 @@ def role_of(
             bounds.append(_rows(model, node, shapes))
         elif node.op_type in _HANDED_ON and 0 in at:
             names.update(node.output)
-    known = [bound for bound in bounds if bound]
-    return (Role.INDEX, min(known, default=0)) if bounds else (Role.NUMBER, 0)
+    rows = [bound for bound in bounds if bound]
+    return (Role.INDEX, min(rows, default=0)) if bounds else (Role.NUMBER, 0)
 
 
 def _steps(model: OnnxModel, node: onnx.NodeProto, shapes: Mapping[str, tuple[int | None, ...]]) -> int:
-    attributes = {each.name: each.i for each in node.attribute}
+    attributes = {attribute.name: attribute.i for attribute in node.attribute}
     axis = attributes.get("time_axis", attributes.get("layout", 0))
     shape = model.main.shape(node.input[0]) or shapes.get(node.input[0])
     return (shape[axis] if shape and len(shape) > axis else None) or 1
@@ -121,6 +121,6 @@ def _rows(model: OnnxModel, node: onnx.NodeProto, shapes: Mapping[str, tuple[int
     shape = model.main.shape(data) or shapes.get(data)
     if not shape:
         return 0
-    axis = next((each.i for each in node.attribute if each.name == "axis"), 0)
+    axis = next((attribute.i for attribute in node.attribute if attribute.name == "axis"), 0)
     size = min((n or 0) for n in shape) if node.op_type.endswith("ND") else shape[axis]
     return size or 0

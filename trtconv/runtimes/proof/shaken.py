@@ -30,28 +30,28 @@ def shaken(part: onnx.ModelProto, model: OnnxModel, by: float, seed: int) -> onn
         seed: Of the signs.
     """
     random = np.random.default_rng(seed)
-    made = onnx.ModelProto()
-    made.CopyFrom(part)
-    for tensor in made.graph.initializer:
+    copy = onnx.ModelProto()
+    copy.CopyFrom(part)
+    for tensor in copy.graph.initializer:
         if tensor.data_type in _FLOATS.values():
             values = model.array(tensor)
             signs = random.choice([-1.0, 1.0], values.shape)
             tensor.CopyFrom(numpy_helper.from_array(np.asarray(values * (1 + by * signs), values.dtype), tensor.name))
-    results = {output.name for output in made.graph.output}
+    results = {output.name for output in copy.graph.output}
     nodes = []
-    for node in made.graph.node:
+    for node in copy.graph.node:
         nodes.append(node)
         for slot, name in enumerate(node.output):
             kind = _FLOATS.get(model.main.dtype(name) or "") if name not in results else None
             if kind is not None:
                 node.output[slot] = f"{name}:exact"
                 factor = helper.make_tensor(f"{name}:factor", kind, [], [1 + by * random.choice([-1.0, 1.0])])
-                made.graph.initializer.append(factor)
+                copy.graph.initializer.append(factor)
                 nodes.append(helper.make_node("Mul", [f"{name}:exact", factor.name], [name]))
     nodes = [onnx.NodeProto.FromString(node.SerializeToString()) for node in nodes]
-    del made.graph.node[:]
-    made.graph.node.extend(nodes)
-    return made
+    del copy.graph.node[:]
+    copy.graph.node.extend(nodes)
+    return copy
 
 
 def widen_interpolations(part: onnx.ModelProto, model: OnnxModel) -> None:
@@ -66,11 +66,13 @@ def widen_interpolations(part: onnx.ModelProto, model: OnnxModel) -> None:
     nodes = []
     for node in part.graph.node:
         if node.op_type in _INTERPOLATED:
-            mode = next((each for each in node.attribute if each.name == "mode"), None)
+            mode = next((attribute for attribute in node.attribute if attribute.name == "mode"), None)
             if mode is not None and mode.s == b"cubic":
                 mode.s = b"linear"
-            for each in [each for each in node.attribute if each.name in ("cubic_coeff_a", "exclude_outside")]:
-                node.attribute.remove(each)
+            for attribute in [
+                attribute for attribute in node.attribute if attribute.name in ("cubic_coeff_a", "exclude_outside")
+            ]:
+                node.attribute.remove(attribute)
             axes = len(model.main.shape(node.input[0]) or ()) - 2
             if mode is not None and mode.s != b"nearest" and axes > 0:
                 wide = f"{node.output[0]}:wide"
@@ -92,7 +94,7 @@ def steps(part: onnx.ModelProto, result: NDArray[Any]) -> float:
         result: What it computes; the last position along an axis is about its size.
     """
     modes = [
-        next((each.s for each in node.attribute if each.name == "mode"), b"nearest")
+        next((attribute.s for attribute in node.attribute if attribute.name == "mode"), b"nearest")
         for node in part.graph.node
         if node.op_type in _INTERPOLATED
     ]

@@ -46,14 +46,14 @@ def _given(profiles: Sequence[ShapeProfile], level: str, sample: Mapping[str, An
     from trtconv.runtimes.inputs import resized
     from trtconv.runtimes.proof.whole import Size
 
-    told: list[tuple[dict[str, object], dict[str, object]]] = []
+    pairs: list[tuple[dict[str, object], dict[str, object]]] = []
     for number, profile in enumerate(profiles[:1] if level == "quick" else profiles):
         for pick in ("min",) if level == "quick" else ("min", "opt", "max"):
             name = pick if len(profiles) == 1 else f"{pick} of profile {number}"
-            shapes = {key: getattr(each, pick) for key, each in profile.inputs.items()}
-            values = {key: getattr(each, pick) for key, each in profile.values.items()}
-            if (shapes, values) not in told:
-                told.append((shapes, values))
+            shapes = {key: getattr(bounds, pick) for key, bounds in profile.inputs.items()}
+            values = {key: getattr(bounds, pick) for key, bounds in profile.values.items()}
+            if (shapes, values) not in pairs:
+                pairs.append((shapes, values))
                 yield Size(name, shapes, {**resized(sample, shapes), **values})
 
 
@@ -91,8 +91,8 @@ def _others(
         shapes = _shapes(inputs, profiles[:1], least, multiple)
         if shapes not in seen and _elements(shapes) <= _MOST_ELEMENTS:
             seen.append(shapes)
-    dear = [each for each in seen if not cost.is_low(each)]
-    for shapes in (*(each for each in seen if each not in dear), *sorted(dear, key=_elements)):
+    dear = [candidate for candidate in seen if not cost.is_low(candidate)]
+    for shapes in (*(candidate for candidate in seen if candidate not in dear), *sorted(dear, key=_elements)):
         name = "x".join(map(str, next(iter(shapes.values()), ())))
         yield Size(name, shapes, resized(sample, shapes), "besides", True, magnitude)
 
@@ -114,7 +114,7 @@ def _shapes(
     """
     sizes: dict[str, int] = {}
     number = 0
-    found: dict[str, Shape] = {}
+    shapes: dict[str, Shape] = {}
     for spec in inputs:
         shape = []
         for axis, dim in enumerate(spec.dims):
@@ -128,8 +128,8 @@ def _shapes(
                 sizes[name] = low if low == high else _size((low, least, high), multiple, number, axis == 0)
                 number += sizes[name] > _BATCH
             shape.append(min(sizes[name], high))
-        found[spec.name] = tuple(shape)
-    return found
+        shapes[spec.name] = tuple(shape)
+    return shapes
 
 
 def _size(bounds: tuple[int, int, int], multiple: int, number: int, first: bool) -> int:

@@ -56,8 +56,8 @@ def _nodes(model: OnnxModel, piece: Piece, names: dict[str, int]) -> Iterator[Ha
             else:
                 inputs.append(names.setdefault(name, len(names)))
         attributes = tuple(
-            (each.name, hashlib.sha256(each.SerializeToString()).digest())
-            for each in sorted(node.attribute, key=lambda each: each.name)
+            (attribute.name, hashlib.sha256(attribute.SerializeToString()).digest())
+            for attribute in sorted(node.attribute, key=lambda attribute: attribute.name)
         )
         outputs = tuple(names.setdefault(name, len(names)) for name in node.output)
         yield node.op_type, node.domain, tuple(inputs), attributes, outputs

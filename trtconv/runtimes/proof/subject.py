@@ -108,7 +108,7 @@ def precision_of(model: OnnxModel, precision: str) -> str:
 
     # A Cast in a float32 network makes what follows as coarse as if it had been exported so.
     types = element_types(model) | {known_dtype_name(code) for code in set(model.main.types.values())}
-    found = {"float32"} | ({precision} & TOLERANCES.keys())
-    found |= {key for name, key in (("bfloat16", "bf16"), ("float16", "fp16")) if name in types}
-    found |= {"int8"} if quantizes(model) else set()
-    return max(found, key=lambda key: TOLERANCES[key].relative)
+    candidates = {"float32"} | ({precision} & TOLERANCES.keys())
+    candidates |= {key for name, key in (("bfloat16", "bf16"), ("float16", "fp16")) if name in types}
+    candidates |= {"int8"} if quantizes(model) else set()
+    return max(candidates, key=lambda key: TOLERANCES[key].relative)

@@ -37,7 +37,7 @@ _APPROXIMATED = 1e-6
 
 def eps_of(dtypes: Iterable[str]) -> float:
     """Returns the unit of rounding of a piece: that of the coarsest float that its own tensors have."""
-    return max((_EPS[each] for each in dtypes if each in _EPS), default=_EPS["float32"])
+    return max((_EPS[dtype] for dtype in dtypes if dtype in _EPS), default=_EPS["float32"])
 
 
 @frozen

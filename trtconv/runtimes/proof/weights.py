@@ -134,19 +134,19 @@ def weigh(network: ReadNetwork, model: OnnxModel, origin: Mapping[str, Derivatio
     """
     equal = derived = own = 0
     different = []
-    found = list(accounts(network, model))
-    for each in found:
-        origins = {origin.get(name, Derivation.COMPUTED) for name in each.sources}
-        if each.relation is Relation.DIFFERENT:
-            different.append(each)
-        elif each.relation is Relation.OWN:
+    all_accounts = list(accounts(network, model))
+    for account in all_accounts:
+        origins = {origin.get(name, Derivation.COMPUTED) for name in account.sources}
+        if account.relation is Relation.DIFFERENT:
+            different.append(account)
+        elif account.relation is Relation.OWN:
             # Single numbers and integers are for what computes with them to show.
-            own += each.weight.values.size == 1 or each.weight.values.dtype.kind in "iub"
-        elif each.relation is Relation.EQUAL and origins == {Derivation.FILE}:
+            own += account.weight.values.size == 1 or account.weight.values.dtype.kind in "iub"
+        elif account.relation is Relation.EQUAL and origins == {Derivation.FILE}:
             equal += 1
         elif origins <= {Derivation.FILE, Derivation.DERIVED}:
             derived += 1
-    return Weighed(equal, derived, len(found) - own, tuple(different))
+    return Weighed(equal, derived, len(all_accounts) - own, tuple(different))
 
 
 @frozen
@@ -200,9 +200,9 @@ class _Stock:
     def places(self, network: ReadNetwork, layer: ReadLayer) -> list[_Place]:
         """Returns the nodes that a layer may be of: that which makes its result, or has its name."""
         for number in layer.outputs:
-            made = self._makers.get(network.tensors[number].name)
-            if made:
-                return made
+            places = self._makers.get(network.tensors[number].name)
+            if places:
+                return places
         return self._nodes.get(layer.onnx_node, []) or self._nodes.get(layer.name, [])
 
     def named(self, name: str) -> list[_Constant]:
@@ -238,13 +238,13 @@ class _Stock:
 def _account(network: ReadNetwork, stock: _Stock, weight: Weight) -> Account:
     layer, size = weight.layer, weight.values.size
     if layer.kind == "CONSTANT":
-        named = [each for each in stock.named(layer.name) if each.size == size]
+        named = [constant for constant in stock.named(layer.name) if constant.size == size]
         return _held(stock, weight, named, None) if named else _own(stock, weight)
     places = stock.places(network, layer)
     for place in places:
         if place.node.op_type == "BatchNormalization":
             return _normalization(weight, place)
-    read = [each for place in places for each in stock.read_by(place) if each.size == size]
+    read = [constant for place in places for constant in stock.read_by(place) if constant.size == size]
     moved = any(place.node.op_type in _REORDERED for place in places)
     return _held(stock, weight, read, places[0].location, moved=moved) if read else _own(stock, weight)
 
@@ -253,21 +253,23 @@ def _held(
     stock: _Stock, weight: Weight, sources: Sequence[_Constant], place: Location | None, *, moved: bool = False
 ) -> Account:
     """Holds a weight to constants one of which it must be."""
-    for each in sources:
-        if same_bits(weight.values, stored(stock.model, each.tensor)):
-            return Account(weight, Relation.EQUAL, (each.name,))
-    for each in sources:
-        if moved and np.array_equal(elements(weight.values), elements(stock.array(each).astype(weight.values.dtype))):
-            return Account(weight, Relation.DERIVED, (each.name,))
-    names = tuple(dict.fromkeys(each.name for each in sources))
+    for constant in sources:
+        if same_bits(weight.values, stored(stock.model, constant.tensor)):
+            return Account(weight, Relation.EQUAL, (constant.name,))
+    for constant in sources:
+        if moved and np.array_equal(
+            elements(weight.values), elements(stock.array(constant).astype(weight.values.dtype))
+        ):
+            return Account(weight, Relation.DERIVED, (constant.name,))
+    names = tuple(dict.fromkeys(constant.name for constant in sources))
     return Account(weight, Relation.DIFFERENT, names, place or stock.reader(names[0]))
 
 
 def _own(stock: _Stock, weight: Weight) -> Account:
     """Looks for a weight among all constants; single numbers are many, and shown by what computes with them."""
-    for each in stock.sized(weight.values.size) if weight.values.size > 1 else ():
-        if same_bits(weight.values, stored(stock.model, each.tensor)):
-            return Account(weight, Relation.EQUAL, (each.name,))
+    for constant in stock.sized(weight.values.size) if weight.values.size > 1 else ():
+        if same_bits(weight.values, stored(stock.model, constant.tensor)):
+            return Account(weight, Relation.EQUAL, (constant.name,))
     return Account(weight, Relation.OWN)
 
 
@@ -275,10 +277,12 @@ def _normalization(weight: Weight, place: _Place) -> Account:
     """Holds scale or shift to what the definition of BatchNormalization makes of its four constants, in float64."""
     node, scope = place.node, place.scope
     arrays = [scope.values(name) for name in node.input[1:5]]
-    epsilon = next((helper.get_attribute_value(each) for each in node.attribute if each.name == "epsilon"), 1e-5)
-    if len(arrays) != 4 or any(each is None for each in arrays):
+    epsilon = next(
+        (helper.get_attribute_value(attribute) for attribute in node.attribute if attribute.name == "epsilon"), 1e-5
+    )
+    if len(arrays) != 4 or any(array is None for array in arrays):
         return Account(weight, Relation.OWN)
-    gamma, beta, mean, variance = (np.asarray(each, np.float64) for each in arrays)
+    gamma, beta, mean, variance = (np.asarray(array, np.float64) for array in arrays)
     with np.errstate(all="ignore"):
         scale = gamma / np.sqrt(variance + epsilon)
     expected = {"scale": scale, "shift": beta - mean * scale, "power": np.ones_like(scale)}.get(weight.attribute)

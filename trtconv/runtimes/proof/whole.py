@@ -95,10 +95,10 @@ class Size:
     magnitude: float = 1.0
 
 
-def chosen(sizes: Sequence[Size], found: Sequence[Expected]) -> list[Expected]:
+def chosen(sizes: Sequence[Size], runs: Sequence[Expected]) -> list[Expected]:
     """Returns what is to be compared: of each group the first run that the model took, or else the first."""
     groups: dict[str, Expected] = {}
-    for expected in found:
+    for expected in runs:
         size = sizes[expected.number]
         key = size.group or str(expected.number)
         held = groups.get(key)
@@ -111,7 +111,7 @@ def all_sizes(
     network: ReadNetwork,
     meaning: Meaning,
     sizes: Sequence[Size],
-    found: Sequence[Expected],
+    runs: Sequence[Expected],
     wanted: Wanted,
     deadline: float,
     ahead: Ahead,
@@ -122,14 +122,14 @@ def all_sizes(
         network: The network.
         meaning: What it should compute.
         sizes: At which sizes.
-        found: What the model computes there.
+        runs: What the model computes there.
         wanted: What it was run for.
         deadline: On the clock of `time.monotonic`.
         ahead: The run of the network at the first size.
     """
     proof = ProofResult("network")
     seen = 0
-    for expected in chosen(sizes, found):
+    for expected in chosen(sizes, runs):
         size = sizes[expected.number]
         if seen and time.monotonic() > deadline:
             break
@@ -180,18 +180,18 @@ def _one_size(
 ) -> ProofResult:
     run, got = ran.run, ran.outputs
     if ran.broken is not None:
-        told = _told(network, run, (), size)
-        return dataclasses.replace(told, agrees=False, divergence=assertion(network, ran.broken, size))
+        proof = _proof_of(network, run, (), size)
+        return dataclasses.replace(proof, agrees=False, divergence=assertion(network, ran.broken, size))
     judge = Judge(network, meaning.tolerance)
     numbers = {network.tensors[number].name: number for number in network.outputs}
     differences = [
         judge.compare(numbers[name], values, got[name]) for name, values in expected.tensors.items() if name in got
     ]
     lacking = [name for name in expected.tensors if name not in got]
-    if not lacking and not any(each.verdict.refutes for each in differences):
-        shown = any(each.passed for each in differences)
+    if not lacking and not any(difference.verdict.refutes for difference in differences):
+        shown = any(difference.passed for difference in differences)
         why = "" if shown else "the model returns nothing but NaN and infinities"
-        return dataclasses.replace(_told(network, run, differences, size), agrees=shown or None, why=why)
+        return dataclasses.replace(_proof_of(network, run, differences, size), agrees=shown or None, why=why)
     return _tensor_by_tensor(network, meaning, size, wanted, (run, differences, expected), deadline)
 
 
@@ -203,9 +203,13 @@ def assertion(network: ReadNetwork, layer: ReadLayer, size: Size) -> Divergence:
     return Divergence(name, layer.onnx_node, layer.name, layer.kind, why, shapes)
 
 
-def _told(network: ReadNetwork, run: Run, differences: Sequence[Difference], size: Size) -> ProofResult:
+def _proof_of(network: ReadNetwork, run: Run, differences: Sequence[Difference], size: Size) -> ProofResult:
     """Returns what is told of a run, without a verdict."""
-    worst = max((each for each in differences if not math.isnan(each.max_rel)), key=lambda d: d.max_rel, default=None)
+    worst = max(
+        (difference for difference in differences if not math.isnan(difference.max_rel)),
+        key=lambda d: d.max_rel,
+        default=None,
+    )
     unproven = tuple(
         UnprovenLayer(network.layers[index].name, network.layers[index].kind, reason)
         for index, reason in sorted(run.unproven.items())
@@ -218,7 +222,9 @@ def _told(network: ReadNetwork, run: Run, differences: Sequence[Difference], siz
         unproven=unproven,
         error=None if worst is None else worst.max_rel,
         worst=None if worst is None else WorstOutput(worst.name, size.name),
-        compared=tuple(ComparedOutput(each.name, size.name, size.shapes, each.max_rel) for each in differences),
+        compared=tuple(
+            ComparedOutput(difference.name, size.name, size.shapes, difference.max_rel) for difference in differences
+        ),
     )
 
 
@@ -232,52 +238,53 @@ def _tensor_by_tensor(
 ) -> ProofResult:
     """Compares every tensor that the model has too, each computed from what the model has before it."""
     run, differences, expected = first
-    proof = _told(network, run, differences, size)
-    wrong = next((each for each in differences if each.verdict.refutes), None)
+    proof = _proof_of(network, run, differences, size)
+    wrong = next((difference for difference in differences if difference.verdict.refutes), None)
     shapes = {name: list(shape) for name, shape in size.shapes.items()}
     names = tuple(dict.fromkeys(tensor.name for tensor in network.tensors))
     with Scratch("proof") as folder:
         # Integers may decide sizes: the rewritten model does not say which.
-        same = {name: each for name, each in expected.feeds.items() if each.dtype.kind in "iu"}
+        same = {name: values for name, values in expected.feeds.items() if values.dtype.kind in "iu"}
         again = dataclasses.replace(wanted, model=meaning.given(), inner=names, values=({**wanted.given(0), **same},))
-        found: list[Expected] = []
+        reruns: list[Expected] = []
         left = max(deadline - time.monotonic(), _LOOKING_SECONDS)
         with Process(SERVE, meaning.megabytes) as runner:
-            expect(runner, again, folder.path, left, found, [])
-        if not found or found[0].why:
-            why = found[0].why if found else "there was no time to look for it"
+            expect(runner, again, folder.path, left, reruns, [])
+        if not reruns or reruns[0].why:
+            why = reruns[0].why if reruns else "there was no time to look for it"
             if wrong is None:
                 return dataclasses.replace(proof, sizes=0, why=why)
             lost = Divergence(wrong.name, meaning.makers().get(wrong.name, ""), "", "", wrong.why, shapes)
             return dataclasses.replace(proof, agrees=False, divergence=lost, why=f"the layer is not known: {why}")
         until = deadline + _LOOKING_SECONDS
-        watch = _watch(network, meaning, found[0], until)
-        second = Run(network, found[0].feeds, watch.given, watch.seen, until, meaning.megabytes)
+        watch = _watch(network, meaning, reruns[0], until)
+        second = Run(network, reruns[0].feeds, watch.given, watch.seen, until, meaning.megabytes)
         why = ""
         try:
             second.outputs()
         except NotProven as error:
             why = error.reason
-        told = dataclasses.replace(proof, layers=len(second.ran), unproven=_told(network, second, [], size).unproven)
-        rewritten = _rewritten_error(meaning, expected, found[0], watch.overflows)
+        unproven = _proof_of(network, second, [], size).unproven
+        proof = dataclasses.replace(proof, layers=len(second.ran), unproven=unproven)
+        rewritten = _rewritten_error(meaning, expected, reruns[0], watch.overflows)
     divergence = _divergence(network, meaning, watch, shapes, _extra_input(network, wanted)) or _changed(
         meaning, rewritten, shapes
     )
     if divergence is not None:
-        return dataclasses.replace(told, agrees=False, divergence=divergence)
+        return dataclasses.replace(proof, agrees=False, divergence=divergence)
     if why or not watch.compared:
-        return dataclasses.replace(told, sizes=0, why=why or "no layer whose result is in the model could be run")
+        return dataclasses.replace(proof, sizes=0, why=why or "no layer whose result is in the model could be run")
     if watch.overflows and wrong is not None:
-        return dataclasses.replace(told, sizes=0, error=None, worst=None, why="the model's values overflow")
+        return dataclasses.replace(proof, sizes=0, error=None, worst=None, why="the model's values overflow")
     # Every node is right by itself: what is left is order (of boxes) and rounding (onto steps).
     largest, where = max((watch.error, watch.worst), rewritten or (0.0, ""))
-    return dataclasses.replace(told, agrees=True, error=largest, worst=WorstOutput(where, size.name))
+    return dataclasses.replace(proof, agrees=True, error=largest, worst=WorstOutput(where, size.name))
 
 
-def _watch(network: ReadNetwork, meaning: Meaning, found: Expected, until: float) -> Watch:
-    values = {**found.feeds, **found.tensors}
+def _watch(network: ReadNetwork, meaning: Meaning, expected: Expected, until: float) -> Watch:
+    values = {**expected.feeds, **expected.tensors}
     conditioning = Conditioning(network, meaning.parsed, values, until, meaning.megabytes)
-    return Watch(network, found, meaning.tolerance, conditioning)
+    return Watch(network, expected, meaning.tolerance, conditioning)
 
 
 def _changed(meaning: Meaning, rewritten: tuple[float, str] | None, shapes: dict[str, list[int]]) -> Divergence | None:
@@ -331,7 +338,7 @@ def _divergence(
         why = f"TensorRT made {extra.name!r}, which is inside the model, an input of the whole network"
         return Divergence(extra.name, "", "", "INPUT", why, shapes)
     tensor, difference = watch.diverged
-    layer = next(each for each in network.layers if tensor.index in each.outputs)
+    layer = next(candidate for candidate in network.layers if tensor.index in candidate.outputs)
     node = meaning.makers().get(tensor.name, layer.onnx_node)
     overflows = difference.verdict is Verdict.NOT_FINITE
     return Divergence(tensor.name, node, layer.name, layer.kind, difference.why, shapes, overflows=overflows)

@@ -124,7 +124,7 @@ class Installed:
         self._kept = None
         handles, issues = self._parse_once(model, path)
         if not issues:
-            serialized = tuple(str(each.path.absolute()) for each in foreign.current().serialized)
+            serialized = tuple(str(library.path.absolute()) for library in foreign.current().serialized)
             network = Network(self._trt, self._log, self._capabilities, handles, serialized)
             self._kept = network if self._keeps_network else None
             return network

@@ -37,12 +37,12 @@ def audit(model: OnnxModel, network: ParsedNetwork) -> tuple[Finding, ...]:
     differences = [
         (node.location, difference) for node in nodes for difference in _compare(node, layers.get(node.node.name, ()))
     ]
-    known = {node.node.name for node in nodes}
+    names = {node.node.name for node in nodes}
     differences += [
         (Location("/".join(layer.inside), None, name, "ConvTranspose"), "it is in no graph of the model: not audited")
-        for name, made in layers.items()
-        if name not in known
-        for layer in made
+        for name, group in layers.items()
+        if name not in names
+        for layer in group
     ]
     return tuple(codes.NETWORK_DIFFERS.finding(difference, place=place, fix=_FIX) for place, difference in differences)
 
@@ -70,14 +70,14 @@ def _differences(node: Deconv, geometry: Geometry, layer: DeconvLayer) -> Iterat
     lift = axes - geometry.rank
     sizes = _spatial(layer.input_shape, geometry.rank)
     ones = (1,) * lift
-    for what, asked, made in (
+    for what, expected, got in (
         ("kernel", geometry.kernel + ones, layer.kernel),
         ("stride", geometry.strides + ones, layer.stride),
         ("dilation", geometry.dilations + ones, layer.dilation),
         ("group", geometry.group, layer.groups),
     ):
-        if asked != made:
-            yield f"{what} is {made} in TensorRT's network, {asked} in the model"
+        if expected != got:
+            yield f"{what} is {got} in TensorRT's network, {expected} in the model"
     channels = node.out_channels
     if channels is not None and channels != layer.out_channels:
         yield f"output channels are {layer.out_channels} in TensorRT's network, {channels} in the model"
@@ -91,14 +91,14 @@ def _differences(node: Deconv, geometry: Geometry, layer: DeconvLayer) -> Iterat
 
 
 def _crop_differences(node: Deconv, geometry: Geometry, window: tuple[Crop, ...], layer: DeconvLayer) -> Iterator[str]:
-    made = _crops_of(layer)
+    got = _crops_of(layer)
     # The parser's own way for output_padding beyond the end pad: crop nothing there, fill zeros, add the bias.
     filled = any(crop.end < 0 for crop in window)
-    asked = tuple(Crop(crop.begin, max(crop.end, 0)) for crop in window)
-    if made != asked:
+    expected = tuple(Crop(crop.begin, max(crop.end, 0)) for crop in window)
+    if got != expected:
         yield (
-            f"TensorRT crops {[c.begin for c in made]} at the low and {[c.end for c in made]} at the high ends,"
-            f" the model means {[c.begin for c in asked]} and {[c.end for c in asked]}"
+            f"TensorRT crops {[c.begin for c in got]} at the low and {[c.end for c in got]} at the high ends,"
+            f" the model means {[c.begin for c in expected]} and {[c.end for c in expected]}"
         )
     elif filled and not _fill_is_right(node, geometry, layer):
         yield f"TensorRT ignores output_padding {list(geometry.output_padding)} or leaves its rows without bias"
@@ -127,11 +127,13 @@ def _crops_of(layer: DeconvLayer) -> tuple[Crop, ...]:
 def _size_differences(
     geometry: Geometry, sizes: Sequence[int], window: Sequence[Crop], layer: DeconvLayer
 ) -> Iterator[str]:
-    made = _spatial(layer.output_shape, geometry.rank)
+    got = _spatial(layer.output_shape, geometry.rank)
     # Rows that the parser fills in come after the layer.
-    asked = tuple(full - crop.begin - max(crop.end, 0) for full, crop in zip(geometry.full(sizes), window, strict=True))
-    if made is not None and made != asked:
-        yield f"TensorRT's output is {list(made)} for an input of {list(sizes)}, the model's {list(asked)}"
+    expected = tuple(
+        full - crop.begin - max(crop.end, 0) for full, crop in zip(geometry.full(sizes), window, strict=True)
+    )
+    if got is not None and got != expected:
+        yield f"TensorRT's output is {list(got)} for an input of {list(sizes)}, the model's {list(expected)}"
 
 
 def _spatial(shape: Sequence[int], rank: int) -> tuple[int, ...] | None:

@@ -117,18 +117,24 @@ def lacking(trt: Any, product: str, options: BuilderOptions) -> tuple[Finding, .
         product: Its name and version, for the message.
         options: What was asked for.
     """
-    found = [_lacks(each.flag, product, each.where) for each in _OPTIONS if each.asked(options) and not each.has(trt)]
+    findings = [
+        _lacks(option.flag, product, option.where)
+        for option in _OPTIONS
+        if option.asked(options) and not option.has(trt)
+    ]
     if _is_rtx(trt):
-        found += [
-            _lacks(f"--compute-capability {text}", product, f"it knows {', '.join(_capabilities(trt))}", known=True)
+        findings += [
+            _lacks(
+                f"--compute-capability {text}", product, f"it knows {', '.join(_capabilities(trt))}", only_value=True
+            )
             for text in options.compute_capabilities
             if text not in _capabilities(trt)
         ]
-    return tuple(found)
+    return tuple(findings)
 
 
-def _lacks(flag: str, product: str, where: str, *, known: bool = False) -> Finding:
-    fix = f"Leave it out: {where}." if known else f"Leave it out, or build with what has it: {where}."
+def _lacks(flag: str, product: str, where: str, *, only_value: bool = False) -> Finding:
+    fix = f"Leave it out: {where}." if only_value else f"Leave it out, or build with what has it: {where}."
     return codes.OPTION_MISSING.finding(f"{product} has no {flag}", fix=fix)
 
 
@@ -145,17 +151,17 @@ def limits(options: BuilderOptions, dtypes: set[str]) -> Iterator[Finding]:
         options: What was asked for.
         dtypes: Types of the network's tensors, by TensorRT's names.
     """
-    asked = options.compute_capabilities
-    if _TURING in asked:
+    capabilities = options.compute_capabilities
+    if _TURING in capabilities:
         for dtype, name in (("BF16", "bfloat16"), ("INT4", "int4 weights"), ("FP4", "float4")):
             if dtype in dtypes:
                 yield _cannot(f"compute capability 7.5 does not compute {name}", Severity.ERROR)
         if options.tf32:
             yield _cannot("compute capability 7.5 has no TF32; float32 is computed as such", Severity.WARNING)
-        if len(asked) > 1:
+        if len(capabilities) > 1:
             text = "an engine for compute capability 7.5 and others is slower on the others"
             yield _cannot(text, Severity.WARNING, "Build one engine for 7.5 and one for the others.")
-    for text in sorted(set(asked) & set(_NO_FP8)):
+    for text in sorted(set(capabilities) & set(_NO_FP8)):
         if "FP8" in dtypes:
             yield _cannot(f"compute capability {text} does not compute float8", Severity.ERROR)
 
@@ -184,7 +190,7 @@ def refused(plan: BuildPlan, findings: tuple[Finding, ...]) -> tuple[Finding, ..
     if not plan.options.error_on_timing_cache_miss or plan.trial:
         return findings
     fix = "Where the timing cache lacks something, build once on this GPU without --error-on-timing-cache-miss."
-    return tuple(dataclasses.replace(each, fix=f"{each.fix} {fix}".strip()) for each in findings)
+    return tuple(dataclasses.replace(finding, fix=f"{finding.fix} {fix}".strip()) for finding in findings)
 
 
 def apply(trt: Any, config: Any, options: BuilderOptions, *, trial: bool = False) -> None:
@@ -219,14 +225,14 @@ def apply(trt: Any, config: Any, options: BuilderOptions, *, trial: bool = False
 
 def _set_previews(trt: Any, config: Any, options: BuilderOptions) -> None:
     """Switches features on, of a TensorRT where they are not yet usual."""
-    known = getattr(getattr(trt, "PreviewFeature", None), _SHARING, None)
-    if options.share_profiles and known is not None:
-        config.set_preview_feature(known, True)
+    feature = getattr(getattr(trt, "PreviewFeature", None), _SHARING, None)
+    if options.share_profiles and feature is not None:
+        config.set_preview_feature(feature, True)
 
 
 def _flags(options: BuilderOptions, trial: bool) -> Iterator[str]:
     """Yields the names of the builder flags that are to be set."""
-    asked = {
+    flags = {
         "ERROR_ON_TIMING_CACHE_MISS": options.error_on_timing_cache_miss and not trial,
         "VERSION_COMPATIBLE": options.version_compatible,
         "EXCLUDE_LEAN_RUNTIME": options.exclude_lean_runtime,
@@ -239,4 +245,4 @@ def _flags(options: BuilderOptions, trial: bool) -> Iterator[str]:
         "TF32": options.tf32,
         "DIRECT_IO": options.direct_io,
     }
-    yield from (name for name, wanted in asked.items() if wanted)
+    yield from (name for name, wanted in flags.items() if wanted)

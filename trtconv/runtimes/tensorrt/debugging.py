@@ -27,12 +27,12 @@ def can_show(trt: Any) -> bool:
 
 def mark(network: Any, names: Collection[str]) -> tuple[str, ...]:
     """Marks tensors of a network, so that its engine can show them; returns the names of those that it has."""
-    found = []
+    marks = []
     for layer in (network.get_layer(i) for i in range(network.num_layers)):
         for tensor in (layer.get_output(i) for i in range(layer.num_outputs)):
             if tensor is not None and tensor.name in names and network.mark_debug(tensor):
-                found.append(str(tensor.name))
-    return tuple(found)
+                marks.append(str(tensor.name))
+    return tuple(marks)
 
 
 def not_shown(plan: BuildPlan, shown: tuple[str, ...]) -> tuple[Finding, ...]:

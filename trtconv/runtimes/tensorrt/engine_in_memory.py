@@ -41,8 +41,8 @@ def numpy_type(name: str) -> np.dtype[Any]:
         import ml_dtypes
     except ImportError as error:
         raise EnvironmentMissing(f"NumPy lacks the type {name.lower()}", "pip install ml_dtypes") from error
-    found: np.dtype[Any] = np.dtype(getattr(ml_dtypes, _ML_DTYPES[name]))
-    return found
+    dtype: np.dtype[Any] = np.dtype(getattr(ml_dtypes, _ML_DTYPES[name]))
+    return dtype
 
 
 class EngineInMemory:

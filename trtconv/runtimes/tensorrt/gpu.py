@@ -54,5 +54,5 @@ def card() -> Card | None:
 
 def gpu_name() -> str | None:
     """Returns the name of the first GPU that CUDA offers, or None where there is no driver or no GPU."""
-    found = card()
-    return None if found is None else found.name
+    gpu = card()
+    return None if gpu is None else gpu.name

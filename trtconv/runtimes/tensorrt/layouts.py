@@ -54,7 +54,7 @@ def pack(values: Array, form: str) -> Array:
         return np.ascontiguousarray(values)
     axis, multiple = _geometry(values.shape, form)
     missing = -values.shape[axis] % multiple
-    padded = np.pad(values, [(0, missing if each == axis else 0) for each in range(values.ndim)])
+    padded = np.pad(values, [(0, missing if index == axis else 0) for index in range(values.ndim)])
     if form in _LAST:
         return np.ascontiguousarray(np.moveaxis(padded, axis, -1))
     split = (*values.shape[:axis], -1, multiple, *values.shape[axis + 1 :])
@@ -77,16 +77,16 @@ def unpack(stored: Array, shape: tuple[int, ...], form: str) -> Array:
     else:
         vectors = np.moveaxis(stored, -1, axis + 1)
         padded = vectors.reshape((*shape[:axis], -1, *shape[axis + 1 :]))
-    kept = tuple(slice(shape[axis]) if each == axis else slice(None) for each in range(len(shape)))
+    kept = tuple(slice(shape[axis]) if index == axis else slice(None) for index in range(len(shape)))
     return np.ascontiguousarray(padded[kept])
 
 
 def _geometry(shape: tuple[int, ...], form: str) -> tuple[int, int]:
     """Returns the axis of the channels, and the length of a vector, or of what they are padded to."""
-    found = _VECTORS.get(form) or _LAST.get(form)
-    if found is None or len(shape) < found[0]:
+    layout = _VECTORS.get(form) or _LAST.get(form)
+    if layout is None or len(shape) < layout[0]:
         raise InputError(
             f"a tensor of {len(shape)} axes in format {form.lower()} cannot be fed or read here",
             "Build the engine with another --io.",
         )
-    return len(shape) - found[0], found[1]
+    return len(shape) - layout[0], layout[1]

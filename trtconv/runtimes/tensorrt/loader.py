@@ -90,7 +90,7 @@ def load_engines(family: str | None) -> EngineLoader:
     Raises:
         EnvironmentMissing: It is not installed, or there is no GPU that it could run on.
     """
-    installed = [each for each in (FAMILIES if family is None else (family,)) if _installed(FAMILIES[each].module)]
+    installed = [name for name in (FAMILIES if family is None else (family,)) if _installed(FAMILIES[name].module)]
     if not installed:
         wanted = FAMILIES[family or "tensorrt"]
         raise EnvironmentMissing(f"{wanted.product} is not installed", f"Install it: {wanted.install}.")
@@ -158,8 +158,8 @@ def _require_version(target: Target | None, status: RuntimeStatus) -> None:
     if target is None or target.version is None:
         return
     parts = (status.version or "").split(".")
-    asked = [str(part) for part in target.version]
-    if parts[: len(asked)] != asked:
+    prefix = [str(part) for part in target.version]
+    if parts[: len(prefix)] != prefix:
         raise EnvironmentMissing(
             f"{target} was asked for, but {FAMILIES[status.family].product} {status.version} is installed",
             f"Install it ({_install(target)}), or use --target {status.family}.",

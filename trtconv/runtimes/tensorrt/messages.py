@@ -112,14 +112,14 @@ def profile_findings(records: Sequence[Record], profiles: int) -> tuple[Finding,
     # The warning does not say which profile it means. The builder goes through them in order and announces each;
     # that tells which, unless it announced more than there are (several engines inside one).
     countable = starts <= profiles
-    found: dict[str, Finding] = {}
+    findings: dict[str, Finding] = {}
     seen = 0
     for record in records:
         seen += bool(_ENGINE_STARTS.match(record.text))
         finding = _profile_finding(record.text, seen - 1 if countable and seen else (0 if profiles == 1 else None))
         if finding is not None:
-            found.setdefault(finding.message, finding)
-    return tuple(found.values())
+            findings.setdefault(finding.message, finding)
+    return tuple(findings.values())
 
 
 def _profile_finding(text: str, current: int | None) -> Finding | None:

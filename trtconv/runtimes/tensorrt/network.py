@@ -83,8 +83,8 @@ class Network:
         """Every deconvolution, in order."""
         # TensorRT's enumerations tell their number in a third of the time that it takes to compare or to hash them.
         wanted = self._trt.LayerType.DECONVOLUTION.value
-        found = (layer for layer in self._layers() if layer.type.value == wanted)
-        return tuple(layers.read_deconvolution(self._trt, layer) for layer in found)
+        matches = (layer for layer in self._layers() if layer.type.value == wanted)
+        return tuple(layers.read_deconvolution(self._trt, layer) for layer in matches)
 
     @functools.cached_property
     def inputs(self) -> tuple[TensorInfo, ...]:
@@ -113,8 +113,8 @@ class Network:
         """Reads every layer; see `ParsedNetwork.read_back`. What is returned keeps builder and parser alive."""
         from trtconv.runtimes.tensorrt.readback.read import read
 
-        found = read(self._trt, self._handles.network)
-        return dataclasses.replace(found, keep_alive=(self._handles, found.keep_alive))
+        network = read(self._trt, self._handles.network)
+        return dataclasses.replace(network, keep_alive=(self._handles, network.keep_alive))
 
     def build(self, plan: BuildPlan, monitor: BuildMonitor | None = None) -> EngineBlob:
         """Builds a serialized engine in the calling thread; see `ParsedNetwork.build`.
@@ -176,9 +176,9 @@ class Network:
         network = self._handles.network
         outputs = (network.get_output(i) for i in range(network.num_outputs))
         for tensor in (*self._input_tensors(), *outputs):
-            asked = io.get(tensor.name)
-            if asked is not None and asked.format != LINEAR:
-                tensor.allowed_formats = 1 << int(getattr(self._trt.TensorFormat, FORMATS[asked.format]))
+            choice = io.get(tensor.name)
+            if choice is not None and choice.format != LINEAR:
+                tensor.allowed_formats = 1 << int(getattr(self._trt.TensorFormat, FORMATS[choice.format]))
 
     def _run(
         self, plan: BuildPlan, session: Session, progress: BuildProgress
@@ -240,10 +240,10 @@ class Network:
         """
         options = plan.options
         product = f"{'TensorRT-RTX' if self._capabilities.builds_without_gpu else 'TensorRT'} {self._trt.__version__}"
-        found = builder_config.lacking(self._trt, product, options)
+        findings = builder_config.lacking(self._trt, product, options)
         if options.compute_capabilities:
-            found += tuple(builder_config.limits(options, self._dtypes()))
-        errors = tuple(finding for finding in found if finding.severity is Severity.ERROR)
+            findings += tuple(builder_config.limits(options, self._dtypes()))
+        errors = tuple(finding for finding in findings if finding.severity is Severity.ERROR)
         if errors:
             raise _failed(errors)
         builder_config.require_timings(plan)
@@ -252,7 +252,7 @@ class Network:
                 f"{product} builds engines that can be refitted, or that have no weights, only where there is a GPU",
                 "Build on a machine with a GPU, or leave out --refittable and --strip-weights.",
             )
-        return found
+        return findings
 
     def _refuse_shape_inputs(self, profiles: tuple[ShapeProfile, ...]) -> None:
         findings = tuple(

@@ -60,9 +60,9 @@ def creators(trt: Any) -> Iterator[PluginCreator]:
     """Yields what is in TensorRT's registry, by name."""
     registry = trt.get_plugin_registry()
     held = registry.all_creators if hasattr(registry, "all_creators") else registry.plugin_creator_list
-    for creator in sorted(held, key=lambda each: (each.name, each.plugin_version)):
-        asked = () if creator.name in _FIELDLESS else creator.field_names
-        fields = tuple(field.name for field in asked or ())
+    for creator in sorted(held, key=lambda entry: (entry.name, entry.plugin_version)):
+        names = () if creator.name in _FIELDLESS else creator.field_names
+        fields = tuple(field.name for field in names or ())
         yield PluginCreator(creator.name, creator.plugin_version, creator.plugin_namespace, fields)
 
 
@@ -78,6 +78,6 @@ def _load(trt: Any, log: Log, library: AgreedCode) -> None:
             raise InputError(f"{library.path} does not load: {error}", _FOR_LIBRARIES) from error
         said = "\n".join(distinct(record.text for record in session.records if record.is_error))
     if handle is None:
-        told = "; ".join(filter(None, (said, why_refused(library.path))))
-        raise InputError(f"{library.path} does not load: {told}", _FOR_LIBRARIES)
+        reason = "; ".join(filter(None, (said, why_refused(library.path))))
+        raise InputError(f"{library.path} does not load: {reason}", _FOR_LIBRARIES)
     _loaded.add(library)

@@ -50,17 +50,17 @@ def all_issues(
     if any(issue.node_index < 0 for issue in first):
         return first
     graph = _Graph(model)
-    found = [graph.describe(issue) for issue in first]
-    found += graph.checked(parse, knows)
-    refused = {issue.node_index for issue in found}
+    issues = [graph.describe(issue) for issue in first]
+    issues += graph.checked(parse, knows)
+    refused = {issue.node_index for issue in issues}
     for _ in range(_ROUNDS):
         variant = graph.without(refused)
         fresh = [graph.describe(issue) for issue in variant.issues(parse) if issue.node_index not in refused]
         if not fresh:
             break
-        found += [issue for issue in fresh if issue.node_index in variant.trusted]
+        issues += [issue for issue in fresh if issue.node_index in variant.trusted]
         refused.update(issue.node_index for issue in fresh)
-    return tuple(sorted(dict.fromkeys(found), key=lambda issue: issue.node_index))
+    return tuple(sorted(dict.fromkeys(issues), key=lambda issue: issue.node_index))
 
 
 @frozen
@@ -232,8 +232,8 @@ def _is_known(type_proto: Any) -> bool:
 
 def _constants(model: Any) -> set[str]:
     """Returns the names of the tensors that depend on no input of the graph."""
-    known = {tensor.name for tensor in model.graph.initializer}
+    names = {tensor.name for tensor in model.graph.initializer}
     for node in model.graph.node:
-        if known.issuperset(reads(node)):
-            known.update(node.output)
-    return known
+        if names.issuperset(reads(node)):
+            names.update(node.output)
+    return names

@@ -36,7 +36,7 @@ class Choices:
     """
 
     def __init__(self, wanted: Sequence[Tactic] = ()) -> None:
-        self._wanted = {(each.profile, each.layer): each for each in wanted}
+        self._wanted = {(tactic.profile, tactic.layer): tactic for tactic in wanted}
         self._taken: dict[tuple[int, str], Tactic] = {}
         self.profile = 0
         """Position of the optimization profile that the builder is at."""
@@ -49,9 +49,9 @@ class Choices:
 
     def take(self, tactics: Iterable[Tactic]) -> None:
         """Notes what layers got; what a report cannot hold is left out."""
-        for each in tactics:
-            if len(self._taken) < MOST_TACTICS and 0 < len(each.layer) <= MOST_NAME:
-                self._taken.setdefault((each.profile, each.layer), each)
+        for tactic in tactics:
+            if len(self._taken) < MOST_TACTICS and 0 < len(tactic.layer) <= MOST_NAME:
+                self._taken.setdefault((tactic.profile, tactic.layer), tactic)
 
     @property
     def taken(self) -> tuple[Tactic, ...]:
@@ -63,7 +63,7 @@ class Choices:
         """Names of layers that got another tactic than they were to get, or were to get one and are not there."""
         if not self._wanted:
             return ()
-        other = [key for key, each in self._taken.items() if self._wanted.get(key) != each]
+        other = [key for key, tactic in self._taken.items() if self._wanted.get(key) != tactic]
         absent = [key for key in self._wanted if key not in self._taken]
         return tuple(dict.fromkeys(layer for _, layer in (*other, *absent)))
 
@@ -82,7 +82,7 @@ def tactic_of(context: Any, algorithm: Any, profile: int) -> Tactic:
         str(context.name),
         hexadecimal(variant.tactic),
         hexadecimal(variant.implementation),
-        tuple(_layout(each) for each in tensors),
+        tuple(_layout(info) for info in tensors),
         profile,
     )
 
@@ -144,10 +144,10 @@ class TacticFollower:
             config.algorithm_selector = self._selector
             return
         cache = config.create_timing_cache(b"")
-        for each in wanted:
-            key = _key(trt, each.layer)
+        for tactic in wanted:
+            key = _key(trt, tactic.layer)
             if key is not None:
-                cache.update(key, trt.TimingCacheValue(int(each.tactic, 16), _MILLISECONDS))
+                cache.update(key, trt.TimingCacheValue(int(tactic.tactic, 16), _MILLISECONDS))
         config.set_flag(trt.BuilderFlag.EDITABLE_TIMING_CACHE)
         config.set_timing_cache(cache, False)
 
@@ -156,7 +156,7 @@ class TacticFollower:
         cache = self._config.get_timing_cache() if self.has_cache else None
         if cache is not None:
             taken = [Tactic(str(key), hexadecimal(cache.query(key).tacticHash)) for key in cache.queryKeys()]
-            self.choices.take(sorted(taken, key=lambda each: each.layer))
+            self.choices.take(sorted(taken, key=lambda tactic: tactic.layer))
         return self.choices
 
 

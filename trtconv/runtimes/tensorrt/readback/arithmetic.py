@@ -69,7 +69,7 @@ def _erf_of_few(values: Array) -> Array:
     near = np.rint(x * _ERF_STEPS)
     # What is not a number has a place too, and is none again in the end.
     places = (near + _ERF_END * _ERF_STEPS).astype(np.int32)
-    height, slope = (each.take(places, mode="clip") for each in _erf_table())
+    height, slope = (table.take(places, mode="clip") for table in _erf_table())
     near /= _ERF_STEPS
     rest = x - near
     drop = near * rest

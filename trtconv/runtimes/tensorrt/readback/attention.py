@@ -23,7 +23,7 @@ def _attention(call: Call) -> Sequence[Array]:
         raise NotProven(f"attention in the form {forms}")
     query, key, value = (wide(call.input(i)) for i in range(3))
     repeats = query.shape[1] // key.shape[1]
-    key, value = (each.repeat(repeats, 1) if repeats > 1 else each for each in (key, value))
+    key, value = (tensor.repeat(repeats, 1) if repeats > 1 else tensor for tensor in (key, value))
     scores = query @ key.swapaxes(-1, -2)
     mask = call.optional(3)
     if mask is not None:
@@ -55,7 +55,7 @@ def _rotary(call: Call) -> Sequence[Array]:
     half = size // 2
     if positions is not None:
         cos, sin = cos[positions], sin[positions]
-    cos, sin = (each[..., :half].reshape(values.shape[0], 1, values.shape[2], half) for each in (cos, sin))
+    cos, sin = (table[..., :half].reshape(values.shape[0], 1, values.shape[2], half) for table in (cos, sin))
     turned, rest = values[..., :size], values[..., size:]
     if call["interleaved"]:
         real, imaginary = turned[..., 0::2], turned[..., 1::2]

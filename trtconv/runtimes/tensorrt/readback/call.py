@@ -64,7 +64,7 @@ class Call:
     def ints(self, index: int) -> tuple[int, ...] | None:
         """Returns the values of an input that holds sizes, None where it is absent."""
         value = self.optional(index)
-        return None if value is None else tuple(int(each) for each in value.reshape(-1))
+        return None if value is None else tuple(int(size) for size in value.reshape(-1))
 
 
 Kernel = Callable[[Call], Sequence[Array]]

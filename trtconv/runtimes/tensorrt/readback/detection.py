@@ -18,15 +18,15 @@ def _nms(call: Call) -> Sequence[Array]:
     floor = _threshold(call, 4, 0.0)
     rows: list[tuple[int, int, int]] = []
     for batch in range(scores.shape[0]):
-        found = []
+        candidates = []
         for kind in range(scores.shape[2]):
             mine = boxes[batch] if boxes.ndim == 3 else boxes[batch, :, min(kind, boxes.shape[2] - 1)]
             corners = _corners(mine, call["bounding_box_format"])
-            found += [
+            candidates += [
                 (-float(scores[batch, box, kind]), kind, box)
                 for box in _chosen(corners, scores[batch, :, kind], limit, overlap, floor, call["topk_box_limit"])
             ]
-        rows += [(batch, kind, box) for _, kind, box in sorted(found)]
+        rows += [(batch, kind, box) for _, kind, box in sorted(candidates)]
     return np.array(rows, np.int64).reshape(-1, 3), np.array(len(rows))
 
 

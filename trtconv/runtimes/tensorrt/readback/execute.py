@@ -145,7 +145,7 @@ class Run:
                 wanted.pop()
                 continue
             layer = self._makers.get(current)
-            needs = [] if layer is None else [each for each in self._needs(layer) if self._known(each) is None]
+            needs = [] if layer is None else [need for need in self._needs(layer) if self._known(need) is None]
             if needs:
                 wanted += reversed(needs)
                 continue
@@ -172,7 +172,7 @@ class Run:
             return [condition] if held is None or isinstance(held, Missing) else self._branch(layer, held)
         if layer.kind == "LOOP_OUTPUT":
             return self._flow.loops[layer.values["loop"]].needs
-        return [each for each in layer.inputs if each is not None]
+        return [number for number in layer.inputs if number is not None]
 
     def _branch(self, layer: ReadLayer, condition: Array) -> Sequence[int]:
         decided = bool(condition.reshape(()))
@@ -313,8 +313,10 @@ class Run:
             except NotProven as error:
                 self._note(layer, error)
                 result = Missing(layer)
-            known = not isinstance(result, Missing)
-            self._frame(number)[number] = self._seen(tensor, result, True) if known else self._fallback(number, result)
+            is_known = not isinstance(result, Missing)
+            self._frame(number)[number] = (
+                self._seen(tensor, result, True) if is_known else self._fallback(number, result)
+            )
 
 
 def _least_megabytes(network: ReadNetwork, layer: ReadLayer | None) -> float:
@@ -333,12 +335,12 @@ def _nobody(tensor: ReadTensor) -> ReadLayer:
 
 
 def kernel_results(
-    network: ReadNetwork, layer: ReadLayer, kernel: Kernel, known: Callable[[int], Any], megabytes: float = math.inf
+    network: ReadNetwork, layer: ReadLayer, kernel: Kernel, value_of: Callable[[int], Any], megabytes: float = math.inf
 ) -> Sequence[Array]:
     """Runs one layer by itself; raises NotProven, also where it is malformed, or takes more memory than that."""
     call = Call(
         layer,
-        tuple(None if n is None else known(n) for n in layer.inputs),
+        tuple(None if n is None else value_of(n) for n in layer.inputs),
         tuple(network.tensors[n] for n in layer.outputs),
         tuple(None if n is None else network.tensors[n] for n in layer.inputs),
     )

@@ -31,7 +31,7 @@ def require_room(call: Call, megabytes: float) -> None:
 
 
 def _shapes(call: Call) -> list[tuple[int, ...]]:
-    return [each.shape for each in call.inputs if each is not None]
+    return [value.shape for value in call.inputs if value is not None]
 
 
 def _together(call: Call) -> int:
@@ -55,7 +55,7 @@ def _gathered(call: Call) -> int:
     return int(data.size // max(1, data.shape[call["axis"]]) * indices.size)
 
 
-def _told(position: int, name: str) -> Callable[[Call], int]:
+def _elements(position: int, name: str) -> Callable[[Call], int]:
     """Returns what reads sizes from an input, or else from an attribute."""
 
     def read(call: Call) -> int:
@@ -77,9 +77,9 @@ _EXTENTS: dict[str, Callable[[Call], int]] = {
     **dict.fromkeys(("ELEMENTWISE", "SELECT", "PARAMETRIC_RELU"), _together),
     "MATRIX_MULTIPLY": _product,
     "GATHER": _gathered,
-    "FILL": _told(0, "shape"),
-    "SLICE": _told(2, "shape"),
-    "RESIZE": _told(1, "shape"),
+    "FILL": _elements(0, "shape"),
+    "SLICE": _elements(2, "shape"),
+    "RESIZE": _elements(1, "shape"),
     "ONE_HOT": lambda call: call.input(0).size * abs(int(call.input(2).reshape(()))),
     **dict.fromkeys(("PADDING", "CONVOLUTION", "POOLING"), _padded),
 }

@@ -50,16 +50,16 @@ class Loop:
     @property
     def condition(self) -> int | None:
         """Number of the tensor that says whether there is another pass."""
-        return next((each.inputs[0] for each in self.of_kind("TRIP_LIMIT") if each.values["kind"] == "WHILE"), None)
+        return next((layer.inputs[0] for layer in self.of_kind("TRIP_LIMIT") if layer.values["kind"] == "WHILE"), None)
 
     @property
     def needs(self) -> list[int]:
         """Numbers of the tensors that must be known before the first pass."""
-        found = [layer.inputs[0] for layer in (*self.recurrences, *self.of_kind("ITERATOR"))]
-        found += [layer.inputs[0] for layer in self.of_kind("TRIP_LIMIT") if layer.values["kind"] == "COUNT"]
-        found += [layer.inputs[1] for layer in self.outputs if len(layer.inputs) > 1]
-        found += [source for layer in self.outputs if (source := layer.inputs[0]) not in self.varying]
-        return list(dict.fromkeys(each for each in found if each is not None and each not in self.varying))
+        numbers = [layer.inputs[0] for layer in (*self.recurrences, *self.of_kind("ITERATOR"))]
+        numbers += [layer.inputs[0] for layer in self.of_kind("TRIP_LIMIT") if layer.values["kind"] == "COUNT"]
+        numbers += [layer.inputs[1] for layer in self.outputs if len(layer.inputs) > 1]
+        numbers += [source for layer in self.outputs if (source := layer.inputs[0]) not in self.varying]
+        return list(dict.fromkeys(number for number in numbers if number is not None and number not in self.varying))
 
     def start(self, recurrence: ReadLayer) -> int:
         """Returns the tensor with a recurrence's first value."""
@@ -75,21 +75,21 @@ class Loop:
 
     def trips(self, held: Mapping[int, Any]) -> int | None:
         """Returns how many passes there are at most, None where only a condition ends them."""
-        counts = [held[_present(each, 0)] for each in self.of_kind("TRIP_LIMIT") if each.values["kind"] == "COUNT"]
+        counts = [held[_present(layer, 0)] for layer in self.of_kind("TRIP_LIMIT") if layer.values["kind"] == "COUNT"]
         if not counts and self.condition is None:
             raise NotProven("its loop has no limit")
-        return min((int(each.reshape(())) for each in counts), default=None)
+        return min((int(count.reshape(())) for count in counts), default=None)
 
     def items(self, held: Mapping[int, Any], index: int) -> dict[int, Array]:
         """Returns what its iterators have in a pass."""
-        found = {}
+        slices = {}
         for layer in self.of_kind("ITERATOR"):
             values, axis = held[_present(layer, 0)], layer.values["axis"]
             place = values.shape[axis] - 1 - index if layer.values["reverse"] else index
             if not 0 <= place < values.shape[axis]:
                 raise Malformed("its loop goes on beyond what it runs over")
-            found[layer.outputs[0]] = values.take(place, axis)
-        return found
+            slices[layer.outputs[0]] = values.take(place, axis)
+        return slices
 
     def collects(self, output: ReadLayer) -> bool:
         """Returns whether a result is made of the values of all passes."""
@@ -148,10 +148,10 @@ class Flow:
         return {
             number: Loop(
                 number,
-                tuple(found),
+                tuple(group),
                 frozenset(tensor for tensor, loops in enumerate(self.loops_of) if number in loops),
             )
-            for number, found in layers.items()
+            for number, group in layers.items()
         }
 
     def uses(self) -> dict[int, int]:
@@ -162,27 +162,27 @@ class Flow:
         kept = set(self._network.outputs)
         counts: collections.Counter[int] = collections.Counter()
         for layer in self._network.layers:
-            present = {each for each in layer.inputs if each is not None}
+            present = {number for number in layer.inputs if number is not None}
             counts.update(present)
-            makes_loop = any(self.loops_of[each] for each in (*present, *layer.outputs))
+            makes_loop = any(self.loops_of[number] for number in (*present, *layer.outputs))
             if layer.kind in (*LOOP_LAYERS, "CONDITION", "CONDITIONAL_OUTPUT") or makes_loop:
                 kept |= present
         return {number: count for number, count in counts.items() if number not in kept}
 
 
 def _loops_of(network: ReadNetwork) -> Sequence[frozenset[int]]:
-    found: list[frozenset[int]] = [frozenset()] * len(network.tensors)
+    by_tensor: list[frozenset[int]] = [frozenset()] * len(network.tensors)
     if not any(layer.kind in LOOP_LAYERS for layer in network.layers):
-        return found
+        return by_tensor
     changed = True
     while changed:
         changed = False
         for layer in network.layers:
-            loops = frozenset().union(*(found[each] for each in layer.inputs if each is not None))
+            loops = frozenset().union(*(by_tensor[number] for number in layer.inputs if number is not None))
             own = {layer.values["loop"]} if layer.kind in LOOP_LAYERS else set()
             loops = loops | own if layer.kind in _VARYING else loops - own
             for tensor in layer.outputs:
-                if not loops <= found[tensor]:
-                    found[tensor] |= loops
+                if not loops <= by_tensor[tensor]:
+                    by_tensor[tensor] |= loops
                     changed = True
-    return found
+    return by_tensor

@@ -43,8 +43,8 @@ def _reshaped(values: Array, target: Sequence[int], zero_copies: bool) -> tuple[
         for axis, size in enumerate(target)
     ]
     if sizes.count(-1) == 1:
-        known = int(np.prod([size for size in sizes if size != -1], dtype=np.int64))
-        sizes[sizes.index(-1)] = values.size // known if known else 0
+        product = int(np.prod([size for size in sizes if size != -1], dtype=np.int64))
+        sizes[sizes.index(-1)] = values.size // product if product else 0
     return tuple(sizes)
 
 
@@ -61,7 +61,7 @@ def _squeeze(call: Call) -> Sequence[Array]:
 
 
 def _concatenation(call: Call) -> Sequence[Array]:
-    return (np.concatenate([each for each in call.inputs if each is not None], call["axis"]),)
+    return (np.concatenate([array for array in call.inputs if array is not None], call["axis"]),)
 
 
 def _slice(call: Call) -> Sequence[Array]:

@@ -15,12 +15,12 @@ def _plugin(call: Call) -> Sequence[Array]:
     if not isinstance(meaning, PluginMeaning):
         raise NotProven(meaning or "nothing says what this plugin computes")
     try:
-        found = meaning.compute(call.inputs, meaning.attributes)
+        arrays = meaning.compute(call.inputs, meaning.attributes)
     except Exception as error:  # It may be the user's code.
         raise NotProven(f"its reference raised {type(error).__name__}: {error}") from error
-    if len(found) < len(call.outputs):
-        raise NotProven(f"its reference returns {len(found)} arrays for {len(call.outputs)} outputs")
-    return [np.asarray(each) for each in found]
+    if len(arrays) < len(call.outputs):
+        raise NotProven(f"its reference returns {len(arrays)} arrays for {len(call.outputs)} outputs")
+    return [np.asarray(array) for array in arrays]
 
 
 KINDS: dict[str, Kernel] = {"PLUGIN_V2": _plugin, "PLUGIN_V3": _plugin}

@@ -72,16 +72,16 @@ class _Reader:
         outputs = (layer.get_output(i) for i in range(layer.num_outputs))
         node, inside = onnx_origin(layer.metadata, layer.name)
         surface = SURFACES.get(kind)
-        taken = tuple(None if each is None else self.number(each) for each in inputs)
-        made = tuple(self.number(each) for each in outputs if each is not None)
+        taken = tuple(None if tensor is None else self.number(tensor) for tensor in inputs)
+        results = tuple(self.number(tensor) for tensor in outputs if tensor is not None)
         values = {} if surface is None else self._values(layer, surface)
         return ReadLayer(
             index=index,
             name=layer.name,
             kind=kind,
             inputs=taken,
-            outputs=made,
-            values={**values, **self._permutations(values, taken, made)},
+            outputs=results,
+            values={**values, **self._permutations(values, taken, results)},
             onnx_node=node,
             inside=inside,
         )
@@ -117,7 +117,7 @@ class _Reader:
         if name == "plugin":
             return self._plugin(value)
         if name in _PERMUTATION:
-            return tuple(int(each) for each in value)
+            return tuple(int(axis) for axis in value)
         return weights_of(value) if name in _WEIGHTS else self._plain(value)
 
     def _plain(self, value: Any) -> Any:
@@ -132,7 +132,7 @@ class _Reader:
             held = [value[i] for i in range(len(value))]
         except ValueError:  # `Dims` of unknown rank, as TensorRT 8.6 hands them out: their length is -1.
             return None
-        return tuple([each if isinstance(each, float) else int(each) for each in held])
+        return tuple([element if isinstance(element, float) else int(element) for element in held])
 
     def _plugin(self, value: Any) -> PluginIdentity:
         if hasattr(value, "plugin_type"):
@@ -199,11 +199,11 @@ def _by_pointer(value: Any) -> Any:
     address = ctypes.c_void_p.from_address(id(value) + _HEADER_BYTES).value
     if not address:
         raise NotProven(f"{dtype} weights cannot be read")
-    found = _Weights.from_address(address)
-    if found.type != int(value.dtype) or found.count != value.size or not found.values:
+    weights = _Weights.from_address(address)
+    if weights.type != int(value.dtype) or weights.count != value.size or not weights.values:
         raise NotProven(f"{dtype} weights cannot be read")
     element = numpy_type(dtype)
     packed = dtype in ("int4", "float4")
-    size = (found.count + 1) // 2 if packed else found.count * element.itemsize
-    raw = np.ctypeslib.as_array(ctypes.cast(found.values, ctypes.POINTER(ctypes.c_uint8)), (size,))
-    return unpack(raw, found.count, dtype) if packed else raw.view(element)
+    size = (weights.count + 1) // 2 if packed else weights.count * element.itemsize
+    raw = np.ctypeslib.as_array(ctypes.cast(weights.values, ctypes.POINTER(ctypes.c_uint8)), (size,))
+    return unpack(raw, weights.count, dtype) if packed else raw.view(element)

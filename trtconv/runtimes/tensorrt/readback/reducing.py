@@ -131,7 +131,7 @@ def _einsum(call: Call) -> Sequence[Array]:
     equation = call["equation"].replace(" ", "")
     if set(equation) - set(string.ascii_letters + ".,->"):
         raise NotProven(f"equation {equation!r} is not known")
-    operands = [wide(each) for each in call.inputs if each is not None]
+    operands = [wide(operand) for operand in call.inputs if operand is not None]
     return (np.einsum(equation, *operands, optimize=len(operands) > 1),)
 
 

@@ -112,10 +112,10 @@ def _average(call: Call, values: Array, low: Sequence[int], high: Sequence[int])
     beyond = list(high)
     before = list(low)
     if not call["average_count_excludes_padding"] and not call["padding_mode"].startswith("SAME"):
-        asked = call["post_padding"]
-        edges = [(0, 0)] * (values.ndim - rank) + list(zip(low, asked, strict=True))
+        padding = call["post_padding"]
+        edges = [(0, 0)] * (values.ndim - rank) + list(zip(low, padding, strict=True))
         counted = np.pad(counted, edges, constant_values=1)
-        before, beyond = [0] * rank, [h - a for h, a in zip(high, asked, strict=True)]
+        before, beyond = [0] * rank, [h - a for h, a in zip(high, padding, strict=True)]
     elif not call["average_count_excludes_padding"]:
         edges = [(0, 0)] * (values.ndim - rank) + list(zip(low, high, strict=True))
         counted = np.pad(counted, edges, constant_values=1)
