@@ -55,17 +55,17 @@ def activations(sizes: Sizes, points: Sequence[Point], trial: Trial | None = Non
     program, inputs = sizes.runner.program, [spec.name for spec in sizes.runner.inputs]
     counts = {name: _elements(trial, tensor) for name, tensor in trial.tensors.items() if name not in program.constants}
     makers = {name: node for node in program.nodes for name in node.outputs if name and node.op != "Constant"}
-    known = {name: count for name in (*inputs, *makers) if (count := counts.get(name)) is not None}
-    complete = len(known) == len({*inputs, *makers})
-    total, at = _most_alive(program, trial, known, inputs)
-    found = []
+    elements = {name: count for name in (*inputs, *makers) if (count := counts.get(name)) is not None}
+    complete = len(elements) == len({*inputs, *makers})
+    total, at = _most_alive(program, trial, elements, inputs)
+    results = []
     for row, point in enumerate(points):
-        largest = max(known, key=lambda name: known[name][row], default="")
+        largest = max(elements, key=lambda name: elements[name][row], default="")
         place = makers[largest].location if largest in makers else Location(tensor=largest)
         node = program.nodes[int(at[row])].location if program.nodes else Location()
-        most = int(known[largest][row]) if largest else 0
-        found.append(Activations(dict(point), int(total[row]), node, largest, most, complete, place))
-    return found
+        most = int(elements[largest][row]) if largest else 0
+        results.append(Activations(dict(point), int(total[row]), node, largest, most, complete, place))
+    return results
 
 
 def _elements(trial: Trial, tensor: Tensor) -> Numbers | None:
@@ -97,14 +97,14 @@ def _most_alive(
         ending.setdefault(index, []).append(name)
     for index, node in enumerate(program.nodes):
         names = [n for n in node.outputs if n in counts and n not in held and n in program.last_use]
-        made = {name: size(name) for name in names}
+        outputs = {name: size(name) for name in names}
         first = node.inputs[0] if node.inputs else ""
-        over = node.op in _IN_PLACE and program.last_use.get(first) == index and len(made) == 1
-        if over and first in inner and np.array_equal(inner[first], made[names[0]]):
+        over = node.op in _IN_PLACE and program.last_use.get(first) == index and len(outputs) == 1
+        if over and first in inner and np.array_equal(inner[first], outputs[names[0]]):
             inner[names[0]] = inner.pop(first)
         else:
-            inner |= made
-            alive = alive + sum(made.values(), np.zeros(trial.rows))
+            inner |= outputs
+            alive = alive + sum(outputs.values(), np.zeros(trial.rows))
         at[alive > most] = index
         most = np.maximum(most, alive)
         for name in ending.get(index, []):
@@ -134,12 +134,12 @@ def largest_that_fits(
         order = np.argsort(np.prod(np.stack([column.astype(float) for column in rows.columns.values()]), axis=0))
         columns = {name: column[order] for name, column in rows.columns.items()}
         steps.append([{name: int(column[i]) for name, column in columns.items()} for i in range(len(order))])
-    found = []
+    points = []
     for choices in steps:
         index = _last_that_fits(sizes, [{**point, **choice} for choice in choices], room)
-        found += [choices[index]] if index >= 0 else []
-    if found or not steps or not all(steps):
-        return found
+        points += [choices[index]] if index >= 0 else []
+    if points or not steps or not all(steps):
+        return points
     count = max(map(len, steps))
     picked = [[choices[i * (len(choices) - 1) // max(count - 1, 1)] for choices in steps] for i in range(count)]
     together = [{name: size for choice in choices for name, size in choice.items()} for choices in picked]
@@ -152,7 +152,7 @@ def _last_that_fits(sizes: Sizes, points: Sequence[Point], room: float) -> int:
     low, high = -1, len(points)
     while high - low > 1:
         picks = distinct(np.linspace(low + 1, high - 1, _TRIED).astype(np.int64))
-        fits = np.array([each.bytes <= room for each in activations(sizes, [points[i] for i in picks])])
+        fits = np.array([peak.bytes <= room for peak in activations(sizes, [points[i] for i in picks])])
         low = int(picks[fits].max(initial=low))
         high = int(picks[picks > low].min(initial=high))
     return low

@@ -45,19 +45,21 @@ def model_shapes(sizes: Sizes, points: Sequence[Mapping[str, int]]) -> list[dict
         points: Sizes of every free dimension.
     """
     trial = sizes.run(points, keep=True)
-    found: list[dict[str, Shape]] = [{} for _ in points]
+    all_shapes: list[dict[str, Shape]] = [{} for _ in points]
     for name, tensor in trial.tensors.items():
         if tensor.shape is None or not all(num.is_known for num in tensor.shape):
             continue
         columns = [_column(num.value, len(points)) for num in tensor.shape]
-        for row, shapes in enumerate(found):
+        for row, shapes in enumerate(all_shapes):
             shape = tuple(column[row] for column in columns)
             if None not in shape:
                 shapes[name] = shape  # type: ignore[assignment]
-    return found
+    return all_shapes
 
 
 def _column(value: Any, rows: int) -> list[int | None]:
     """Returns a size at each point; None where it is not a whole number, as at points that the network refuses."""
     values = np.broadcast_to(np.asarray(value), rows).tolist()
-    return [int(each) if math.isfinite(each) and each == int(each) and each >= 0 else None for each in values]
+    return [
+        int(number) if math.isfinite(number) and number == int(number) and number >= 0 else None for number in values
+    ]

@@ -34,12 +34,12 @@ def rounded_profiles(
     """
     moved = {}
     for table in lattice.tables:
-        asked = {name: profile.dims[name] for name in table.columns}
-        local = dataclasses.replace(lattice, tables=(_held(table, asked),))
-        low = local.rounded({name: bound.min for name, bound in asked.items()}, up=False)
-        high = local.rounded({name: bound.max for name, bound in asked.items()}, up=True)
-        best = local.rounded({name: bound.opt for name, bound in asked.items()}, up=None)
-        for name, bound in asked.items():
+        ranges = {name: profile.dims[name] for name in table.columns}
+        local = dataclasses.replace(lattice, tables=(_held(table, ranges),))
+        low = local.rounded({name: bound.min for name, bound in ranges.items()}, up=False)
+        high = local.rounded({name: bound.max for name, bound in ranges.items()}, up=True)
+        best = local.rounded({name: bound.opt for name, bound in ranges.items()}, up=None)
+        for name, bound in ranges.items():
             moved[name] = Range(*sorted((low[name], best[name], high[name])))
             if moved[name] != bound:
                 notes.append(f"{name}={bound} rounded to {moved[name]}")
@@ -71,68 +71,68 @@ def alone(view: SizesView, number: int) -> dict[str, Range]:
     return {name: Range(size, size, size) for name, size in sizes.items()}
 
 
-def _held(table: Table, asked: Mapping[str, Range]) -> Table:
+def _held(table: Table, ranges: Mapping[str, Range]) -> Table:
     """Returns the rows in which dimensions that were fixed have their size, or the next one above."""
-    fixed = {name: bound.min for name, bound in asked.items() if bound.min == bound.max}
+    fixed = {name: bound.min for name, bound in ranges.items() if bound.min == bound.max}
     if not fixed:
         return table
-    above = table.within({name: (fixed.get(name, 0), sys.maxsize) for name in asked}).nonzero()[0]
+    above = table.within({name: (fixed.get(name, 0), sys.maxsize) for name in ranges}).nonzero()[0]
     if not len(above):
         return table
     row = min(above.tolist(), key=lambda row: sum(table.columns[name][row] for name in fixed))
     sizes = {name: int(table.columns[name][row]) for name in fixed}
-    return table.take(table.within({name: (sizes.get(name, 0), sizes.get(name, sys.maxsize)) for name in asked}))
+    return table.take(table.within({name: (sizes.get(name, 0), sizes.get(name, sys.maxsize)) for name in ranges}))
 
 
-def refuse_gaps(view: SizesView, profiles: Sequence[ShapeProfile], asked: Mapping[str, Range]) -> None:
+def refuse_gaps(view: SizesView, profiles: Sequence[ShapeProfile], ranges: Mapping[str, Range]) -> None:
     """Raises InputError where sizes that were asked for, and that the network accepts, are in no profile.
 
     Coverage can change only where a profile begins or ends, so those sizes and their neighbours are looked up, and
     the ends of what was asked.
     """
-    points = _points(view, profiles, asked)
+    points = _points(view, profiles, ranges)
     lost = [p for p in points if not any(_inside(p, profile) for profile in profiles)]
     rest = {name: profiles[0].dims[name].opt for name in view.sizes.names}
     faults = first_faults(view.sizes.run([{**rest, **p} for p in lost]).checks, len(lost)) if lost else []
     point = next((p for p, fault in zip(lost, faults, strict=True) if fault is None), None)
     if point is None:
         return
-    ranging = {name: size for name, size in point.items() if asked[name].min < asked[name].max}
+    ranging = {name: size for name, size in point.items() if ranges[name].min < ranges[name].max}
     sizes = ", ".join(f"{name} {size}" for name, size in ranging.items())
-    bounds = ", ".join(f"{name}={asked[name].min}:{asked[name].max}" for name in ranging)
+    bounds = ", ".join(f"{name}={ranges[name].min}:{ranges[name].max}" for name in ranging)
     raise InputError(
         f"the profiles do not cover what --dim asks for ({bounds}): {sizes} is in none of the {len(profiles)}",
         f"Add a --profile with it, widen one, or leave out --dim {' and --dim '.join(ranging)}.",
     )
 
 
-def _points(view: SizesView, profiles: Sequence[ShapeProfile], asked: Mapping[str, Range]) -> list[dict[str, int]]:
+def _points(view: SizesView, profiles: Sequence[ShapeProfile], ranges: Mapping[str, Range]) -> list[dict[str, int]]:
     """Returns the combinations of sizes that are looked up.
 
     Where there are too many of them, dimensions that are the same in every profile, and cover what was asked, stay at
     their opt: they cannot make a gap alone.
     """
-    ends = {name: _ends(view.lattice, profiles, name, b) for name, b in asked.items() if name in view.sizes.names}
+    ends = {name: _ends(view.lattice, profiles, name, b) for name, b in ranges.items() if name in view.sizes.names}
     if math.prod(map(len, ends.values())) > _MOST_CORNERS:
         for name in ends:
             bounds = {(profile.dims[name].min, profile.dims[name].max) for profile in profiles}
-            if len(bounds) == 1 and _covers(profiles[0].dims[name], asked[name]):
+            if len(bounds) == 1 and _covers(profiles[0].dims[name], ranges[name]):
                 ends[name] = [profiles[0].dims[name].opt]
     corners = itertools.islice(itertools.product(*ends.values()), _MOST_CORNERS)
     return [dict(zip(ends, sizes, strict=True)) for sizes in corners]
 
 
-def _covers(bound: Range, asked: Range) -> bool:
-    return bound.min <= asked.min and asked.max <= bound.max
+def _covers(bound: Range, limits: Range) -> bool:
+    return bound.min <= limits.min and limits.max <= bound.max
 
 
-def _ends(lattice: SizeLattice, profiles: Sequence[ShapeProfile], name: str, asked: Range) -> list[int]:
-    sizes = [n for n in lattice.dims[name].around if asked.min <= n <= asked.max]
-    found = {*sizes[:1], *sizes[-1:]}
+def _ends(lattice: SizeLattice, profiles: Sequence[ShapeProfile], name: str, limits: Range) -> list[int]:
+    sizes = [n for n in lattice.dims[name].around if limits.min <= n <= limits.max]
+    ends = {*sizes[:1], *sizes[-1:]}
     for bound in (profile.dims[name] for profile in profiles):
         below, above = [n for n in sizes if n < bound.min], [n for n in sizes if n > bound.max]
-        found.update((*below[-1:], *above[:1], *(n for n in (bound.min, bound.max) if n in sizes)))
-    return sorted(found)
+        ends.update((*below[-1:], *above[:1], *(n for n in (bound.min, bound.max) if n in sizes)))
+    return sorted(ends)
 
 
 def _inside(sizes: Mapping[str, int], profile: ShapeProfile) -> bool:
@@ -171,10 +171,10 @@ def narrower(inputs: Sequence[InputSpec], profiles: Sequence[ShapeProfile], latt
     high = lattice.rounded({n: math.isqrt(bounds[n].max * bounds[n].opt) for n in names}, up=False)
     near = {n: Range(*sorted((low[n], bounds[n].opt, high[n]))) for n in ranging}
     tries = [{n: bounds[n] if n in group else fixed[n] for n in ranging} for group in groups]
-    found = []
+    options = []
     for dims in (fixed, *(tries if len(groups) > 1 else ()), near):
-        made = make_profile(inputs, {**bounds, **dims}, whole.values)
-        found.append(Narrower(_flags(dims), (made,)))
+        profile = make_profile(inputs, {**bounds, **dims}, whole.values)
+        options.append(Narrower(_flags(dims), (profile,)))
     if len(groups) == 1:
         given = _flags({n: bounds[n] for n in ranging})
         for parts in (2, 4):
@@ -182,8 +182,8 @@ def narrower(inputs: Sequence[InputSpec], profiles: Sequence[ShapeProfile], latt
                 made_parts, _ = divide(inputs, whole, lattice, str(parts))
             except InputError:
                 break
-            found.insert(parts // 2, Narrower(f"{given} --split {parts}", made_parts))
-    return [each for each in found if each.profiles != tuple(profiles)]
+            options.insert(parts // 2, Narrower(f"{given} --split {parts}", made_parts))
+    return [option for option in options if option.profiles != tuple(profiles)]
 
 
 def _span(bounds: Sequence[Range]) -> Range:

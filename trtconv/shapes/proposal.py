@@ -20,11 +20,11 @@ _LOOKED_AT = (1, 1024)
 
 def usual_bounds(inputs: Sequence[InputSpec]) -> dict[str, Range]:
     """Returns the bounds to begin with of each dynamic dimension: of a batch, or of the sides of a sample."""
-    found: dict[str, Range] = {}
+    bounds: dict[str, Range] = {}
     for spec in inputs:
         sides = [dim for dim in spec.dims[1:] if isinstance(dim, str)]
-        found |= {dim: _VOLUME if len(sides) > 2 else _SIZE for dim in sides if dim not in found}
-    return found | {spec.dims[0]: _BATCH for spec in inputs if spec.dims and isinstance(spec.dims[0], str)}
+        bounds |= {dim: _VOLUME if len(sides) > 2 else _SIZE for dim in sides if dim not in bounds}
+    return bounds | {spec.dims[0]: _BATCH for spec in inputs if spec.dims and isinstance(spec.dims[0], str)}
 
 
 def propose(model: OnnxModel, given: Mapping[str, Range]) -> str:
@@ -36,15 +36,15 @@ def propose(model: OnnxModel, given: Mapping[str, Range]) -> str:
     """
     try:
         sizes = Sizes(model)
-        known = bounds_by_name(model.inputs, given)
-        spans = {name: (known[name].min, known[name].max) if name in known else _LOOKED_AT for name in sizes.names}
+        limits = bounds_by_name(model.inputs, given)
+        spans = {name: (limits[name].min, limits[name].max) if name in limits else _LOOKED_AT for name in sizes.names}
         begin = usual_bounds(model.inputs)
-        asked = {name: known[name] if name in known else begin.get(name, _SIZE) for name in sizes.names}
-        lattice = sizes.lattice(spans, {name: asked[name].opt for name in sizes.names})
-        missing = [name for name in sizes.names if name not in known]
-        bounds = _moved(lattice, asked, sizes.names)
+        ranges = {name: limits[name] if name in limits else begin.get(name, _SIZE) for name in sizes.names}
+        lattice = sizes.lattice(spans, {name: ranges[name].opt for name in sizes.names})
+        missing = [name for name in sizes.names if name not in limits]
+        bounds = _moved(lattice, ranges, sizes.names)
         # An example that fails is worse than none.
-        points = [{name: size for name, size in each.items() if name in sizes.names} for each in bounds]
+        points = [{name: size for name, size in point.items() if name in sizes.names} for point in bounds]
         if lattice.empty or lattice.unknown or not all(check.holds.all() for check in sizes.run(points).checks):
             return ""
         low, best, high = bounds

@@ -73,12 +73,12 @@ def sizes(request: SizesRequest) -> SizesReport:
         InputError: A bad request or an unreadable model.
     """
     model = OnnxModel.load(request.model)
-    found = Sizes(model)
+    network = Sizes(model)
     given = bounds_by_name(model.inputs, request.dims)
-    if not found.names and request.dims:
+    if not network.names and request.dims:
         raise InputError(f"{request.model} has no dynamic dimension", "Leave out --dim.")
-    ranges = {name: given.get(name, UNASKED) for name in found.names}
-    lattice = found.lattice({n: (r.min, r.max) for n, r in ranges.items()}, {n: r.opt for n, r in ranges.items()})
+    ranges = {name: given.get(name, UNASKED) for name in network.names}
+    lattice = network.lattice({n: (r.min, r.max) for n, r in ranges.items()}, {n: r.opt for n, r in ranges.items()})
     nearest: dict[str, dict[str, list[int]]] = {}
     for name in ranges:
         if name in given:
@@ -86,9 +86,9 @@ def sizes(request: SizesRequest) -> SizesReport:
                 for dim, near in lattice.nearest({name: size}).items():
                     nearest.setdefault(dim, {}).update(near)
     computed = derived(list(dynamic_dims(model.inputs)))
-    unasked = tuple(name for name in found.names if name not in given and name not in computed)
-    broken = lattice.empty or (not lattice.dims and bool(found.run([{}]).checks))
-    largest = [] if broken else activations(found, [_largest(lattice, ranges)])
+    unasked = tuple(name for name in network.names if name not in given and name not in computed)
+    broken = lattice.empty or (not lattice.dims and bool(network.run([{}]).checks))
+    largest = [] if broken else activations(network, [_largest(lattice, ranges)])
     code = 1 if broken else 0
     memory = MemoryRecord(model.nbytes, tuple(largest)) if largest else None
     return SizesReport(FileIdentity(str(request.model)), lattice, ranges, unasked, nearest, code, memory)

@@ -61,13 +61,13 @@ def unmatched(model: OnnxModel) -> list[Unmatched]:
     for index, node in enumerate(nodes):
         for name in node.inputs:
             readers.setdefault(name, []).append(index)
-    found = []
+    mismatches = []
     for index, node in enumerate(nodes):
         if node.op == "ConvTranspose":
             joins = _joins(nodes, readers, trial.tensors, node)
             met = (_met(node, index, trial.tensors, join, mine, skip) for join, mine, skip in joins)
-            found += [each for each in met if each is not None][:1]
-    return found
+            mismatches += [mismatch for mismatch in met if mismatch is not None][:1]
+    return mismatches
 
 
 def _joins(

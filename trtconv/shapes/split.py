@@ -56,15 +56,15 @@ def divide(
         for group, wanted in zip(groups, opts, strict=True)
     ]
     free = {name: bound for name, bound in profile.dims.items() if any(name in t.columns for t in lattice.tables)}
-    made = []
+    profiles = []
     for at in zip(*parts, strict=True):
         bounds = {
             name: Range(low[name], best[name], high[name])
             for group, (low, best, high) in zip(groups, at, strict=True)
             for name in group.bounds
         }
-        made.append(make_profile(inputs, {**free, **bounds}, profile.values))
-    return tuple(made), _said(groups, parts, meeting=meeting)
+        profiles.append(make_profile(inputs, {**free, **bounds}, profile.values))
+    return tuple(profiles), _said(groups, parts, meeting=meeting)
 
 
 def divisible(inputs: Sequence[InputSpec], profile: ShapeProfile, lattice: SizeLattice) -> list[list[str]]:
@@ -73,9 +73,9 @@ def divisible(inputs: Sequence[InputSpec], profile: ShapeProfile, lattice: SizeL
     ranging = [
         [name for name in table.columns if profile.dims[name].min < profile.dims[name].max] for table in lattice.tables
     ]
-    found = [group for group in ranging if group]
+    groups = [group for group in ranging if group]
     batch = {name for name, at in places.items() if all(place.endswith(":0") for place in at)}
-    return [group for group in found if not set(group) <= batch] or found
+    return [group for group in groups if not set(group) <= batch] or groups
 
 
 @frozen
@@ -123,9 +123,9 @@ class _Group:
         wanted = {name: bound.min * (bound.max / bound.min) ** along for name, bound in self.bounds.items()}
         box = {name: (low[name], high[name]) for name in self.bounds} | {self.leader: (size, size)}
         inside = self.table.take(self.table.within(box)).columns
-        found = [{name: int(inside[name][row]) for name in inside} for row in range(len(inside[self.leader]))]
+        points = [{name: int(inside[name][row]) for name in inside} for row in range(len(inside[self.leader]))]
         return min(
-            found, key=lambda each: sum(abs(math.log(n / wanted[name])) for name, n in each.items()), default=high
+            points, key=lambda point: sum(abs(math.log(n / wanted[name])) for name, n in point.items()), default=high
         )
 
 
@@ -217,7 +217,7 @@ def _nested(group: _Group, opts: Sequence[float]) -> list[_Part]:
     best = [group.at(group.nearest(opt), low, high) for opt in opts]
     parts = []
     for index, opt in enumerate(opts):
-        larger = [each for each in opts[index + 1 :] if each > opt]
+        larger = [other for other in opts[index + 1 :] if other > opt]
         corner = high
         if larger:
             cut = max(group.nearest(math.sqrt(opt * larger[0])), best[index][group.leader])
@@ -229,8 +229,8 @@ def _nested(group: _Group, opts: Sequence[float]) -> list[_Part]:
 def _said(groups: Sequence[_Group], parts: Sequence[Sequence[_Part]], *, meeting: bool) -> str:
     how = "they meet at one size" if meeting else "each begins at the smallest size, so every combination is in one"
     listed = "; ".join(
-        f"{name} for {', '.join(str(best[name]) for _, best, _ in each)}"
-        for group, each in zip(groups, parts, strict=True)
+        f"{name} for {', '.join(str(best[name]) for _, best, _ in own)}"
+        for group, own in zip(groups, parts, strict=True)
         for name in group.bounds
     )
     return (

@@ -54,9 +54,9 @@ class SizesView:
         """Returns the first condition on a dimension that one of `points` does not meet; any, where none is on it."""
         bit = 1 << self.sizes.names.index(name)
         mine = (c for c in self.trial.checks if c.mask & bit and not c.holds[row])
-        found = next(mine, self.faults[row])
-        assert found is not None
-        return found
+        fault = next(mine, self.faults[row])
+        assert fault is not None
+        return fault
 
     @functools.cached_property
     def trial(self) -> Trial:
@@ -66,8 +66,8 @@ class SizesView:
     @functools.cached_property
     def memory(self) -> list[Activations]:
         """What the activations take at the max of each profile."""
-        found = activations(self.sizes, [sizes for _, _, sizes in self.points], self.trial)
-        return [each for each, (_, pick, _) in zip(found, self.points, strict=True) if pick == "max"]
+        peaks = activations(self.sizes, [sizes for _, _, sizes in self.points], self.trial)
+        return [peak for peak, (_, pick, _) in zip(peaks, self.points, strict=True) if pick == "max"]
 
     def tensor_sizes(self, profiles: Sequence[ShapeProfile]) -> KnownSizes:
         """Returns the shapes of the model's tensors at opt of profiles, which may be other ones."""

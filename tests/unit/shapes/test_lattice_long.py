@@ -148,7 +148,7 @@ def test_a_middle_that_differs_is_no_pattern() -> None:
 def test_thinned_combinations_keep_every_size_and_what_was_asked() -> None:
     sizes = np.arange(64, 2_112)
     one, two = Table({"h": sizes}), Table({"w": sizes})
-    joined = join(one, two, sizes // 64, sizes // 64, ones=False, asked={"h": [300], "w": [319]})
+    joined = join(one, two, sizes // 64, sizes // 64, ones=False, anchors={"h": [300], "w": [319]})
     assert MAX_ROWS < joined.rows < 2 * MAX_ROWS
     assert not joined.complete
     assert set(joined.columns["h"].tolist()) == set(joined.columns["w"].tolist()) == set(sizes.tolist())

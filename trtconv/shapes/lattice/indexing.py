@@ -35,10 +35,10 @@ def _slice_plan(node: Node, inputs: Inputs, rank: int) -> list[tuple[int, Num, N
     first, last = tensor(inputs, 1).nums, tensor(inputs, 2).nums
     if first is None or last is None:
         raise Opaque("it slices from and to positions that are not known")
-    found = ints_of(node, inputs, "axes", 3)
-    axes = list(range(len(first))) if found is None else found
-    told = given(inputs, 4)
-    steps = [ONE] * len(first) if told is None else told.nums or [UNKNOWN] * len(first)
+    subset = ints_of(node, inputs, "axes", 3)
+    axes = list(range(len(first))) if subset is None else subset
+    step_input = given(inputs, 4)
+    steps = [ONE] * len(first) if step_input is None else step_input.nums or [UNKNOWN] * len(first)
     return list(zip(axes, first, last, steps, strict=True))
 
 
@@ -95,8 +95,8 @@ def _taken(data: Elements, picks: NDArray[np.int64], axis: int) -> Elements | No
     size = data.shape[axis]
     if ((picks < -size) | (picks >= size)).any():
         return None
-    found = np.take(data, picks, axis)
-    return found if isinstance(found, np.ndarray) else boxed([found], ())
+    elements = np.take(data, picks, axis)
+    return elements if isinstance(elements, np.ndarray) else boxed([elements], ())
 
 
 @operator("GatherElements")

@@ -89,11 +89,11 @@ class Program:
         self._repeats = Repeats(trial)
         tensors: dict[str, Tensor] = dict(self.constants)
         for name, dims in inputs.items():
-            known = (values or {}).get(name)
+            value = (values or {}).get(name)
             shape = None if name in self._shapeless else list(dims)
             if shape is None:
                 trial.opaque[f"input {name}"] = "it does not declare a shape"
-            tensors[name] = known if known is not None else Tensor(shape, None, self._types.get(name))
+            tensors[name] = value if value is not None else Tensor(shape, None, self._types.get(name))
         for index, node in enumerate(self.nodes):
             self._step(trial, node, tensors, revise(index, node, tensors) if revise else {})
             if not keep:
@@ -124,15 +124,15 @@ class Program:
 
     def _outputs_of(self, trial: Trial, node: Node, inputs: Sequence[Tensor | None]) -> list[Tensor]:
         try:
-            outputs, is_new = self._repeats.outputs(node, inputs, lambda: _made(trial, node, inputs))
+            outputs, is_new = self._repeats.outputs(node, inputs, lambda: _apply(trial, node, inputs))
         except Opaque as reason:
             return self._unknown(trial, node, inputs, str(reason))
         except _MALFORMED as error:
             # A malformed node must not pass for a valid one, nor stop the others from being looked at.
             return self._unknown(trial, node, inputs, f"it is malformed ({type(error).__name__})")
-        self._work += (trial.rows if is_new else 1) * sum(1 + len(each.shape or ()) for each in outputs)
+        self._work += (trial.rows if is_new else 1) * sum(1 + len(output.shape or ()) for output in outputs)
         budget.spend("candidates", self._work, f"looking at {trial.rows} sizes at once", node.location)
-        blamed = any(each is node for each in trial.data_dependent) or any(map(_vague, inputs))
+        blamed = any(other is node for other in trial.data_dependent) or any(map(_vague, inputs))
         if not blamed and any(map(_vague, outputs)):
             # An input whose elements are sizes, or sizes computed from data.
             trial.opaque.setdefault(node.label, "sizes of its output are known only at run time")
@@ -166,8 +166,8 @@ class Program:
             self._subgraphs[id(graph)] = nodes, constants, [v.name for v in graph.output]
         nodes, constants, results = self._subgraphs[id(graph)]
         inner: MutableMapping[str, Tensor] = ChainMap(dict(constants), tensors)
-        for each in nodes:
-            self._step(trial, each, inner, {})
+        for inner_node in nodes:
+            self._step(trial, inner_node, inner, {})
         # A malformed branch may return more or fewer tensors than the node.
         for position, name in enumerate(node.outputs):
             result = results[position] if position < len(results) else ""
@@ -192,12 +192,12 @@ class Program:
         return Tensor.of_array(self._model.array(proto))
 
 
-def _made(trial: Trial, node: Node, inputs: Sequence[Tensor | None]) -> list[Tensor]:
+def _apply(trial: Trial, node: Node, inputs: Sequence[Tensor | None]) -> list[Tensor]:
     function = OPERATORS.get(f"{node.domain}::{node.op}" if node.domain else node.op)
     if function is None:
         raise Opaque("trtconv does not know the shapes of this operator")
-    made = function(trial, node, inputs)
-    return made if isinstance(made, list) else [made]
+    outputs = function(trial, node, inputs)
+    return outputs if isinstance(outputs, list) else [outputs]
 
 
 def _chosen(tensor: Tensor | None) -> bool:
@@ -222,8 +222,8 @@ def _inlined(model: OnnxModel) -> Any:
 
 def _dtype(code: int) -> np.dtype[Any] | None:
     try:
-        found: np.dtype[Any] = np.dtype(onnx.helper.tensor_dtype_to_np_dtype(code))
-        return found
+        dtype: np.dtype[Any] = np.dtype(onnx.helper.tensor_dtype_to_np_dtype(code))
+        return dtype
     except (KeyError, TypeError):
         return None
 

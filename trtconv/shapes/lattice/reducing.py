@@ -64,8 +64,8 @@ def _arg(trial: Trial, node: Node, inputs: Inputs) -> Tensor:
 def _top_k(trial: Trial, node: Node, inputs: Inputs) -> list[Tensor]:
     dims = list(shape_of(inputs))
     axis = axis_of(trial, int(node.attrs.get("axis", -1)), len(dims))
-    asked = [Num(int(node.attrs["k"]))] if "k" in node.attrs else tensor(inputs, 1).nums
-    count = asked[0] if asked else UNKNOWN
+    nums = [Num(int(node.attrs["k"]))] if "k" in node.attrs else tensor(inputs, 1).nums
+    count = nums[0] if nums else UNKNOWN
     fits = combine(np.less_equal, count, dims[axis])
     trial.require(fits, f"takes the best {{0}} of {{1}} at axis {axis}", count, dims[axis])
     dims[axis] = count

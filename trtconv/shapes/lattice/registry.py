@@ -37,10 +37,10 @@ def given(inputs: Inputs, index: int) -> Tensor | None:
 
 def tensor(inputs: Inputs, index: int = 0) -> Tensor:
     """Returns an input that must be there."""
-    found = given(inputs, index)
-    if found is None:
+    operand = given(inputs, index)
+    if operand is None:
         raise Opaque("an input is missing")
-    return found
+    return operand
 
 
 def shape_of(inputs: Inputs, index: int = 0) -> list[Num]:
@@ -63,10 +63,10 @@ def ints_of(node: Node, inputs: Inputs, name: str, index: int) -> list[int] | No
     """
     if name in node.attrs:
         return [int(n) for n in node.attrs[name]]
-    found = given(inputs, index)
-    if found is None:
+    operand = given(inputs, index)
+    if operand is None:
         return None
-    ints = found.ints
+    ints = operand.ints
     if ints is None:
         raise Opaque(f"its {name} are not constant")
     return ints

@@ -110,18 +110,18 @@ def _node_key(node: Node, inputs: Inputs) -> Hashable:
     if attrs is None:
         return None
     with_elements = node.op not in _BY_SHAPE
-    tensors = tuple([None if each is None else _tensor_key(each, with_elements) for each in inputs])
+    tensors = tuple([None if tensor is None else _tensor_key(tensor, with_elements) for tensor in inputs])
     return node.op, node.opset, len(node.outputs), attrs, tensors
 
 
 def _attrs_key(attrs: Mapping[str, Any]) -> Hashable:
-    found = []
+    pairs = []
     for name, value in attrs.items():
         held = tuple(value) if isinstance(value, list) else (value,)
-        if not all(each is None or isinstance(each, int | float | str | bytes | np.dtype) for each in held):
+        if not all(element is None or isinstance(element, int | float | str | bytes | np.dtype) for element in held):
             return None
-        found.append((name, held))
-    return tuple(found)
+        pairs.append((name, held))
+    return tuple(pairs)
 
 
 def _tensor_key(tensor: Tensor, with_elements: bool) -> Hashable:

@@ -43,12 +43,12 @@ def _size(trial: Trial, node: Node, inputs: Inputs) -> Tensor:
 @operator("Reshape")
 def _reshape(trial: Trial, node: Node, inputs: Inputs) -> Tensor:
     source = tensor(inputs)
-    asked = [Num(n) for n in node.attrs["shape"]] if "shape" in node.attrs else tensor(inputs, 1).nums
-    if asked is None:
+    target = [Num(n) for n in node.attrs["shape"]] if "shape" in node.attrs else tensor(inputs, 1).nums
+    if target is None:
         raise Opaque("its target shape is not known")
     if source.shape is None:
-        return like(source, [n if n.constant and n.value > 0 else UNKNOWN for n in asked])
-    shape = _target_shape(trial, source.shape, asked, bool(node.attrs.get("allowzero", 0)))
+        return like(source, [n if n.constant and n.value > 0 else UNKNOWN for n in target])
+    shape = _target_shape(trial, source.shape, target, bool(node.attrs.get("allowzero", 0)))
     data = source.data
     if data is not None:
         sizes = [n.value for n in shape]
@@ -57,10 +57,10 @@ def _reshape(trial: Trial, node: Node, inputs: Inputs) -> Tensor:
     return Tensor(shape, data, source.dtype)
 
 
-def _target_shape(trial: Trial, dims: Sequence[Num], asked: Sequence[Num], allow_zero: bool) -> list[Num]:
+def _target_shape(trial: Trial, dims: Sequence[Num], target: Sequence[Num], allow_zero: bool) -> list[Num]:
     shape: list[Num] = []
     inferred: int | None = None
-    for axis, num in enumerate(asked):
+    for axis, num in enumerate(target):
         if num.constant and num.value == -1:
             if inferred is not None:
                 raise trial.fail("asks for more than one size of -1")
@@ -174,8 +174,8 @@ def _concat(trial: Trial, node: Node, inputs: Inputs) -> Tensor:
     pieces = [t.data for t in parts]
     data: Elements | None = None
     if all(piece is not None for piece in pieces):
-        known = [piece for piece in pieces if piece is not None]
-        data = np.concatenate(known, at) if sum(piece.size for piece in known) <= MAX_ELEMENTS else None
+        arrays = [piece for piece in pieces if piece is not None]
+        data = np.concatenate(arrays, at) if sum(piece.size for piece in arrays) <= MAX_ELEMENTS else None
     elif rank == 1:
         data = _joined_vectors(parts)
     return Tensor(shape, data, parts[0].dtype)
@@ -214,24 +214,24 @@ def _split(trial: Trial, node: Node, inputs: Inputs) -> list[Tensor]:
 
 
 def _split_sizes(trial: Trial, node: Node, inputs: Inputs, whole: Num) -> list[Num]:
-    told = given(inputs, 1)
-    asked = [Num(n) for n in node.attrs["split"]] if "split" in node.attrs else None if told is None else told.nums
-    if asked is None and told is not None:
+    split = given(inputs, 1)
+    sizes = [Num(n) for n in node.attrs["split"]] if "split" in node.attrs else None if split is None else split.nums
+    if sizes is None and split is not None:
         raise Opaque("the sizes that it splits into are not known")
-    if asked is not None:
+    if sizes is not None:
         total = Num(0)
-        for num in asked:
+        for num in sizes:
             total = total + num
         trial.equal(whole, total, "splits size {0} into parts of {1} together")
-        return asked
+        return sizes
     count = len(node.outputs)
     if node.opset < 18:
         trial.require(combine(np.equal, whole % count, Num(0)), f"splits size {{0}} into {count} equal parts", whole)
         return [floor_div(whole, Num(count))] * count
-    each = ceil_div(whole, count)
-    last = whole - each * (count - 1)
+    size = ceil_div(whole, count)
+    last = whole - size * (count - 1)
     trial.at_least(last, 1, f"leaves {{0}} elements for the last of {count} parts of the same size")
-    return [each] * (count - 1) + [last if not same(last, each) else each]
+    return [size] * (count - 1) + [last if not same(last, size) else size]
 
 
 @operator("Expand")
@@ -271,8 +271,8 @@ def _pad(trial: Trial, node: Node, inputs: Inputs) -> Tensor:
     pads = [Num(n) for n in old] if old is not None else tensor(inputs, 1).nums
     if pads is None:
         raise Opaque("its pads are not known")
-    found = ints_of(node, inputs, "axes", 3)
-    axes = list(range(len(dims))) if found is None else [axis_of(trial, a, len(dims)) for a in found]
+    subset = ints_of(node, inputs, "axes", 3)
+    axes = list(range(len(dims))) if subset is None else [axis_of(trial, a, len(dims)) for a in subset]
     if len(pads) != 2 * len(axes):
         raise trial.fail(f"has {len(pads)} pads for {len(axes)} axes")
     mode = node.attrs.get("mode", "constant")

@@ -57,8 +57,8 @@ class DimLattice:
         """Moves a size to a valid one; as `SizeLattice.rounded`."""
         below, above = self.nearest(size)
         if below is None or above is None:
-            found = above if below is None else below
-            return size if found is None else found
+            nearest = above if below is None else below
+            return size if nearest is None else nearest
         if up is None:
             return above if above - size <= size - below else below
         return above if up else below
@@ -141,13 +141,13 @@ class SizeLattice:
         """Returns what a document says of it."""
         return LatticeRecord(
             {
-                name: DimRecord(each.min, each.max, each.step, each.offset, each.valid, each.describe())
-                for name, each in self.dims.items()
+                name: DimRecord(dim.min, dim.max, dim.step, dim.offset, dim.valid, dim.describe())
+                for name, dim in self.dims.items()
             },
             self.joint,
             tuple(
-                ImposedRecord(each.dims, each.needs, each.evidence, each.source, each.location, str(each))
-                for each in self.imposed
+                ImposedRecord(cause.dims, cause.needs, cause.evidence, cause.source, cause.location, str(cause))
+                for cause in self.imposed
             ),
             tuple(UnknownNode(node, why) for node, why in self.unknown.items()),
             self.data_dependent,
@@ -161,12 +161,12 @@ class SizeLattice:
 
     def nearest(self, sizes: Mapping[str, int]) -> dict[str, dict[str, list[int]]]:
         """Returns the valid sizes beside those that are not: {"height": {"300": [296, 304]}}."""
-        found: dict[str, dict[str, list[int]]] = {}
+        neighbours: dict[str, dict[str, list[int]]] = {}
         for name, size in sizes.items():
             dim = self.dims[name]
             if not dim.accepts(size):
-                found.setdefault(name, {})[str(size)] = [n for n in dim.nearest(size) if n is not None]
-        return found
+                neighbours.setdefault(name, {})[str(size)] = [n for n in dim.nearest(size) if n is not None]
+        return neighbours
 
     def rounded(self, sizes: Mapping[str, int], *, up: bool | None) -> dict[str, int]:
         """Moves sizes to valid ones, tied dimensions together.

@@ -56,9 +56,9 @@ def solve(
         also: Further sizes that the answer must be right about, however long the range is.
     """
     start = {name: (base or {}).get(name, (low + high) // 2) for name, (low, high) in spans.items()}
-    asked = {name: sorted({*span, start[name], *(also or {}).get(name, ())}) for name, span in spans.items()}
+    anchors = {name: sorted({*span, start[name], *(also or {}).get(name, ())}) for name, span in spans.items()}
     margin = max(_LEAST_MARGIN, min(_MARGIN, _MARGINS // max(1, len(spans))))
-    tables = [_table(name, span, asked[name], margin) for name, span in spans.items()]
+    tables = [_table(name, span, anchors[name], margin) for name, span in spans.items()]
     rounds = _ROUNDS
     while True:
         trial, parts = runner.lines(tables, start) if tables else (_fixed(runner), [])
@@ -70,7 +70,7 @@ def solve(
         tie = _first_tie(trial)
         if tie is None:
             break
-        joined = _joined(tables, accepted, tie, parts, asked)
+        joined = _joined(tables, accepted, tie, parts, anchors)
         if not joined[-1].rows:
             break  # No two sizes fit: which node says so is told from combinations that do not.
         tables = joined
@@ -81,24 +81,24 @@ def _fixed(runner: Runner) -> Trial:
     return runner.points({}, {})
 
 
-def _table(name: str, span: tuple[int, int], asked: Collection[int], margin: int) -> Table:
+def _table(name: str, span: tuple[int, int], anchors: Collection[int], margin: int) -> Table:
     first, last = max(1, span[0] - margin), span[1] + margin
-    sizes = candidates(first, last, asked)
+    sizes = candidates(first, last, anchors)
     complete = len(sizes) == last - first + 1
     return Table({name: sizes}) if complete else Table({name: sizes}, False, True, {name: sizes})
 
 
 def _closer(tables: Sequence[Table], trial: Trial, parts: Sequence[slice]) -> list[Table] | None:
     """Returns the tables with more sizes where long ones turn; None where there are none."""
-    found, more = [], False
+    closer, more = [], False
     for bit, (table, part) in enumerate(zip(tables, parts, strict=True)):
         sizes = None
         if table.sampled and len(table.columns) == 1:
             (name,) = table.columns
             sizes = turning(trial.checks, 1 << bit, part, table.columns[name])
-        found.append(table if sizes is None else Table({name: sizes}, False, True, {name: sizes}))
+        closer.append(table if sizes is None else Table({name: sizes}, False, True, {name: sizes}))
         more |= sizes is not None
-    return found if more else None
+    return closer if more else None
 
 
 def _accepted(trial: Trial, bit: int, part: slice) -> NDArray[np.bool_]:
@@ -124,14 +124,14 @@ def _joined(
     accepted: Sequence[NDArray[np.bool_]],
     tie: Check,
     parts: Sequence[slice],
-    asked: Mapping[str, Sequence[int]],
+    anchors: Mapping[str, Sequence[int]],
 ) -> list[Table]:
     bits = [mask.bit_length() - 1 for mask in (tie.left.mask, tie.right.mask)]
     one, two = (tables[bit].take(accepted[bit]) for bit in bits)
     left, right = (
         np.asarray(num.value)[parts[bit]][accepted[bit]] for num, bit in zip((tie.left, tie.right), bits, strict=True)
     )
-    merged = join(one, two, left, right, ones=tie.ones, asked=asked)
+    merged = join(one, two, left, right, ones=tie.ones, anchors=anchors)
     return [table for bit, table in enumerate(tables) if bit not in bits] + [merged]
 
 
@@ -155,11 +155,13 @@ class _Answer:
         tied = [table for table in valid if len(table.columns) > 1 and table.rows]
         inside = [table.take(table.within(self.spans)) for table in tied]
         # Where every combination in range is accepted, nothing ties them there.
-        counts = [math.prod(self.spans[name][1] - self.spans[name][0] + 1 for name in each.columns) for each in inside]
+        counts = [
+            math.prod(self.spans[name][1] - self.spans[name][0] + 1 for name in inner.columns) for inner in inside
+        ]
         bound = [
-            each if each.rows else table
-            for table, each, most in zip(tied, inside, counts, strict=True)
-            if each.rows < most
+            inner if inner.rows else table
+            for table, inner, most in zip(tied, inside, counts, strict=True)
+            if inner.rows < most
         ]
         joint = [said for table in bound for said in relation(table.columns, complete=table.complete)]
         unknown = {**self.trial.opaque, **together.unknown}
@@ -175,7 +177,7 @@ class _Answer:
 
     def _patterns(self, valid: Sequence[Table], narrowed: Sequence[Table]) -> dict[str, Pattern]:
         """Finds what goes on between the sizes of long ranges that were run."""
-        found = {}
+        patterns = {}
         for bit, table in enumerate(self.tables):
             # What depends on other dimensions as well was not found by size alone.
             if not table.sampled or len(table.columns) > 1 or valid[bit].rows != narrowed[bit].rows:
@@ -183,19 +185,19 @@ class _Answer:
             (name,) = table.columns
             pattern = pattern_of(table.columns[name], self.accepted[bit], functools.partial(self._try, bit, name))
             if pattern is not None:
-                found[name] = pattern
-        return found
+                patterns[name] = pattern
+        return patterns
 
     def _try(self, bit: int, name: str, sizes: Vector) -> NDArray[np.bool_]:
         """Runs further sizes of a dimension, the others at their base."""
-        bits = {each: number for number, table in enumerate(self.tables) for each in table.columns}
-        columns = {each: np.full(len(sizes), self.base[each], dtype=np.int64) for each in bits}
+        bits = {dim: number for number, table in enumerate(self.tables) for dim in table.columns}
+        columns = {dim: np.full(len(sizes), self.base[dim], dtype=np.int64) for dim in bits}
         trial = self.runner.points({**columns, name: sizes}, bits)
         return _accepted(trial, bit, slice(0, len(sizes)))
 
     def _dims(self, valid: Sequence[Table], patterns: Mapping[str, Pattern]) -> dict[str, DimLattice]:
         # Of tied dimensions a size counts where its partners are in range as well.
-        tables = {name: (each, each.take(each.within(self.spans))) for each in valid for name in each.columns}
+        tables = {name: (table, table.take(table.within(self.spans))) for table in valid for name in table.columns}
         dims = {}
         for name, span in self.spans.items():
             table, inside = tables[name]
@@ -203,7 +205,7 @@ class _Answer:
                 dims[name] = _long_dim(name, span, patterns[name], distinct(table.columns[name]))
                 continue
             looked = tuple(table.judged.get(name, np.zeros(0, np.int64)).tolist()) if table.sampled else None
-            around, within = (tuple(distinct(each.columns[name]).tolist()) for each in (table, inside))
+            around, within = (tuple(distinct(part.columns[name]).tolist()) for part in (table, inside))
             dims[name] = _dim(name, span, around, within, looked)
         names = {d for spec in self.runner.inputs for d in spec.dims if isinstance(d, str)}
         for name, expression in derived(names).items():
@@ -213,7 +215,7 @@ class _Answer:
 
     def _imposed(self) -> list[Imposed]:
         """Lists the nodes that rule out sizes, each with those that no node before it rules out."""
-        found: dict[tuple[str, tuple[str, ...]], Imposed] = {}
+        causes: dict[tuple[str, tuple[str, ...]], Imposed] = {}
         for bit, (table, part) in enumerate(zip(self.tables, self.parts, strict=True)):
             inside = table.within(self.spans)
             alive = inside.copy()
@@ -223,12 +225,12 @@ class _Answer:
                 holds = check.holds[part]
                 removed = alive & ~holds
                 if removed.any():
-                    made = self._made(table, check, part, removed)
-                    found.setdefault((check.node.label, made.dims), made)
+                    cause = self._cause(table, check, part, removed)
+                    causes.setdefault((check.node.label, cause.dims), cause)
                     alive &= holds
-        return list(found.values())
+        return list(causes.values())
 
-    def _made(self, table: Table, check: Check, part: slice, removed: NDArray[np.bool_]) -> Imposed:
+    def _cause(self, table: Table, check: Check, part: slice, removed: NDArray[np.bool_]) -> Imposed:
         names = tuple(table.columns)
         # The row to show: the one nearest to what was asked for among those that are ruled out.
         rows = np.flatnonzero(removed)
@@ -289,10 +291,10 @@ def _long_dim(name: str, span: tuple[int, int], pattern: Pattern, run: Vector) -
     if sizes is not None:
         return _dim(name, span, sizes)
     some = tuple(distinct(np.concatenate([run, pattern.some()])).tolist())
-    found = _dim(name, span, some, None, tuple(run.tolist()))
+    dim = _dim(name, span, some, None, tuple(run.tolist()))
     if pattern.everything(*span):
-        return dataclasses.replace(found, step=1, offset=0, valid=None)
-    return found
+        return dataclasses.replace(dim, step=1, offset=0, valid=None)
+    return dim
 
 
 def _computed(expression: Expression, span: tuple[int, int], symbol: DimLattice) -> DimLattice:

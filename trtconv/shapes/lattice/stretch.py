@@ -32,13 +32,13 @@ _BETWEEN = 66
 Flags = NDArray[np.bool_]
 
 
-def candidates(first: int, last: int, asked: Collection[int]) -> Vector:
+def candidates(first: int, last: int, anchors: Collection[int]) -> Vector:
     """Returns the sizes to run: all where they are few.
 
     Args:
         first: The smallest.
         last: The largest.
-        asked: Sizes to run with their neighbours.
+        anchors: Sizes to run with their neighbours.
     """
     span = last - first + 1
     if span <= MAX_ROWS:
@@ -46,7 +46,7 @@ def candidates(first: int, last: int, asked: Collection[int]) -> Vector:
     starts = [(first, _END), (last - _END + 1, _END)]
     # At even parts of the range, so that dimensions of which one is twice the other are looked at in the same places.
     starts += [(first + span * number // (_STRIPS + 1), _STRIP) for number in range(1, _STRIPS + 1)]
-    inside = sorted({size for size in asked if first <= size <= last})
+    inside = sorted({size for size in anchors if first <= size <= last})
     reach = _AROUND // max(1, len(inside))
     starts += [(size - reach // 2, reach + 1) for size in inside]
     ends = first + np.arange(_SINGLE + 1) * span // _SINGLE
@@ -69,12 +69,12 @@ def turning(checks: Sequence[Check], mask: int, part: slice, sizes: Vector) -> V
     Returns:
         The sizes; None where nothing is left between those that were run.
     """
-    found = []
+    additions = []
     for check in checks:
         if check.mask == mask:
             gaps = _turns(check, part, sizes)
-            found += [np.linspace(sizes[at], sizes[at + 1], _BETWEEN).astype(np.int64) for at in gaps]
-    return distinct(np.concatenate([sizes, *found])) if found else None
+            additions += [np.linspace(sizes[at], sizes[at + 1], _BETWEEN).astype(np.int64) for at in gaps]
+    return distinct(np.concatenate([sizes, *additions])) if additions else None
 
 
 def _turns(check: Check, part: slice, sizes: Vector) -> list[int]:
@@ -85,9 +85,9 @@ def _turns(check: Check, part: slice, sizes: Vector) -> list[int]:
         left, right = (value[part] if value.ndim else value for value in values)
         larger, smaller = (np.broadcast_to(flags, holds.shape) for flags in (left > right, left < right))
         turned.append((larger[:-1] & smaller[1:]) | (smaller[:-1] & larger[1:]))
-    found = [np.flatnonzero(flags & (np.diff(sizes) > 1)).tolist() for flags in turned]
+    turns = [np.flatnonzero(flags & (np.diff(sizes) > 1)).tolist() for flags in turned]
     # What goes up and down all the time has no turn to look for.
-    return [at for gaps in found if len(gaps) <= _TURNS for at in gaps]
+    return [at for gaps in turns if len(gaps) <= _TURNS for at in gaps]
 
 
 @frozen
@@ -110,8 +110,8 @@ class Pattern:
 
     def accepts(self, sizes: Vector) -> Flags:
         """Tells which sizes between `begin` and `end` are accepted."""
-        found: Flags = self.takes[sizes % len(self.takes)]
-        return found
+        flags: Flags = self.takes[sizes % len(self.takes)]
+        return flags
 
     def sizes(self) -> Sequence[int] | None:
         """Returns all accepted sizes in order; None where they are too many."""
@@ -121,8 +121,8 @@ class Pattern:
         if len(residues) == 1 and not self.head and not self.tail:
             return range(self.begin + (int(residues[0]) - self.begin) % period, self.end + 1, period)
         whole = np.arange(self.begin // period, self.end // period + 1) * period
-        found = (whole[:, None] + residues[None, :]).ravel()
-        return (*self.head, *found[(found >= self.begin) & (found <= self.end)].tolist(), *self.tail)
+        matches = (whole[:, None] + residues[None, :]).ravel()
+        return (*self.head, *matches[(matches >= self.begin) & (matches <= self.end)].tolist(), *self.tail)
 
     def everything(self, low: int, high: int) -> bool:
         """Whether every size of a range is accepted."""
@@ -174,9 +174,9 @@ def pattern_of(sizes: Vector, accepted: Flags, tried: Callable[[Vector], Flags])
     if len(before) + len(behind) < len(wrong) or not takes.any() or min(early - begin, end - late) < 2 * period:
         return None
     head, tail = sizes[:begin][accepted[:begin]], sizes[end:][accepted[end:]]
-    made = Pattern(takes, int(sizes[begin]), int(sizes[end - 1]), tuple(head.tolist()), tuple(tail.tolist()))
-    probes = made.probes()
-    return made if np.array_equal(tried(probes), made.accepts(probes)) else None
+    pattern = Pattern(takes, int(sizes[begin]), int(sizes[end - 1]), tuple(head.tolist()), tuple(tail.tolist()))
+    probes = pattern.probes()
+    return pattern if np.array_equal(tried(probes), pattern.accepts(probes)) else None
 
 
 def _period(flags: Flags) -> int | None:

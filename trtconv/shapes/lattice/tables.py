@@ -148,7 +148,7 @@ def join(
     right: Vector,
     *,
     ones: bool,
-    asked: Mapping[str, Sequence[int]] | None = None,
+    anchors: Mapping[str, Sequence[int]] | None = None,
 ) -> Table:
     """Returns the combinations of rows of two tables for which two sizes are equal.
 
@@ -158,7 +158,7 @@ def join(
         left: A size in every row of the first.
         right: A size in every row of the second.
         ones: Whether a size of 1 fits any other.
-        asked: Sizes of which no combination is left out.
+        anchors: Sizes of which no combination is left out.
     """
     order = np.argsort(right, kind="stable")
     ordered = right[order]
@@ -169,7 +169,7 @@ def join(
     second = order[np.repeat(starts, counts) + within]
     complete, sampled = one.complete and two.complete, one.sampled or two.sampled
     if ones:
-        wanted = [_asked(table, asked or {}) for table in (one, two)]
+        wanted = [_anchor_rows(table, anchors or {}) for table in (one, two)]
         for fits in ((left == 1, right != 1), (left != 1, right == 1)):
             pairs = _pairs(*fits, *wanted)
             first, second = (np.concatenate(columns) for columns in zip((first, second), pairs, strict=True))
@@ -177,16 +177,16 @@ def join(
     judged = {**({} if two.sampled else one.judged), **({} if one.sampled else two.judged)}
     if len(first) > MAX_ROWS:
         columns = {**one.take(first).columns, **two.take(second).columns}
-        kept = _thinned(columns, first, second, asked or {})
+        kept = _thinned(columns, first, second, anchors or {})
         first, second, complete = first[kept], second[kept], False
     return Table({**one.take(first).columns, **two.take(second).columns}, complete, sampled, judged)
 
 
 def _thinned(
-    columns: Mapping[str, Vector], first: Vector, second: Vector, asked: Mapping[str, Sequence[int]]
+    columns: Mapping[str, Vector], first: Vector, second: Vector, anchors: Mapping[str, Sequence[int]]
 ) -> Vector:
     """Returns some of too many rows: those that were asked for, and every size with at least one partner."""
-    wanted = _asked(Table(columns), asked)
+    wanted = _anchor_rows(Table(columns), anchors)
     some = np.linspace(0, len(first) - 1, MAX_ROWS).astype(np.int64)
     return distinct(np.concatenate([some, np.flatnonzero(wanted), _firsts(first), _firsts(second)]))
 
@@ -195,27 +195,27 @@ def _firsts(values: Vector) -> Vector:
     """Returns where each value is first."""
     order = np.argsort(values, kind="stable")
     new = np.diff(values[order], prepend=values[order[0]] - 1) != 0
-    found: Vector = order[new]
-    return found
+    rows: Vector = order[new]
+    return rows
 
 
-def _asked(table: Table, asked: Mapping[str, Sequence[int]]) -> NDArray[np.bool_]:
+def _anchor_rows(table: Table, anchors: Mapping[str, Sequence[int]]) -> NDArray[np.bool_]:
     """Tells which rows have only sizes that were asked for."""
     rows = np.ones(table.rows, dtype=bool)
     for name, column in table.columns.items():
-        rows &= np.isin(column, np.array(asked.get(name, ()), np.int64))
+        rows &= np.isin(column, np.array(anchors.get(name, ()), np.int64))
     return rows
 
 
 def _pairs(
-    ones: NDArray[np.bool_], others: NDArray[np.bool_], asked: NDArray[np.bool_], also: NDArray[np.bool_]
+    ones: NDArray[np.bool_], others: NDArray[np.bool_], anchors: NDArray[np.bool_], also: NDArray[np.bool_]
 ) -> tuple[Vector, Vector]:
     """Returns rows of two tables, each with each; of more than a table has, those asked for and one of each row."""
     one, two = np.flatnonzero(ones), np.flatnonzero(others)
     if len(one) * len(two) <= 4 * MAX_ROWS:
         return (np.repeat(one, len(two)), np.tile(two, len(one)))
     longest = np.arange(max(len(one), len(two)))
-    some, more = np.flatnonzero(ones & asked), np.flatnonzero(others & also)
+    some, more = np.flatnonzero(ones & anchors), np.flatnonzero(others & also)
     # One more than a table may have: the rest of them is left out, and said to be.
     even = np.linspace(0, len(one) * len(two) - 1, MAX_ROWS + 1).astype(np.int64)
     firsts = np.concatenate([one[even // len(two)], one[longest % len(one)], np.repeat(some, len(more))])

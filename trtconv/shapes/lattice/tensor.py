@@ -65,7 +65,7 @@ class Tensor:
         shape = [Num(n) for n in values.shape]
         if values.size > MAX_ELEMENTS or values.dtype.kind not in "iufb":
             return cls(shape, None, values.dtype)
-        return cls(shape, boxed(_each(values), values.shape), values.dtype)
+        return cls(shape, boxed(_nums(values), values.shape), values.dtype)
 
     @classmethod
     def of_nums(cls, nums: Sequence[Num]) -> Tensor:
@@ -73,7 +73,7 @@ class Tensor:
         return cls([Num(len(nums))], boxed(nums, (len(nums),)), np.dtype(np.int64))
 
 
-def _each(values: NDArray[Any]) -> list[Num]:
+def _nums(values: NDArray[Any]) -> list[Num]:
     if values.dtype.kind == "f":
         return [Num(value) for value in values.ravel()]
     return [lift(value) for value in values.ravel()]

@@ -104,20 +104,20 @@ class Tried:
                 only = lost & np.isin(rows, distinct(rows[self.good]))
                 lost = only if (only & ~check.holds).any() else lost
         row = int(np.argmax(lost & ~check.holds))
-        return self._made(check, (name,), needs(sizes, accepted) if accepted.any() else "another size", row)
+        return self._cause(check, (name,), needs(sizes, accepted) if accepted.any() else "another size", row)
 
     def _imposed(self) -> list[Imposed]:
-        found, alive = [], np.ones(len(self.good), dtype=bool)
+        causes, alive = [], np.ones(len(self.good), dtype=bool)
         for check in self.failing:
             names = tuple(name for name, bit in self.bits.items() if check.mask >> bit & 1)
             removed = alive & ~check.holds
             if removed.any():
                 said = combination({name: self.columns[name] for name in names}, check.holds)
-                found.append(self._made(check, names, said, int(np.argmax(removed))))
+                causes.append(self._cause(check, names, said, int(np.argmax(removed))))
             alive &= check.holds
-        return found
+        return causes
 
-    def _made(self, check: Check, names: tuple[str, ...], asks: str, row: int) -> Imposed:
+    def _cause(self, check: Check, names: tuple[str, ...], asks: str, row: int) -> Imposed:
         involved = [name for name, bit in self.bits.items() if check.mask >> bit & 1]
         sizes = ", ".join(f"{name} {self.columns[name][row]}" for name in involved)
         return Imposed(names, asks, f"{check.evidence(row)} with {sizes}", check.node.location, check.node.source)

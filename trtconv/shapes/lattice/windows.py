@@ -86,8 +86,8 @@ def _steps(reach: Num, stride: int, ceil: bool, last_start: Num) -> Num:
 @operator("ConvTranspose")
 def _deconv(trial: Trial, node: Node, inputs: Inputs) -> Tensor:
     dims, weight = shape_of(inputs), shape_of(inputs, 1)
-    known = tuple(n.value if isinstance(n.value, int) else None for n in weight)
-    geometry = deconv.geometry_of(dict(node.attrs), known)
+    weight_shape = tuple(n.value if isinstance(n.value, int) else None for n in weight)
+    geometry = deconv.geometry_of(dict(node.attrs), weight_shape)
     if isinstance(geometry, str):
         raise trial.fail(geometry.replace("{", "").replace("}", ""))
     if len(dims) != geometry.rank + 2 or len(weight) != len(dims):
@@ -119,14 +119,14 @@ def _resize(trial: Trial, node: Node, inputs: Inputs) -> Tensor:
     dims = list(shape_of(inputs))
     if node.attrs.get("keep_aspect_ratio_policy", "stretch") != "stretch":
         raise Opaque("it keeps the aspect ratio")
-    found = node.attrs.get("axes")
-    axes = list(range(len(dims))) if found is None else [normal(int(a), len(dims)) for a in found]
+    subset = node.attrs.get("axes")
+    axes = list(range(len(dims))) if subset is None else [normal(int(a), len(dims)) for a in subset]
     sizes = given(inputs, 3)
     if sizes is not None and (sizes.nums or sizes.data is None):
-        asked = sizes.nums
-        if asked is None or len(asked) != len(axes):
+        nums = sizes.nums
+        if nums is None or len(nums) != len(axes):
             raise Opaque("its sizes are not known")
-        for axis, size in zip(axes, asked, strict=True):
+        for axis, size in zip(axes, nums, strict=True):
             dims[axis] = size
     else:
         for axis, scale in zip(axes, _scales(node, inputs, len(axes)), strict=True):

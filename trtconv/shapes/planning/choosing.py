@@ -50,15 +50,15 @@ def choices(costs: Amounts, order: Amounts, most: int) -> list[Opts]:
     """
     candidates = _candidates(costs, order)
     columns = np.ascontiguousarray(costs[:, candidates].T)
-    found: list[Opts] = []
+    best: list[Opts] = []
     for count, along in enumerate(_along(columns, order, min(most, len(candidates))), start=1):
         if math.comb(len(candidates), count) <= _MOST_SETS:
             sets = itertools.combinations(range(len(candidates)), count)
-            found.append(min(sets, key=lambda opts: _total(columns, opts)))
+            best.append(min(sets, key=lambda opts: _total(columns, opts)))
         else:
-            starts = [along, *(_with_another(columns, opts) for opts in found[-1:])]
-            found.append(_improved(columns, min(starts, key=lambda opts: _total(columns, opts))))
-    return [tuple(candidates[opt] for opt in sorted(opts)) for opts in found]
+            starts = [along, *(_with_another(columns, opts) for opts in best[-1:])]
+            best.append(_improved(columns, min(starts, key=lambda opts: _total(columns, opts))))
+    return [tuple(candidates[opt] for opt in sorted(opts)) for opts in best]
 
 
 def _total(columns: Amounts, opts: Opts) -> float:
@@ -94,17 +94,17 @@ def _along(columns: Amounts, order: Amounts, most: int) -> list[Opts]:
         # The first row of what is left has all that stands before it taken off.
         spans = sums[begin + 1 :] - sums[begin]
         best[begin, begin + 1 :], which[begin, begin + 1 :] = spans.min(axis=1), spans.argmin(axis=1)
-    least, begins, found = best[0], [np.zeros(ends, np.int64)], []
+    least, begins, divisions = best[0], [np.zeros(ends, np.int64)], []
     for _ in range(most):
         opts, end = set(), ends - 1
         for back in reversed(begins):
             opts.add(int(which[back[end], end]))
             end = int(back[end])
-        found.append(tuple(opts))
+        divisions.append(tuple(opts))
         through = least[:, None] + best
         begins.append(through.argmin(axis=0))
         least = through.min(axis=0)
-    return found
+    return divisions
 
 
 def _with_another(columns: Amounts, opts: Opts) -> Opts:

@@ -51,7 +51,7 @@ class Demand:
         Raises:
             InputError: There are none.
         """
-        found: dict[str, int] = {}
+        sizes: dict[str, int] = {}
         for table in self.lattice.tables:
             own = {name: point[name] for name in table.columns}
             nearest = _next(table, own, up=up)
@@ -60,8 +60,8 @@ class Demand:
                     f"the network accepts nothing {'above' if up else 'below'} {_listed(own)} for a profile to end at",
                     "Leave these sizes out, or plan for them by themselves.",
                 )
-            found |= nearest
-        return {**point, **found}
+            sizes |= nearest
+        return {**point, **sizes}
 
 
 def demand_of(model: OnnxModel, sizes: Sizes, traffic: Traffic, dims: Bounds, keep: Collection[str]) -> Demand:
@@ -81,7 +81,7 @@ def demand_of(model: OnnxModel, sizes: Sizes, traffic: Traffic, dims: Bounds, ke
     if not sizes.names:
         raise InputError(f"{model.path} has no dynamic dimension", "It takes one size: it needs no plan.")
     fixed = traffic.fixed(dims)
-    asked: list[tuple[str, dict[str, int]]] = []
+    requests: list[tuple[str, dict[str, int]]] = []
     if len(traffic.distinct()) > _MOST_SIZES:
         raise InputError(
             f"{traffic.path} has {len(traffic.distinct())} different sizes, and {_MOST_SIZES} are the most",
@@ -90,26 +90,26 @@ def demand_of(model: OnnxModel, sizes: Sizes, traffic: Traffic, dims: Bounds, ke
     keys = {}
     for key, row in traffic.distinct().items():
         profile = traffic.profile_of(row, fixed, model.inputs)
-        keys[key] = len(asked)
-        asked.append((f"{traffic.path}:{row.line}", {name: profile.dims[name].opt for name in sizes.names}))
+        keys[key] = len(requests)
+        requests.append((f"{traffic.path}:{row.line}", {name: profile.dims[name].opt for name in sizes.names}))
     held = _held(model, keep, sizes.names)
-    lattice = _lattice(sizes, [point for _, point in asked], held)
-    points = [_upwards(lattice, point, held, where) for where, point in asked]
-    _require_accepted(sizes, points, [where for where, _ in asked])
+    lattice = _lattice(sizes, [point for _, point in requests], held)
+    points = [_upwards(lattice, point, held, where) for where, point in requests]
+    _require_accepted(sizes, points, [where for where, _ in requests])
     order = list(dict.fromkeys(tuple(point.items()) for point in points))
     counts, smaller = np.zeros(len(order)), np.zeros(len(order))
-    places = {each: place for place, each in enumerate(order)}
+    places = {point: place for place, point in enumerate(order)}
     for row in traffic.rows:
         number = keys[tuple(row.sizes.values())]
         place = places[tuple(points[number].items())]
         counts[place] += row.number
-        smaller[place] += row.number if points[number] != asked[number][1] else 0
-    table = np.array([[size for _, size in each] for each in order], np.int64)
+        smaller[place] += row.number if points[number] != requests[number][1] else 0
+    table = np.array([[size for _, size in point] for point in order], np.int64)
     fits = np.asarray((table[None, :, :] >= table[:, None, :]).all(axis=2))
     for name in held:
         column = table[:, sizes.names.index(name)]
         fits = fits & (column[None, :] == column[:, None])
-    return Demand([dict(each) for each in order], counts, smaller, fits, lattice)
+    return Demand([dict(point) for point in order], counts, smaller, fits, lattice)
 
 
 def _held(model: OnnxModel, keep: Collection[str], names: Sequence[str]) -> list[str]:
@@ -127,7 +127,7 @@ def _lattice(sizes: Sizes, points: Sequence[Point], held: Collection[str]) -> Si
 
 def _upwards(lattice: SizeLattice, point: Point, held: Collection[str], where: str) -> dict[str, int]:
     """Returns the smallest accepted sizes that are no smaller than some; those that are held are the same."""
-    found: dict[str, int] = {}
+    sizes: dict[str, int] = {}
     for table in lattice.tables:
         own = {name: point[name] for name in table.columns}
         nearest = _next(table, own, up=True, held=held)
@@ -135,8 +135,8 @@ def _upwards(lattice: SizeLattice, point: Point, held: Collection[str], where: s
             kept = [name for name in own if name in held]
             why = f", with {', '.join(kept)} as it is" if kept else ""
             raise InputError(f"{where}: the network accepts nothing from {_listed(own)} on{why}", "Leave the line out.")
-        found |= nearest
-    return {name: found.get(name, size) for name, size in point.items()}
+        sizes |= nearest
+    return {name: sizes.get(name, size) for name, size in point.items()}
 
 
 def _next(table: Table, point: Point, *, up: bool, held: Collection[str] = ()) -> dict[str, int] | None:

@@ -100,17 +100,17 @@ class Planner:
 
     def _memory(self, boxes: Sequence[ShapeProfile]) -> int:
         return self._model.nbytes + sum(
-            each.bytes for each in activations(self._sizes, [_at_max(b, self._sizes) for b in boxes])
+            peak.bytes for peak in activations(self._sizes, [_at_max(b, self._sizes) for b in boxes])
         )
 
     def _assigned(self, opts: Sequence[int]) -> list[tuple[int, int]]:
         """Returns for each size of requests the opt, by its place among them, and the size at which they run."""
-        found = []
+        pairs = []
         for row, place in enumerate(self._costs[:, list(opts)].argmin(axis=1).tolist()):
             opt = opts[place]
             pads = self._demand.fits[row, opt] and self._times[opt] < self._away[row, opt]
-            found.append((place, opt if pads else row))
-        return found
+            pairs.append((place, opt if pads else row))
+        return pairs
 
     def _boxes(self, opts: Sequence[int]) -> list[ShapeProfile]:
         """Returns the profiles: around the sizes that run in each."""
@@ -118,7 +118,7 @@ class Planner:
         for place, run in self._assigned(opts):
             members[place].add(run)
         return [
-            self._box([self._points[each] for each in sorted(runs)], self._points[opt])
+            self._box([self._points[run] for run in sorted(runs)], self._points[opt])
             for runs, opt in zip(members, opts, strict=True)
         ]
 
@@ -148,7 +148,7 @@ class Planner:
             round(total / float(self._demand.counts.sum()), 3),
         )
         return Division(
-            tuple(boxes), tuple(planned), runs, cost, self._model.nbytes + sum(each.bytes for each in taken)
+            tuple(boxes), tuple(planned), runs, cost, self._model.nbytes + sum(memory.bytes for memory in taken)
         )
 
     def _runs(self, opts: Sequence[int]) -> tuple[PlannedRun, ...]:
@@ -160,12 +160,12 @@ class Planner:
         for row, at in enumerate(taken.argmax(axis=1)):
             requests[at] += float(self._demand.counts[row])
             padded[at] += self._demand.padded(row, sizes[at])
-        found = []
+        results = []
         for (time, place, run), count, more in zip(assigned, requests, padded, strict=True):
             if count:
                 point = self._points[run]
-                found.append(PlannedRun(place, dict(point), self._shapes(point), count, more, round(time, 3)))
-        return tuple(found)
+                results.append(PlannedRun(place, dict(point), self._shapes(point), count, more, round(time, 3)))
+        return tuple(results)
 
     def _time(self, run: int, opt: int) -> float:
         return float(self._away[run, opt])

@@ -54,13 +54,15 @@ class Timing:
 
     def __init__(self, sizes: Sizes, measured: Sequence[Measurement] = ()) -> None:
         self._sizes = sizes
-        at_opt = [each for each in measured if each.opt is None]
+        at_opt = [measurement for measurement in measured if measurement.opt is None]
         self.unit = "us" if at_opt else "estimate"
         self._curve: _Curve | None = None
         self._extra = 1.0
         if at_opt:
-            self._curve = _Curve(self._work_of(at_opt), np.array([each.us for each in at_opt]))
-            self._extra = self._fitted(self._curve, [each for each in measured if each.opt is not None])
+            self._curve = _Curve(self._work_of(at_opt), np.array([measurement.us for measurement in at_opt]))
+            self._extra = self._fitted(
+                self._curve, [measurement for measurement in measured if measurement.opt is not None]
+            )
 
     def work(self, points: Sequence[Point]) -> Amounts:
         """Returns the work at some sizes."""
@@ -77,17 +79,20 @@ class Timing:
         return np.asarray(self.times(amounts)[:, None] * (1 + shares))
 
     def _work_of(self, measured: Sequence[Measurement]) -> Amounts:
-        return self.work([each.point for each in measured])
+        return self.work([measurement.point for measurement in measured])
 
     def _fitted(self, curve: _Curve, measured: Sequence[Measurement]) -> float:
         """Returns the factor with which surcharges come nearest to what was measured away from opts."""
         if not measured:
             return _EXTRA
-        amounts, opts = self._work_of(measured), self.work([each.opt or each.point for each in measured])
+        amounts, opts = (
+            self._work_of(measured),
+            self.work([measurement.opt or measurement.point for measurement in measured]),
+        )
         expected = curve.idle(amounts) * np.diag(surcharge(amounts, opts))
         # Beyond the opts nothing tells what a size takes at best.
         expected = np.where((amounts >= curve.least) & (amounts <= curve.most), expected, 0)
-        extra = np.array([each.us for each in measured]) / curve.times(amounts) - 1
+        extra = np.array([measurement.us for measurement in measured]) / curve.times(amounts) - 1
         square = float(np.dot(expected, expected))
         return max(0.0, float(np.dot(extra, expected)) / square) if square else _EXTRA
 
@@ -133,7 +138,7 @@ def measurements(paths: Sequence[Path], inputs: Sequence[InputSpec], names: Sequ
     Raises:
         InputError: A file cannot be read, is no such document, or is of another model.
     """
-    found = []
+    results = []
     for path in paths:
         try:
             report = parsed(BenchReport, read_plain(path, DOCUMENT_BYTES))
@@ -151,8 +156,8 @@ def measurements(paths: Sequence[Path], inputs: Sequence[InputSpec], names: Sequ
         for row in rows:
             opt = None if row in at_opt else opts.get(row.profile)
             if row.median_us and (row in at_opt or opt is not None):
-                found.append(Measurement(_point(path, row.shapes, inputs, names), row.median_us, opt))
-    return found
+                results.append(Measurement(_point(path, row.shapes, inputs, names), row.median_us, opt))
+    return results
 
 
 def _is_time(median: float | None) -> bool:

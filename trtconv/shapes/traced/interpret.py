@@ -98,7 +98,9 @@ class Reading:
     @property
     def plan(self) -> tuple[Any, ...]:
         """What tells two readings with different repairs apart."""
-        return tuple((each.index, each.scales if isinstance(each, Scaling) else each.new) for each in self.repairs)
+        return tuple(
+            (repair.index, repair.scales if isinstance(repair, Scaling) else repair.new) for repair in self.repairs
+        )
 
     def _revise(self, index: int, node: Node, tensors: Mapping[str, Tensor]) -> Mapping[int, Tensor | None]:
         if node.op not in ("Reshape", "Resize"):
@@ -131,13 +133,13 @@ class Reading:
 
     def _fits(self, shuffle: Shuffle) -> bool:
         before = self._sizes_at(shuffle.node.inputs[0])
-        asked = shuffle.split
+        split = shuffle.split
         _, _, _, height, width = shuffle.positions
         coarse = 1 if shuffle.op == "DepthToSpace" else shuffle.block
         if before is None or len(before) != 4:
             return False
-        spatial = (asked[height] * coarse, asked[width] * coarse) == (before[2], before[3])
-        return spatial and asked[0] in (-1, 0, before[0])
+        spatial = (split[height] * coarse, split[width] * coarse) == (before[2], before[3])
+        return spatial and split[0] in (-1, 0, before[0])
 
     def _stuck(self, trial: Trial) -> Unrepaired | None:
         """Tells of a node that still does not accept other sizes."""
@@ -153,8 +155,8 @@ class Reading:
             return None
         makers = {name: node for node in sizes.runner.program.nodes for name in node.outputs}
         for name in outputs:
-            found = trial.tensors.get(name)
-            dims = found.shape if found is not None else None
+            tensor = trial.tensors.get(name)
+            dims = tensor.shape if tensor is not None else None
             if not dims or not all(num.is_known for num in dims) or name not in makers:
                 continue
             columns = [np.broadcast_to(np.asarray(num.value), (trial.rows,)) for num in dims]
@@ -174,19 +176,19 @@ class Reading:
         return shape[entry[1]]
 
     def _dims(self, name: str) -> list[Num] | None:
-        found = self._seen.get(name)
-        return None if found is None else found.shape
+        tensor = self._seen.get(name)
+        return None if tensor is None else tensor.shape
 
     def _sizes_at(self, name: str) -> list[int] | None:
         return self.example.sizes_of(name)
 
     def _scaling(self, index: int, node: Node) -> Scaling | None:
-        asked, dims = asked_of(node, self._seen), self._dims(node.inputs[0])
+        target, dims = asked_of(node, self._seen), self._dims(node.inputs[0])
         before, sizes = self._sizes_at(node.inputs[0]), self._sizes_at(node.outputs[0])
-        if not asked or dims is None or before is None or sizes is None or "axes" in node.attrs:
+        if not target or dims is None or before is None or sizes is None or "axes" in node.attrs:
             return None
-        baked = any(dim.mask and size is not None for dim, size in zip(dims, asked, strict=False))
-        if node.attrs.get("keep_aspect_ratio_policy", "stretch") != "stretch" or len(asked) != len(dims) or not baked:
+        baked = any(dim.mask and size is not None for dim, size in zip(dims, target, strict=False))
+        if node.attrs.get("keep_aspect_ratio_policy", "stretch") != "stretch" or len(target) != len(dims) or not baked:
             return None
         if not self._scale(index):
             self.fixed.append(node)
@@ -202,26 +204,26 @@ class Reading:
         return Scaling(node, index, tuple(scales), tuple(sizes))
 
     def _target(self, index: int, node: Node) -> ReshapeTarget | None:
-        asked, dims, before = asked_of(node, self._seen), self._dims(node.inputs[0]), self._sizes_at(node.inputs[0])
+        entries, dims, before = asked_of(node, self._seen), self._dims(node.inputs[0]), self._sizes_at(node.inputs[0])
         after = self._sizes_at(node.outputs[0])
-        if asked is None or dims is None or before is None or after is None or node.attrs.get("allowzero", 0):
+        if entries is None or dims is None or before is None or after is None or node.attrs.get("allowzero", 0):
             return None
         atoms = [
             _Atom(atom, size, axis) for axis, dim in enumerate(dims) for atom, size in self._split(dim, before[axis])
         ]
-        if len(after) != len(asked) or not any(a.num.mask for a in atoms):
+        if len(after) != len(entries) or not any(a.num.mask for a in atoms):
             return None
-        blocks = None if self._follows(node, asked, dims) else _blocks(atoms, after)
-        new = None if blocks is None else self._rewritten(node, asked, atoms, blocks)
-        changed = [axis for axis, old in enumerate(asked) if new is not None and new[axis] != old]
-        if -1 in asked:
-            self._doubt(node, asked, dims, changed)
-        return ReshapeTarget(node, index, tuple(asked), new) if new is not None and changed else None
+        blocks = None if self._follows(node, entries, dims) else _blocks(atoms, after)
+        new = None if blocks is None else self._rewritten(node, entries, atoms, blocks)
+        changed = [axis for axis, old in enumerate(entries) if new is not None and new[axis] != old]
+        if -1 in entries:
+            self._doubt(node, entries, dims, changed)
+        return ReshapeTarget(node, index, tuple(entries), new) if new is not None and changed else None
 
-    def _follows(self, node: Node, asked: Sequence[int | None], dims: Sequence[Num]) -> bool:
+    def _follows(self, node: Node, entries: Sequence[int | None], dims: Sequence[Num]) -> bool:
         """Whether a target that is computed in part has as many elements as its input, at all sizes that are known."""
         target = self._seen[node.inputs[1]].nums
-        if None not in asked or target is None:
+        if None not in entries or target is None:
             return False
         if not all(num.is_known for num in (*dims, *target)):
             return True
@@ -231,15 +233,15 @@ class Reading:
         )
         return bool(np.all(before == after))
 
-    def _doubt(self, node: Node, asked: Sequence[int | None], dims: Sequence[Num], changed: Sequence[int]) -> None:
+    def _doubt(self, node: Node, entries: Sequence[int | None], dims: Sequence[Num], changed: Sequence[int]) -> None:
         """Refuses a target whose -1 takes up whatever its constants leave: these may be the network's own."""
         batched = bool(dims[0].mask) and not dims[0].mask & ~self._bits
         others = [axis for axis in changed if axis > 0 or not batched]
         if others:
-            size = asked[others[0]]
-            self._refuse(node, f"asks for {words(asked)}: beside -1, {size} may as well be a constant of the network")
-        elif batched and (asked[0] or 0) > 0 and 0 not in changed:
-            self._refuse(node, f"asks for {words(asked)}: at another batch than {asked[0]}, -1 would take it up")
+            size = entries[others[0]]
+            self._refuse(node, f"asks for {words(entries)}: beside -1, {size} may as well be a constant of the network")
+        elif batched and (entries[0] or 0) > 0 and 0 not in changed:
+            self._refuse(node, f"asks for {words(entries)}: at another batch than {entries[0]}, -1 would take it up")
 
     def _split(self, dim: Num, size: int) -> list[tuple[Num, int]]:
         """Splits a dimension that is a product of others, such as height * width, into them."""
@@ -259,18 +261,18 @@ class Reading:
         return None
 
     def _rewritten(
-        self, node: Node, asked: Sequence[int | None], atoms: Sequence[_Atom], blocks: Sequence[tuple[range, range]]
+        self, node: Node, entries: Sequence[int | None], atoms: Sequence[_Atom], blocks: Sequence[tuple[range, range]]
     ) -> tuple[Entry, ...] | None:
-        new: list[Entry] = list(asked)
-        free = -1 not in asked
-        dynamic = [(sources, made) for sources, made in blocks if any(atoms[i].num.mask for i in sources)]
+        new: list[Entry] = list(entries)
+        free = -1 not in entries
+        dynamic = [(sources, axes) for sources, axes in blocks if any(atoms[i].num.mask for i in sources)]
         # Where one entry of a block is computed, the block follows the sizes already.
-        dynamic = [(sources, made) for sources, made in dynamic if all(asked[axis] is not None for axis in made)]
-        for sources, made in dynamic:
-            if len(made) != 1:
+        dynamic = [(sources, axes) for sources, axes in dynamic if all(entries[axis] is not None for axis in axes)]
+        for sources, axes in dynamic:
+            if len(axes) != 1:
                 return None
-            position, moving = made[0], [atoms[i] for i in sources]
-            if asked[position] in (0, -1):
+            position, moving = axes[0], [atoms[i] for i in sources]
+            if entries[position] in (0, -1):
                 continue
             if len(moving) == 1 and moving[0].axis == position and moving[0].num is self._dim(node, position):
                 new[position] = 0

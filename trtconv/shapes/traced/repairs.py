@@ -85,8 +85,8 @@ def asked_of(node: Node, tensors: Mapping[str, Tensor]) -> list[int | None] | No
 
 def ints_of(node: Node, tensors: Mapping[str, Tensor]) -> list[int] | None:
     """Returns the sizes that a node asks for where all are constant."""
-    asked = asked_of(node, tensors)
-    return None if asked is None or None in asked else [n for n in asked if n is not None]
+    sizes = asked_of(node, tensors)
+    return None if sizes is None or None in sizes else [n for n in sizes if n is not None]
 
 
 def freed(shuffle: Shuffle, dims: Sequence[Num] | None) -> dict[int, Sequence[Num]]:

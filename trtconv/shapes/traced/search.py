@@ -56,8 +56,8 @@ def baked_in(model: OnnxModel) -> Baked:
     """Returns what is baked into a model as it is now; asked by a rule and by every pass in turn, found out once."""
     if "baked" not in model.whole.derived:
         model.whole.derived["baked"] = Baked(model)
-    found: Baked = model.whole.derived["baked"]
-    return found
+    baked: Baked = model.whole.derived["baked"]
+    return baked
 
 
 class Baked:
@@ -90,7 +90,7 @@ class Baked:
         for index, node in enumerate(self._nodes):
             for name in node.inputs:
                 readers.setdefault(name, []).append(index)
-        found: list[Shuffle] = []
+        shuffles: list[Shuffle] = []
         targets: dict[int, Sequence[Num]] = {}
 
         def revise(index: int, node: Node, tensors: Mapping[str, Tensor]) -> Mapping[int, Tensor | None]:
@@ -99,21 +99,25 @@ class Baked:
                 before = tensors.get(node.inputs[0])
                 shuffle = self._shuffle(index, node, before.shape if before else None, readers)
                 if shuffle is not None:
-                    found.append(shuffle)
+                    shuffles.append(shuffle)
                     targets.update(freed(shuffle, before.shape if before else None))
             return {1: Tensor.of_nums(targets[index])} if index in targets else {}
 
         self._sizes.run(generic(self._sizes.names), keep=True, revise=revise)
-        return found
+        return shuffles
 
     def scalings(self) -> list[Scaling]:
         """Finds Resize nodes whose sizes are baked in."""
-        return [each for each in self._found.repairs if isinstance(each, Scaling)] if self._may_have("Resize") else []
+        return (
+            [repair for repair in self._found.repairs if isinstance(repair, Scaling)]
+            if self._may_have("Resize")
+            else []
+        )
 
     def targets(self) -> list[ReshapeTarget]:
         """Finds Reshape nodes whose sizes are baked in."""
         return (
-            [each for each in self._found.repairs if isinstance(each, ReshapeTarget)]
+            [repair for repair in self._found.repairs if isinstance(repair, ReshapeTarget)]
             if self._may_have("Reshape")
             else []
         )
@@ -153,10 +157,10 @@ class Baked:
         ]
         readings: list[Reading] = []
         whole: list[Reading] = []
-        for reading in filter(lambda each: each.consistent, map(self._read, examples)):
+        for reading in filter(lambda candidate: candidate.consistent, map(self._read, examples)):
             readings.append(reading)
             whole += [reading] if reading.refusal is None else []
-            if len({each.plan for each in whole}) > 1:
+            if len({reading.plan for reading in whole}) > 1:
                 break  # whatever else there is, it is ambiguous
         fitting = tuple(reading.example for reading in readings)
         if len({reading.plan for reading in whole}) == 1:
@@ -180,15 +184,15 @@ class Baked:
             return plain
         full = self._reading(example, lambda index: True)
         if full.refusal is None:
-            scaled = [each for each in full.repairs if isinstance(each, Scaling)]
-            standing = (each.node for each in scaled if self._stands(example, each.index))
+            scaled = [repair for repair in full.repairs if isinstance(repair, Scaling)]
+            standing = (scaling.node for scaling in scaled if self._stands(example, scaling.index))
             loose = next(itertools.chain(full.fixed, standing), None)
             full.refusal = Unrepaired(loose, _MEANT) if loose else None
         return full
 
     def _stands(self, example: Example, index: int) -> bool:
         """Whether a Resize may keep its sizes as well."""
-        return self._reading(example, lambda each: each != index).refusal is None
+        return self._reading(example, lambda other: other != index).refusal is None
 
     def _reading(self, example: Example, scale: Callable[[int], bool]) -> Reading:
         return Reading(self._sizes, example, self.shuffles(), scale, self.model.outputs)
@@ -209,10 +213,10 @@ class Baked:
     @functools.cached_property
     def _constants(self) -> list[int]:
         """The constant sizes that Reshape and Resize nodes ask for."""
-        found: set[int] = set()
+        sizes: set[int] = set()
         for node in self._nodes:
-            found.update(n for n in asked_of(node, self._seen) or () if n is not None and n > 1)
-        return sorted(found)
+            sizes.update(n for n in asked_of(node, self._seen) or () if n is not None and n > 1)
+        return sorted(sizes)
 
     @functools.cached_property
     def _seen(self) -> Mapping[str, Tensor]:
@@ -245,11 +249,11 @@ class Baked:
         fits = np.ones(len(points), dtype=bool)
         graph = self.model.proto.graph
         for value in (*graph.output, *graph.value_info):
-            found = tensors.get(value.name)
+            tensor = tensors.get(value.name)
             declared = value.type.tensor_type.shape.dim
-            if found is None or found.shape is None or len(found.shape) != len(declared):
+            if tensor is None or tensor.shape is None or len(tensor.shape) != len(declared):
                 continue
-            for num, dim in zip(found.shape, declared, strict=True):
+            for num, dim in zip(tensor.shape, declared, strict=True):
                 if num.is_known and dim.HasField("dim_value"):
                     fits &= np.asarray(num.value) == dim.dim_value
         return [point for point, fine in zip(points, fits, strict=True) if fine]
@@ -297,8 +301,8 @@ class Baked:
     @functools.cached_property
     def _counts(self) -> list[int]:
         """Batches that the model may have been traced with: usual ones, and what targets begin with."""
-        asked = (asked_of(node, self._seen) for node in self._nodes)
-        first = {sizes[0] for sizes in asked if sizes and sizes[0] is not None and 1 < sizes[0] <= _LARGEST_BATCH}
+        targets = (asked_of(node, self._seen) for node in self._nodes)
+        first = {sizes[0] for sizes in targets if sizes and sizes[0] is not None and 1 < sizes[0] <= _LARGEST_BATCH}
         return sorted({1, 2, 4, 8} | set(sorted(first)[:_MOST_BATCHES]))
 
     def _shuffle(
@@ -310,11 +314,11 @@ class Baked:
             return None
         turn = self._nodes[after[0]]
         last = readers.get(turn.outputs[0], [])
-        known = _SHUFFLES.get(tuple(turn.attrs.get("perm", ())))
+        pattern = _SHUFFLES.get(tuple(turn.attrs.get("perm", ())))
         outputs = {first.outputs[0], turn.outputs[0]} & set(self.model.outputs)
-        if known is None or outputs or len(last) != 1 or self._nodes[last[0]].op != "Reshape":
+        if pattern is None or outputs or len(last) != 1 or self._nodes[last[0]].op != "Reshape":
             return None
-        op, mode, positions = known
+        op, mode, positions = pattern
         channels, block, other, height, width = (split[n] for n in positions)
         joined = ints_of(self._nodes[last[0]], self._seen)
         if dims is None or len(dims) != 4 or joined is None or len(joined) != 4 or block != other or block < 2:
@@ -330,18 +334,18 @@ class Baked:
         return Shuffle(first, (index, after[0], last[0]), op, mode, block, channels, tuple(split), positions)
 
 
-def _agrees(asked: Sequence[int], sizes: Sequence[int]) -> bool:
-    if not all(n in (0, -1, size) for n, size in zip(asked[1:], sizes[1:], strict=True)):
+def _agrees(target: Sequence[int], sizes: Sequence[int]) -> bool:
+    if not all(n in (0, -1, size) for n, size in zip(target[1:], sizes[1:], strict=True)):
         return False
     # The batch may be spelled differently in the two.
-    return asked[0] in (0, -1, sizes[0]) or sizes[0] in (0, -1)
+    return target[0] in (0, -1, sizes[0]) or sizes[0] in (0, -1)
 
 
 def _sizes_at(tensors: Mapping[str, Tensor], row: int, name: str) -> list[int] | None:
-    found = tensors.get(name)
-    if found is None or found.shape is None or not all(num.is_known for num in found.shape):
+    tensor = tensors.get(name)
+    if tensor is None or tensor.shape is None or not all(num.is_known for num in tensor.shape):
         return None
-    values = [num.value for num in found.shape]
+    values = [num.value for num in tensor.shape]
     return [int(value[row]) if isinstance(value, np.ndarray) else int(value) for value in values]
 
 
@@ -369,7 +373,7 @@ def _ambiguous(whole: Sequence[Reading]) -> Unrepaired:
     """Says that two examples explain the constants, and names a node that they repair in different ways."""
     one = whole[0]
     two = next(reading for reading in whole if reading.plan != one.plan)
-    nodes = {each.index: each.node for each in (*two.repairs, *one.repairs)}
+    nodes = {repair.index: repair.node for repair in (*two.repairs, *one.repairs)}
     index = min(dict(set(one.plan) ^ set(two.plan)))
     points = f"{_spoken(one.example.point)} as well as {_spoken(two.example.point)}"
     return Unrepaired(nodes[index], f"has constants that fit an example of {points}")
