@@ -39,12 +39,12 @@ class Types:
     @classmethod
     def of(cls, precision: str, pinned: tuple[Pinned, ...]) -> Types:
         """Returns the types that are asked for, of nodes that were looked up."""
-        return cls(precision, {name: each.type for each in pinned for name in each.nodes}, pinned=pinned)
+        return cls(precision, {name: pin.type for pin in pinned for name in pin.nodes}, pinned=pinned)
 
     @property
     def required(self) -> Mapping[str, str]:
         """The nodes that were asked for by name: unlike those of a pattern, each has to have its type."""
-        loose = {name for each in self.pinned if is_pattern(each.pattern) for name in each.nodes}
+        loose = {name for pin in self.pinned if is_pattern(pin.pattern) for name in pin.nodes}
         return {name: kind for name, kind in self.nodes.items() if name not in loose}
 
 

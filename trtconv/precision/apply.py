@@ -90,8 +90,8 @@ def apply_precision(
         inputs = profile if types.sample is None else types.sample
         ranges = _NO_SIZES if inputs is None else referee.measure(model, inputs)
         # What was judged on all samples holds, whatever this one shows.
-        known = ranges if types.sample is None else Ranges({}, ranges.why)
-        return _cast(model, types, known, referee, interface)
+        cast_ranges = ranges if types.sample is None else Ranges({}, ranges.why)
+        return _cast(model, types, cast_ranges, referee, interface)
 
 
 def recast(
@@ -160,7 +160,7 @@ def _require_quantizers(model: OnnxModel) -> None:
 
 
 def _cast(model: OnnxModel, types: Types, ranges: Ranges, referee: Referee, interface: bool) -> Applied:
-    kind = max(kinds_of(types.precision, types.nodes), key=lambda each: each.largest)
+    kind = max(kinds_of(types.precision, types.nodes), key=lambda candidate: candidate.largest)
     cast, emulate = casters(model, types.precision, types.nodes, ranges)
     why = ranges.why
     if kind is BFLOAT and model.opset < BFLOAT_SINCE:
@@ -256,29 +256,29 @@ def _edits(done: casting.Casting, kind: Kind, interface: bool, error: float | No
 
 def _findings(done: casting.Casting, verified: CastCheck, kind: str, inputs: str) -> list[Finding]:
     error, allowed = verified.max_relative_error, TOLERANCES[kind].relative
-    found = []
+    findings = []
     unable = [why.value for why in casting.UNABLE if why in done.kept]
     if not done.cast and unable:
         text = f"no node could be cast ({', '.join(unable)}): the engine computes in the types of the model"
         fix = "Export the model in a newer opset, or cast it where it is made."
-        found.append(codes.CAST_NOT_VERIFIED.finding(text, Severity.WARNING, fix=fix))
+        findings.append(codes.CAST_NOT_VERIFIED.finding(text, Severity.WARNING, fix=fix))
     if error is None:
-        found.append(_not_verified(f"the cast was not compared with the original: {verified.why}"))
+        findings.append(_not_verified(f"the cast was not compared with the original: {verified.why}"))
     elif math.isinf(error):
-        names = [name for name, each in verified.outputs.items() if math.isinf(each)]
+        names = [name for name, deviation in verified.outputs.items() if math.isinf(deviation)]
         text = f"output {names[0]!r} is not finite, or has another shape, after the cast"
         fix = "Build as-is, or in bf16, which holds larger values."
-        found.append(codes.CAST_NOT_FINITE.finding(text, fix=fix))
+        findings.append(codes.CAST_NOT_FINITE.finding(text, fix=fix))
     elif error > allowed:
-        name = max(verified.outputs, key=lambda each: verified.outputs[each])
+        name = max(verified.outputs, key=lambda output: verified.outputs[output])
         text = f"output {name!r} is off by {error:.2g} of its largest value after the cast; {allowed:g} is usual"
         fix = f"Compare it on real data: the inputs here were {inputs}. Build as-is where it matters."
-        found.append(codes.CAST_INACCURATE.finding(text, Severity.WARNING, fix=fix))
-    return found
+        findings.append(codes.CAST_INACCURATE.finding(text, Severity.WARNING, fix=fix))
+    return findings
 
 
 def _kept(done: casting.Casting) -> list[tuple[casting.WhyKept, int]]:
-    return sorted(done.kept.items(), key=lambda each: each[0].value)
+    return sorted(done.kept.items(), key=lambda pair: pair[0].value)
 
 
 def _not_verified(why: str) -> Finding:

@@ -133,9 +133,11 @@ def cast(
 
 def joined(castings: Sequence[Casting]) -> Casting:
     """Returns what several casts of a model, each to another type, did to it; what is kept is told by the first."""
-    lowered = {name: made for each in castings for name, made in each.lowered.items()}
-    refused = {name: why for each in castings for name, why in each.refused.items()}
-    return dataclasses.replace(castings[0], cast=sum(each.cast for each in castings), lowered=lowered, refused=refused)
+    lowered = {name: lower for casting in castings for name, lower in casting.lowered.items()}
+    refused = {name: why for casting in castings for name, why in casting.refused.items()}
+    return dataclasses.replace(
+        castings[0], cast=sum(casting.cast for casting in castings), lowered=lowered, refused=refused
+    )
 
 
 class _Caster:

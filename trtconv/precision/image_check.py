@@ -52,8 +52,8 @@ def compared_images(model: OnnxModel, taken: ImageInput) -> ImageInput:
                 wanted = of_planes(pixels, chroma, how, taken.resized_to)
         except ImportError:
             return taken
-        (made,) = ran.run(None, feeds)
-        difference = np.abs(made.astype(np.float64) - wanted)
+        (result,) = ran.run(None, feeds)
+        difference = np.abs(result.astype(np.float64) - wanted)
         levels = difference * (steps.reshape(-1, 1, 1) if how.layout == "nchw" else steps)
         largest = max(largest, float(levels.max()))
     grays = how.color == "gray" and how.pixels != "gray"

@@ -142,23 +142,23 @@ class LoweredGraph:
 
     def _make_lower(self, name: str) -> str:
         constant = self._constant(name)
-        made = self._fresh(name)
+        lower = self._fresh(name)
         if constant is not None and self.lowering.stored:
-            self._weights[made] = self._stored(constant, made)
+            self._weights[lower] = self._stored(constant, lower)
         else:
-            self._behind.setdefault(self._own[name], []).extend(self._casts(name, made))
-        return made
+            self._behind.setdefault(self._own[name], []).extend(self._casts(name, lower))
+        return lower
 
-    def _casts(self, name: str, made: str) -> list[onnx.NodeProto]:
+    def _casts(self, name: str, lower: str) -> list[onnx.NodeProto]:
         """Makes what rounds a float32 tensor."""
         fresh = self.lowering.model.fresh_name
         code = self.lowering.kind.code
         if not self.lowering.emulated:
-            return [helper.make_node("Cast", [name], [made], to=code, name=fresh(f"{made}_cast"))]
-        between = fresh(f"{made}_rounded")
+            return [helper.make_node("Cast", [name], [lower], to=code, name=fresh(f"{lower}_cast"))]
+        between = fresh(f"{lower}_rounded")
         return [
-            helper.make_node("Cast", [name], [between], to=code, name=fresh(f"{made}_round")),
-            helper.make_node("Cast", [between], [made], to=FLOAT, name=fresh(f"{made}_cast")),
+            helper.make_node("Cast", [name], [between], to=code, name=fresh(f"{lower}_round")),
+            helper.make_node("Cast", [between], [lower], to=FLOAT, name=fresh(f"{lower}_cast")),
         ]
 
     def _stored(self, tensor: onnx.TensorProto, name: str) -> onnx.TensorProto:
@@ -178,15 +178,15 @@ class LoweredGraph:
     def write_lower(self, index: int, node: onnx.NodeProto, position: int) -> None:
         """Makes an output of a node one of the lower precision; the old name is made of it where it is still read."""
         name = node.output[position]
-        made = self._lower[name] = self._fresh(name)
+        lower = self._lower[name] = self._fresh(name)
         self._raised_by.setdefault(index, []).append(name)
-        node.output[position] = made
+        node.output[position] = lower
         if self.lowering.emulated:
-            exact = self.lowering.model.fresh_name(f"{made}_exact")
+            exact = self.lowering.model.fresh_name(f"{lower}_exact")
             node.output[position] = exact
-            self._behind.setdefault(index, []).extend(self._casts(exact, made))
+            self._behind.setdefault(index, []).extend(self._casts(exact, lower))
         fresh = self.lowering.model.fresh_name(f"{name}_cast")
-        self._raised[name] = helper.make_node("Cast", [made], [name], to=FLOAT, name=fresh)
+        self._raised[name] = helper.make_node("Cast", [lower], [name], to=FLOAT, name=fresh)
 
     def write(self, read: set[str]) -> None:
         """Writes the nodes with their casts, and drops constants that nothing reads any more.
@@ -207,9 +207,9 @@ class LoweredGraph:
         graph.node.extend(nodes)
         self._drop_unread(read)
         graph.initializer.extend(self._weights.values())
-        made = {name for node in nodes for name in node.output}
+        outputs = {name for node in nodes for name in node.output}
         for index in reversed(range(len(graph.value_info))):
-            if graph.value_info[index].name not in made:
+            if graph.value_info[index].name not in outputs:
                 del graph.value_info[index]
 
     def _drop_unread(self, read: set[str]) -> None:

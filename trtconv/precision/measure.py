@@ -73,11 +73,11 @@ class Referee(contextlib.AbstractContextManager["Referee"]):
         Raises:
             BudgetExceeded: The model asks for more time or memory than it may have.
         """
-        asked: Any = inputs
+        task: Any = inputs
         if isinstance(inputs, ShapeProfile):
             ranges = inputs.inputs, inputs.values
-            asked = tuple({name: bounds.opt for name, bounds in each.items()} for each in ranges)
-        return decoded(Ranges, self._ask(model, asked, lambda why: {"largest": {}, "why": why}))
+            task = tuple({name: bounds.opt for name, bounds in part.items()} for part in ranges)
+        return decoded(Ranges, self._ask(model, task, lambda why: {"largest": {}, "why": why}))
 
     def compare(self, cast: OnnxModel) -> CastCheck:
         """Runs the cast on the inputs of `measure`.
@@ -123,8 +123,8 @@ class OriginalAndCast:
         data, path, inputs = task
         model = OnnxModel(onnx.load_model_from_string(data), Path(path))
         if inputs is None:
-            found = _compare(model, self._feeds, self._expected) if self._expected else CastCheck(why=self._why)
-            return found.to_json()
+            check = _compare(model, self._feeds, self._expected) if self._expected else CastCheck(why=self._why)
+            return check.to_json()
         largest: dict[str, float] = {}
         try:
             self._feeds = _feeds(model, *inputs) if isinstance(inputs, tuple) else dict(inputs)
@@ -184,8 +184,8 @@ def _measure(model: OnnxModel, samples: Sequence[Feeds]) -> tuple[Ranges, dict[s
             onnxruntime.raise_if_starved(error)
             why = f"ONNX Runtime does not run the model: {onnxruntime.first_line(error)}"
             continue
-        known = {name: value for name, value in largest.items() if value != -math.inf}
-        return Ranges(known, elements=elements), dict(zip(outputs, results, strict=False))
+        magnitudes = {name: value for name, value in largest.items() if value != -math.inf}
+        return Ranges(magnitudes, elements=elements), dict(zip(outputs, results, strict=False))
     raise RuntimeError(why)
 
 
@@ -193,8 +193,8 @@ def _measurable(model: OnnxModel) -> list[str]:
     """Returns the float32 tensors of the main graph that inputs or nodes make."""
     types = model.main.types
     given = [spec.name for spec in model.inputs]
-    made = [name for node in model.proto.graph.node for name in node.output if name and node.op_type != "Constant"]
-    return [name for name in (*given, *made) if types.get(name) == onnx.TensorProto.FLOAT]
+    outputs = [name for node in model.proto.graph.node for name in node.output if name and node.op_type != "Constant"]
+    return [name for name in (*given, *outputs) if types.get(name) == onnx.TensorProto.FLOAT]
 
 
 def _with_ranges(model: OnnxModel, names: list[str], padded: bool) -> OnnxModel:

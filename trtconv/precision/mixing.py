@@ -138,15 +138,15 @@ class Mixer:
         first = self._error(given)
         aim = allowed
         for left in reversed(range(_MOST_ENGINES)):
-            found = self._found(given, first, aim, source, timed)
-            run = self._run(found, ran)
+            proposal = self._found(given, first, aim, source, timed)
+            run = self._run(proposal, ran)
             error = None if run.outputs is None else self._reference.error_of(run.outputs)
-            mix = dataclasses.replace(found, tolerance=tolerance, engine_error=error, engine_missing=run.why)
+            mix = dataclasses.replace(proposal, tolerance=tolerance, engine_error=error, engine_missing=run.why)
             if error is None or error <= allowed or mix.precision == "as-is":
                 break
             # From what the mix has, and not from what was aimed at, lest the same be found again. Nothing is within a
             # negative one.
-            aim = (_MARGIN * found.error * allowed / error if left > 1 else 0.0) or -1.0
+            aim = (_MARGIN * proposal.error * allowed / error if left > 1 else 0.0) or -1.0
         types = mix.node_precisions
         model = self._cast(types, mix.precision)[0] if kinds_of(mix.precision, types) else self._model
         return dataclasses.replace(mix, metric=self._reference.judged(model))
@@ -205,10 +205,10 @@ class Mixer:
             return floats
         wide = {**dict.fromkeys(cast.hot, "bf16"), **self._fixed}
         refused = self._cast(wide)[1].refused
-        found = {**floats, **{name: kind for name, kind in wide.items() if name not in refused}}
-        if found == floats:
+        types = {**floats, **{name: kind for name, kind in wide.items() if name not in refused}}
+        if types == floats:
             return floats
-        return found if self._error(found) <= max(tolerance, self._error(floats)) else floats
+        return types if self._error(types) <= max(tolerance, self._error(floats)) else floats
 
     def _enough(self, given: NodeTypes, alone: Mapping[TypedPart, float], tolerance: float) -> tuple[TypedPart, ...]:
         """Returns parts that have to be in float32."""
@@ -223,8 +223,8 @@ class Mixer:
             else:
                 few = middle + 1
         chosen = order[:few]
-        for part in sorted(chosen[:-1], key=lambda each: -each.saved)[: _MOST_PARTS // 2]:
-            fewer = [each for each in chosen if each is not part]
+        for part in sorted(chosen[:-1], key=lambda part: -part.saved)[: _MOST_PARTS // 2]:
+            fewer = [other for other in chosen if other is not part]
             if self._error(self._with(given, fewer)) <= tolerance:
                 chosen = fewer
         return self._parts if len(chosen) == len(order) else tuple(part for part in self._parts if part in chosen)
@@ -248,8 +248,8 @@ class Mixer:
 
     def _told(self, part: TypedPart, types: NodeTypes, base: str, error: float | None) -> TypedPart:
         usual = "fp32" if base == "as-is" else "fp16"
-        found = {types.get(name, usual) for name in part.nodes}
-        return dataclasses.replace(part, error=error, type=found.pop() if len(found) == 1 else "mixed")
+        kinds = {types.get(name, usual) for name in part.nodes}
+        return dataclasses.replace(part, error=error, type=kinds.pop() if len(kinds) == 1 else "mixed")
 
 
 def parts_of(model: OnnxModel, ranges: Ranges, times: NodeTimes | None = None) -> tuple[TypedPart, ...]:

@@ -22,39 +22,39 @@ _CODES = {"fp32": FLOAT, HALF.name: HALF.code, BFLOAT.name: BFLOAT.code}
 _FLOATS = frozenset((*_CODES.values(), TensorProto.DOUBLE))
 
 
-def pin(model: OnnxModel, asked: Mapping[str, str], *, by_flags: bool = False) -> tuple[Pinned, ...]:
+def pin(model: OnnxModel, types: Mapping[str, str], *, by_flags: bool = False) -> tuple[Pinned, ...]:
     """Returns which nodes the types are for that names and patterns ask for; the nearest one has a node.
 
     What a pattern means and cannot have its type is left as it is; a name has to be right.
 
     Args:
         model: The model before a cast, its nodes named.
-        asked: Names and patterns (`trtconv.core.node_patterns`) to types.
+        types: Names and patterns (`trtconv.core.node_patterns`) to types.
         by_flags: Whether flags of the builder say the types, and not the graph.
 
     Raises:
         InputError: A name or a pattern means no node, or none that can have its type.
     """
-    if not asked:
+    if not types:
         return ()
-    taken: dict[str, list[str]] = {pattern: [] for pattern in asked}
-    idle: dict[str, list[str]] = {pattern: [] for pattern in asked}
+    taken: dict[str, list[str]] = {pattern: [] for pattern in types}
+    idle: dict[str, list[str]] = {pattern: [] for pattern in types}
     quantized = set() if by_flags else quantized_nodes(model)
     ops: set[str] = set()
     for scope, index in _places(model):
         node = scope.graph.node[index]
         ops.add(node.op_type)
-        pattern = nearest(asked, node.name, node.op_type)
+        pattern = nearest(types, node.name, node.op_type)
         if pattern is None:
             continue
-        why = _idle(scope, index, asked[pattern], quantized, by_flags=by_flags)
+        why = _idle(scope, index, types[pattern], quantized, by_flags=by_flags)
         if why and not is_pattern(pattern):
-            _refuse(node.name, asked[pattern], why)
+            _refuse(node.name, types[pattern], why)
         (idle if why else taken)[pattern].append(node.name)
     for pattern, nodes in taken.items():
         if not nodes and is_pattern(pattern):
-            _refuse_empty(pattern, asked[pattern], idle[pattern], ops)
-    return tuple(Pinned(each, asked[each], tuple(nodes), len(idle[each])) for each, nodes in taken.items())
+            _refuse_empty(pattern, types[pattern], idle[pattern], ops)
+    return tuple(Pinned(pattern, types[pattern], tuple(nodes), len(idle[pattern])) for pattern, nodes in taken.items())
 
 
 def _places(model: OnnxModel) -> Iterator[tuple[Scope, int]]:
@@ -117,13 +117,13 @@ def refuse_idle(model: OnnxModel, nodes: Mapping[str, str], *, by_flags: bool = 
 def _idle(scope: Scope, index: int, kind: str, quantized: set[tuple[int, int]], *, by_flags: bool) -> str:
     """Returns why a node cannot have a type; nothing where it can."""
     node = scope.graph.node[index]
-    made = {scope.types.get(name, 0) for name in node.output if name}
-    if 0 not in made and made.isdisjoint(_FLOATS):
+    codes = {scope.types.get(name, 0) for name in node.output if name}
+    if 0 not in codes and codes.isdisjoint(_FLOATS):
         return f"the {clean(node.op_type)} computes no floats"
     if (scope.position, index) in quantized:
         return "it is computed in int8, as its quantisers say"
-    if not by_flags and made.isdisjoint((0, FLOAT, _CODES[kind])):
-        return f"the model computes it in {dtype_name(max(made & _FLOATS))}"
+    if not by_flags and codes.isdisjoint((0, FLOAT, _CODES[kind])):
+        return f"the model computes it in {dtype_name(max(codes & _FLOATS))}"
     return ""
 
 

@@ -26,19 +26,19 @@ def is_repeated(scope: Scope) -> bool:
 
 def data_names(model: OnnxModel) -> set[tuple[int, str]]:
     """Returns the tensors, with the position of their graph, that depend on the values of an input."""
-    found: set[tuple[int, str]] = set()
+    tensors: set[tuple[int, str]] = set()
     for scope in model.scopes:
         chain = [scope.position]
         parent = scope.parent
         while parent is not None:
             chain.append(parent.position)
             parent = parent.parent
-        found.update((scope.position, value.name) for value in scope.graph.input)
+        tensors.update((scope.position, value.name) for value in scope.graph.input)
         for node in scope.graph.node:
-            if node.op_type in ("Shape", "Size") or not any((p, n) in found for n in reads(node) for p in chain):
+            if node.op_type in ("Shape", "Size") or not any((p, n) in tensors for n in reads(node) for p in chain):
                 continue
-            found.update((scope.position, name) for name in node.output if name)
-    return found
+            tensors.update((scope.position, name) for name in node.output if name)
+    return tensors
 
 
 _LAYOUT = frozenset({"Transpose", "Reshape", "Squeeze", "Unsqueeze", "Flatten", "Identity"})
@@ -79,10 +79,10 @@ def _quantized_in(scope: Scope) -> Iterator[int]:
 def _reached(nodes: Sequence[onnx.NodeProto], is_source: Callable[[onnx.NodeProto], bool], scope: Scope) -> set[int]:
     """Returns the nodes all of whose computed inputs come from sources."""
     names: set[str] = set()
-    found: set[int] = set()
+    indices: set[int] = set()
     for index, node in enumerate(nodes):
         computed = [n for n in node.input if n and scope.constant(n) is None] if names else []
         if is_source(node) or (computed and names.issuperset(computed)):
             names.update(node.output)
-            found.add(index)
-    return found
+            indices.add(index)
+    return indices

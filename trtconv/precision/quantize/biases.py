@@ -74,7 +74,7 @@ def _add(model: OnnxModel, bias: Bias, shift: NDArray[np.float64]) -> None:
     if before is None:
         return
     values = (before.astype(np.float64) + shift.reshape(before.shape)).astype(before.dtype)
-    own = next((each for each in graph.initializer if each.name == name), None)
+    own = next((initializer for initializer in graph.initializer if initializer.name == name), None)
     if own is not None and model.main.uses_of(name) == 1:
         own.CopyFrom(numpy_helper.from_array(values, name))
         return

@@ -31,9 +31,9 @@ class Spending:
     layers: tuple[WeightedLayer, ...]
     met: bool
 
-    def record(self, asked: float) -> BudgetRecord:
-        """Returns what a document says of it; `asked` is the error that was to be met."""
-        return BudgetRecord(asked, self.met, self.error, self.alone, self.steps)
+    def record(self, limit: float) -> BudgetRecord:
+        """Returns what a document says of it; `limit` is the error that was to be met."""
+        return BudgetRecord(limit, self.met, self.error, self.alone, self.steps)
 
 
 def spend(layers: Sequence[WeightedLayer], budget: float, judge: Judge, tell: Tell) -> Spending:
@@ -53,13 +53,13 @@ def spend(layers: Sequence[WeightedLayer], budget: float, judge: Judge, tell: Te
         return Spending(first, {}, (), tuple(layers), True)
     alone: dict[str, float] = {}
     for count, layer in enumerate(layers, start=1):
-        alone[layer.name] = judge([each for each in layers if each is not layer])
+        alone[layer.name] = judge([other for other in layers if other is not layer])
         tell(count, len(layers))
     kept, steps = list(layers), []
-    for layer in sorted(layers, key=lambda each: alone[each.name]):
+    for layer in sorted(layers, key=lambda candidate: alone[candidate.name]):
         if error <= budget:
             break
-        without = [each for each in kept if each is not layer]
+        without = [other for other in kept if other is not layer]
         now = judge(without)
         if now < error:
             steps.append(Step(layer.name, now, error - now))

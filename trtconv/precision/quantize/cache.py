@@ -31,8 +31,8 @@ def key_of(model: str, samples: str, tensors: Sequence[str], settings: Mapping[s
     """
     import onnxruntime
 
-    told = [__version__, onnxruntime.__version__, model, samples, list(tensors), dict(settings)]
-    return hashlib.sha256(json.dumps(told).encode()).hexdigest()
+    parts = [__version__, onnxruntime.__version__, model, samples, list(tensors), dict(settings)]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
 def load(folder: Path, key: str, kind: type[Kept], tensors: Sequence[str]) -> Kept | None:
@@ -46,10 +46,10 @@ def load(folder: Path, key: str, kind: type[Kept], tensors: Sequence[str]) -> Ke
     return None
 
 
-def store(folder: Path | None, key: str, found: KeptRanges | KeptSizes) -> None:
+def store(folder: Path | None, key: str, record: KeptRanges | KeptSizes) -> None:
     """Keeps what was found; where the folder cannot be written nothing is kept."""
     if folder is None:
         return
     with contextlib.suppress(InputError):
-        document = {**found.to_json(), CHECKSUM: checksum(found.to_json())}
+        document = {**record.to_json(), CHECKSUM: checksum(record.to_json())}
         atomic_write(folder / f"{key}.json", json.dumps(document, sort_keys=True).encode())

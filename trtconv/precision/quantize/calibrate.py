@@ -45,8 +45,8 @@ def candidates(method: str, percentile: float, among: Sequence[str] = METHODS) -
     """
     if method == "percentile":
         return (f"percentile {percentile:g}",)
-    several = ("min-max", *(f"percentile {each:g}" for each in _PERCENTILES), "mse", "entropy")
-    compared = tuple(each for each in several if each.partition(" ")[0] in among)
+    several = ("min-max", *(f"percentile {share:g}" for share in _PERCENTILES), "mse", "entropy")
+    compared = tuple(name for name in several if name.partition(" ")[0] in among)
     return compared if method == "auto" else (method,)
 
 

@@ -66,8 +66,8 @@ class Link:
 def find_links(scope: Scope) -> list[Link]:
     """Returns the layers of the main graph whose channels can be scaled, in its order."""
     ops = (*CONVOLUTIONS, *PRODUCTS, *_BY_CHANNEL)
-    found = (_link(scope, index) for index in sorted(index for op in ops for index in scope.by_op.get(op, ())))
-    return [link for link in found if link is not None]
+    links = (_link(scope, index) for index in sorted(index for op in ops for index in scope.by_op.get(op, ())))
+    return [link for link in links if link is not None]
 
 
 def _link(scope: Scope, index: int) -> Link | None:
@@ -109,7 +109,7 @@ def _added_vector(scope: Scope, tensor: str, is_column: bool) -> tuple[str, str]
     users = scope.consumers.get(tensor, ())
     if len(users) != 1 or users[0].op_type != "Add" or scope.uses_of(tensor) != 1:
         return None
-    name = next((each for each in users[0].input if each != tensor), "")
+    name = next((operand for operand in users[0].input if operand != tensor), "")
     shape = scope.shape(name) or ()
     if len(shape) != 1 or (is_column and shape != (1,)) or not _is_own(scope, name):
         return None
@@ -139,13 +139,13 @@ def _takers(scope: Scope, tensor: str, first: int, axis: int) -> list[tuple[int,
     users = scope.consumers.get(tensor, ())
     if not users or scope.uses_of(tensor) != len(users):
         return None
-    found: list[tuple[int, int]] = []
+    takers: list[tuple[int, int]] = []
     for node in users:
         inside = _taken_by(scope, node, tensor, first, axis)
         if inside is None:
             return None
-        found += inside
-    return found
+        takers += inside
+    return takers
 
 
 def _taken_by(scope: Scope, node: onnx.NodeProto, tensor: str, first: int, axis: int) -> list[tuple[int, int]] | None:
@@ -211,7 +211,7 @@ def sizes_by_channel(
             sums[name] = sums.get(name, 0.0) + np.square(values, dtype=np.float64).sum(axis=others)
             counts[name] = counts.get(name, 0) + values.size // max(1, values.shape[channels])
         tell(number, len(samples))
-    return {name: [float(each) for each in np.sqrt(total / counts[name])] for name, total in sums.items()}
+    return {name: [float(size) for size in np.sqrt(total / counts[name])] for name, total in sums.items()}
 
 
 def equalize(
@@ -259,10 +259,10 @@ class _ScaledWeights:
             if inputs is None or first + sizes.size > inputs.size:
                 return None
             weights = np.maximum(weights, inputs[first : first + sizes.size])
-        known = (sizes > 0) & (weights > 0)
-        ratio = np.sqrt(np.divide(sizes, weights, out=np.ones_like(sizes), where=known))
-        middle = float(np.median(ratio[known])) if known.any() else 1.0
-        bounded = np.clip(np.where(known, ratio, middle), middle / _LARGEST, middle * _LARGEST)
+        mask = (sizes > 0) & (weights > 0)
+        ratio = np.sqrt(np.divide(sizes, weights, out=np.ones_like(sizes), where=mask))
+        middle = float(np.median(ratio[mask])) if mask.any() else 1.0
+        bounded = np.clip(np.where(mask, ratio, middle), middle / _LARGEST, middle * _LARGEST)
         rounded: NDArray[np.float32] = np.exp2(np.rint(np.log2(bounded))).astype(np.float32)
         return rounded
 

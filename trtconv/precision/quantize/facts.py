@@ -71,12 +71,12 @@ def facts_of(feeds: Feeds, name: str) -> Facts:
         if array.dtype.kind != "f" or not array.size:
             continue
         at = np.unravel_index(int(np.abs(array).argmax()), array.shape)
-        found = Largest(float(array[at]), tuple(map(int, at)))
-        if not np.isfinite(found.value):
+        peak = Largest(float(array[at]), tuple(map(int, at)))
+        if not np.isfinite(peak.value):
             raise InputError(
-                f"{name}: input {key!r} is {found.value} at {list(found.place)}", "Leave that sample out, or mend it."
+                f"{name}: input {key!r} is {peak.value} at {list(peak.place)}", "Leave that sample out, or mend it."
             )
-        largest[key] = found
+        largest[key] = peak
         if array.size > 1 and (array == array.flat[0]).all():
             constant.append(key)
     shapes = {key: array.shape for key, array in feeds.items()}

@@ -71,5 +71,5 @@ class Histogram:
         """Returns counts in bins of one width from 0 to the largest magnitude."""
         edges = self.edges
         place = ((edges[:-1] + edges[1:]) / 2 / largest * bins).astype(np.int64)
-        found = np.bincount(np.minimum(place, bins - 1), weights=self._counts, minlength=bins)
-        return found.astype(np.int64)
+        counts = np.bincount(np.minimum(place, bins - 1), weights=self._counts, minlength=bins)
+        return counts.astype(np.int64)

@@ -189,7 +189,8 @@ def _resized(image: NDArray[Any], size: Size, preprocessing: Preprocessing, sour
     for channel in range(planes.shape[2]):
         if preprocessing.filter == "linear":
             rows, columns = (
-                resampling("linear", taken, made) for taken, made in zip(planes.shape[:2], place.scaled, strict=True)
+                resampling("linear", taken, target)
+                for taken, target in zip(planes.shape[:2], place.scaled, strict=True)
             )
             scaled = rows @ (planes[..., channel] @ columns.T)
         else:

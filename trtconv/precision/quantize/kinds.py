@@ -71,11 +71,11 @@ def _narrow(name: str) -> np.dtype[Any]:
     try:
         import ml_dtypes
 
-        found: np.dtype[Any] = np.dtype(getattr(ml_dtypes, name))
-        numpy_helper.from_array(np.zeros(2, found))
+        dtype: np.dtype[Any] = np.dtype(getattr(ml_dtypes, name))
+        numpy_helper.from_array(np.zeros(2, dtype))
     except (ImportError, KeyError, ValueError, TypeError) as error:
         raise EnvironmentMissing(f"onnx {onnx.__version__} writes no {name}", "pip install 'onnx>=1.19'") from error
-    return found
+    return dtype
 
 
 def summed_axis(node: onnx.NodeProto) -> int:
@@ -181,5 +181,5 @@ FLOAT8 = QuantizationKind(
 )
 INT8_WEIGHTS = QuantizationKind("int8-weights", by_channel, "int8", 127, False, PRODUCTS, 13, (), 10)
 INT4_WEIGHTS = QuantizationKind("int4-weights", in_blocks, "int4", _LARGEST_INT4, False, PRODUCTS, 21, (), 10)
-KINDS: Mapping[str, QuantizationKind] = {each.name: each for each in (INT8, FLOAT8, INT4_WEIGHTS, INT8_WEIGHTS)}
+KINDS: Mapping[str, QuantizationKind] = {kind.name: kind for kind in (INT8, FLOAT8, INT4_WEIGHTS, INT8_WEIGHTS)}
 """By name."""

@@ -100,12 +100,12 @@ def _wanted(scope: Scope, parts: list[_Filled]) -> set[int]:
             taken[taker].append((first, part))
     wanted: set[int] = set()
     for index, joined in taken.items():
-        joined.sort(key=lambda each: each[0])
+        joined.sort(key=lambda pair: pair[0])
         node = scope.columns.nodes[index]
         channels = (scope.shape(node.input[1]) or ())[1 if node.op_type == "Conv" else 0]
         # A part that is no layer's result, as an image, cannot be filled up.
-        known = sum(part.channels for _, part in joined) == channels
-        if not known or all(first % LANES == 0 for first, _ in joined):
+        complete = sum(part.channels for _, part in joined) == channels
+        if not complete or all(first % LANES == 0 for first, _ in joined):
             continue
         if all(part.filled <= _MOST * part.channels for _, part in joined):
             wanted |= {part.link.maker for _, part in joined if part.filled > part.channels}

@@ -49,15 +49,15 @@ def find_layers(scope: Scope, in_float: Iterable[str] = (), kind: QuantizationKi
         in_float: Names of nodes that the user wants to stay in float.
         kind: What layers are quantised to.
     """
-    asked = frozenset(in_float)
-    found = sorted(index for op in WEIGHTED for index in scope.by_op.get(op, ()))
-    return tuple(_layer(scope, index, node, asked, kind) for index in found if (node := _at(scope, index)))
+    float_names = frozenset(in_float)
+    indices = sorted(index for op in WEIGHTED for index in scope.by_op.get(op, ()))
+    return tuple(_layer(scope, index, node, float_names, kind) for index in indices if (node := _at(scope, index)))
 
 
 def _layer(
-    scope: Scope, index: int, node: onnx.NodeProto, asked: frozenset[str], kind: QuantizationKind
+    scope: Scope, index: int, node: onnx.NodeProto, float_names: frozenset[str], kind: QuantizationKind
 ) -> WeightedLayer:
-    reason = _reason(scope, node, asked) or kind.reason(node, scope.shape(node.input[1]) or ())
+    reason = _reason(scope, node, float_names) or kind.reason(node, scope.shape(node.input[1]) or ())
     unsupported = _unsupported(scope, node) if node.op_type == "ConvTranspose" and not reason else ""
     return WeightedLayer(index, node, reason or unsupported, bool(unsupported))
 
@@ -66,8 +66,8 @@ def _at(scope: Scope, index: int) -> onnx.NodeProto:
     return scope.columns.nodes[index]
 
 
-def _reason(scope: Scope, node: onnx.NodeProto, asked: frozenset[str]) -> str:
-    if node.name in asked:
+def _reason(scope: Scope, node: onnx.NodeProto, float_names: frozenset[str]) -> str:
+    if node.name in float_names:
         return "asked for"
     if node.op_type not in (*CONVOLUTIONS, *PRODUCTS):
         return f"{node.op_type} is not quantised"
@@ -111,7 +111,7 @@ def slows_down(layers: Iterable[WeightedLayer]) -> tuple[str, ...]:
 
     Source: bench/results/gpu-quantize-8.6.json. The U-Net, whose layers all have a kernel, took 0.86 of float16's time.
     """
-    names = [each.name for each in layers if each.lacks_kernel]
+    names = [layer.name for layer in layers if layer.lacks_kernel]
     if not names:
         return ()
     return (

@@ -43,7 +43,7 @@ class _Squares:
         self._product += float((a * b).sum())
 
     def distance(self) -> Distance:
-        difference, expected = (sum(each) for each in zip(*self._pairs, strict=True)) if self._pairs else (0.0, 0.0)
+        difference, expected = (sum(column) for column in zip(*self._pairs, strict=True)) if self._pairs else (0.0, 0.0)
         if not expected:
             return Distance(0.0, 1.0) if not difference else Distance(math.inf, 0.0)
         ratio = difference / expected
@@ -93,7 +93,7 @@ class Reference:
         sums = {name: _Squares() for name in self._model.outputs}
         for expected, got in zip(self._expected, results, strict=True):
             _add(sums, expected, got)
-        return {name: each.distance() for name, each in sums.items()}
+        return {name: squares.distance() for name, squares in sums.items()}
 
     def error(self, other: OnnxModel) -> float:
         """Returns the largest rms of the outputs of another network; with a goal what its metric loses."""
@@ -140,7 +140,7 @@ class Reference:
             for number, values in enumerate(expected, start=done):
                 _add(sums, values, probe.run(self.samples[number]))
             done += len(expected)
-        return {name: each.distance() for name, each in sums.items()}
+        return {name: squares.distance() for name, squares in sums.items()}
 
     def _some(self, tensors: Sequence[str], begin: int) -> list[Feeds]:
         """Returns inner tensors for some samples from one on: at least one, and as many as may be kept."""
@@ -155,9 +155,9 @@ class Reference:
 
 def worst(distances: Mapping[str, Distance]) -> float:
     """Returns the largest rms; infinite where one is no number."""
-    return max((math.inf if math.isnan(each.rms) else each.rms for each in distances.values()), default=0.0)
+    return max((math.inf if math.isnan(distance.rms) else distance.rms for distance in distances.values()), default=0.0)
 
 
 def _add(sums: Mapping[str, _Squares], expected: Mapping[str, NDArray[Any]], got: Mapping[str, NDArray[Any]]) -> None:
-    for name, each in sums.items():
-        each.add(expected[name], got[name])
+    for name, squares in sums.items():
+        squares.add(expected[name], got[name])

@@ -133,7 +133,7 @@ class Metric:
         if self._built_in is not None:
             return self._worst(self._built_in, outputs, reference)
         # Copies: what it writes into them must not reach the next comparison.
-        given = [{name: array.copy() for name, array in each.items()} for each in (outputs, reference)]
+        given = [{name: array.copy() for name, array in arrays.items()} for arrays in (outputs, reference)]
         try:
             value = float(self._function(*given))
         except (Exception, SystemExit) as error:
@@ -186,7 +186,7 @@ class Goal:
         """
         if not references:
             return 0.0
-        own = float(np.mean([self.metric.of(each, each) for each in references]))
+        own = float(np.mean([self.metric.of(outputs, outputs) for outputs in references]))
         if not math.isfinite(own):
             raise InputError(
                 f"--metric {self.metric.name}: outputs of the float network on the samples are not finite, or empty",

@@ -23,10 +23,10 @@ Shape = tuple[int, ...]
 
 def attribute(node: onnx.NodeProto, name: str, default: float = 0) -> float:
     """Returns a number among the attributes of a node."""
-    found = next((each for each in node.attribute if each.name == name), None)
-    if found is None:
+    entry = next((candidate for candidate in node.attribute if candidate.name == name), None)
+    if entry is None:
         return default
-    return float(found.f) if found.type == onnx.AttributeProto.FLOAT else int(found.i)
+    return float(entry.f) if entry.type == onnx.AttributeProto.FLOAT else int(entry.i)
 
 
 def weight_axis(node: onnx.NodeProto, rank: int) -> int:

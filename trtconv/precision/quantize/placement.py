@@ -67,7 +67,7 @@ def place_of(kind: QuantizationKind, scope: Scope, layers: Collection[WeightedLa
     if kind is INT8:
         return place(scope, layers)
     edges: dict[str, tuple[Edge, ...]] = {}
-    for layer in sorted(layers, key=lambda each: each.index) if kind.inputs else ():
+    for layer in sorted(layers, key=lambda layer: layer.index) if kind.inputs else ():
         tensor = layer.node.input[0]
         edges[tensor] = (*edges.get(tensor, ()), (layer.index, 0))
     return Placement(tuple(sorted(layer.index for layer in layers)), edges, {name: name for name in edges})
@@ -130,9 +130,9 @@ class _Placing:
         pending = [(tensor, edge)]
         while pending:
             tensor, edge = pending.pop()
-            known = tensor in self._edges
+            is_known = tensor in self._edges
             self._edges.setdefault(tensor, set()).add(edge)
-            if known:
+            if is_known:
                 continue
             for source, inside in self._moved_from(tensor):
                 self._join(source, tensor, inside[0])

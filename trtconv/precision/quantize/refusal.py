@@ -29,7 +29,7 @@ def require_layers(
     Raises:
         InputError: All layers would stay in float; it says why, and which other kinds have one to quantise.
     """
-    if place_of(kind, model.main, [each for each in layers if not each.reason]).layers:
+    if place_of(kind, model.main, [layer for layer in layers if not layer.reason]).layers:
         return
     raise InputError(
         f"{model.path} has nothing that --kind {kind.name} quantises: {_reasons(model, layers)}",
@@ -42,7 +42,7 @@ def _reasons(model: OnnxModel, layers: Sequence[WeightedLayer]) -> str:
         operators = collections.Counter(node.op_type for node in model.proto.graph.node)
         listed = _joined([f"{count} {op}" for op, count in operators.most_common()])
         return f"no layer of its main graph has weights ({listed})"
-    reasons = collections.Counter((each.node.op_type, each.reason or NEEDS_QUANTIZER) for each in layers)
+    reasons = collections.Counter((layer.node.op_type, layer.reason or NEEDS_QUANTIZER) for layer in layers)
     return _joined([f"{count} {op} ({reason})" for (op, reason), count in reasons.most_common()], "; ")
 
 
@@ -54,7 +54,7 @@ def _joined(parts: Sequence[str], separator: str = ", ") -> str:
 def _remedy(model: OnnxModel, kind: QuantizationKind, in_float: Collection[str]) -> str:
     if in_float and (count := _count(model, kind, ())):
         return f"Leave out --float: {count} {_layers(count)} could be quantised then."
-    others = {each.name: _count(model, each, in_float) for each in KINDS.values() if each is not kind}
+    others = {other.name: _count(model, other, in_float) for other in KINDS.values() if other is not kind}
     able = [f"--kind {name} ({count} {_layers(count)})" for name, count in others.items() if count]
     return f"Use {' or '.join(able)}." if able else "Build it in float: trtconv build MODEL --precision fp16."
 

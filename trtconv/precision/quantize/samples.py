@@ -83,11 +83,11 @@ class InputSamples(Sequence[Feeds]):
     def names(self) -> tuple[str, ...]:
         """What each is called in messages: its file, with a number where that has several."""
         counts, seen = Counter(self.files), Counter[str]()
-        found = []
+        names = []
         for file in self.files:
             seen[file] += 1
-            found.append(file if counts[file] == 1 else f"{file}, sample {seen[file]} of {counts[file]}")
-        return tuple(found)
+            names.append(file if counts[file] == 1 else f"{file}, sample {seen[file]} of {counts[file]}")
+        return tuple(names)
 
     def distinct(self) -> InputSamples:
         """Returns the samples without repetitions: one that measures must be none that calibrated."""
@@ -116,7 +116,7 @@ class InputSamples(Sequence[Feeds]):
         random = np.random.default_rng(len(self))
         ends = [round(number * len(self) / count) for number in range(count + 1)]
         chosen = {int(random.integers(*pair)) for pair in itertools.pairwise(ends)}
-        return self._some(each for each in range(len(self)) if each not in chosen), self._some(sorted(chosen))
+        return self._some(number for number in range(len(self)) if number not in chosen), self._some(sorted(chosen))
 
     def digest(self) -> str:
         """Returns the SHA-256 of all values, in hexadecimal."""
@@ -124,10 +124,10 @@ class InputSamples(Sequence[Feeds]):
 
     def sizes(self) -> list[dict[str, tuple[int, ...]]]:
         """Returns the different shapes of the inputs, in the order of the samples."""
-        found: dict[tuple[Any, ...], dict[str, tuple[int, ...]]] = {}
+        sizes: dict[tuple[Any, ...], dict[str, tuple[int, ...]]] = {}
         for fact in self.facts:
-            found.setdefault(tuple((name, *shape) for name, shape in fact.shapes.items()), dict(fact.shapes))
-        return list(found.values())
+            sizes.setdefault(tuple((name, *shape) for name, shape in fact.shapes.items()), dict(fact.shapes))
+        return list(sizes.values())
 
 
 def read_samples(
@@ -152,20 +152,22 @@ def read_samples(
     if function_of(data) is not None or data.endswith(".py"):
         function = load_generator(data)
         calls = ((shapes[number % len(shapes)], seed + number) for number in range(count))
-        return InputSamples([functools.partial(_made, model, function, data, at, each) for at, each in calls], data)
+        return InputSamples(
+            [functools.partial(_sample_of, model, function, data, at, call_seed) for at, call_seed in calls], data
+        )
     return InputSamples(_of_archive(model, path, read_arrays(path)), data)
 
 
 def random_samples(model: OnnxModel, shapes: Sequence[Shapes], count: int, seed: int) -> InputSamples:
     """Returns normally distributed inputs, at some sizes in turns."""
     calls = ((shapes[number % len(shapes)], seed + number) for number in range(count))
-    makers = [functools.partial(random_feeds, model.inputs, at, each) for at, each in calls]
+    makers = [functools.partial(random_feeds, model.inputs, at, call_seed) for at, call_seed in calls]
     return InputSamples(makers, "random data")
 
 
-def _made(model: OnnxModel, function: Callable[..., Any], source: str, shapes: Shapes, seed: int) -> Feeds:
-    made = call_generator(function, source, shapes, seed)
-    return checked_inputs(model.inputs, made, source, None)
+def _sample_of(model: OnnxModel, function: Callable[..., Any], source: str, shapes: Shapes, seed: int) -> Feeds:
+    arrays = call_generator(function, source, shapes, seed)
+    return checked_inputs(model.inputs, arrays, source, None)
 
 
 def _folder(model: OnnxModel, folder: Path, preprocessing: Preprocessing | None) -> InputSamples:

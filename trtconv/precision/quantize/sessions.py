@@ -29,8 +29,8 @@ class Probe:
         self._given = [name for name in tensors if name in given]
         self._made = [name for name in tensors if name not in given]
         copy = model.copy()
-        known = {value.name for value in copy.proto.graph.output}
-        wanted = (name for name in dict.fromkeys(self._made) if name not in known)
+        outputs = {value.name for value in copy.proto.graph.output}
+        wanted = (name for name in dict.fromkeys(self._made) if name not in outputs)
         copy.proto.graph.output.extend(onnx.ValueInfoProto(name=name) for name in wanted)
         copy.touch()
         self._session: Any = session(copy, late=True)

@@ -63,7 +63,7 @@ class QuantizedWeights:
     def _quantized(self, model: OnnxModel, tensor: onnx.TensorProto, node: onnx.NodeProto) -> Quantized:
         codes = self.kind.coder(model.array(tensor), node)
         name = tensor.name
-        made = (
+        initializer = (
             numpy_helper.from_array(codes.values, name) if self._file is None else self._file.store(name, codes.values)
         )
-        return Quantized(made, codes.scale, codes.attributes)
+        return Quantized(initializer, codes.scale, codes.attributes)

@@ -89,8 +89,8 @@ class _Writer:
             inputs = [integers, self._constant(f"{name}.scale", scale), self._zero_of(scale.shape)]
             output = self._model.fresh_name(f"{name}.dequantized")
             label = self._model.fresh_name(f"{name}/Dequantize")
-            made = helper.make_node("DequantizeLinear", inputs, [output], label, **attributes)
-            self._in_front.setdefault(index, []).append(made)
+            dequantizer = helper.make_node("DequantizeLinear", inputs, [output], label, **attributes)
+            self._in_front.setdefault(index, []).append(dequantizer)
             self._weights[key] = output
         node.input[1] = self._weights[key]
 
