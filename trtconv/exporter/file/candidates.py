@@ -125,11 +125,11 @@ def settled(job: Job, draft: Draft) -> Draft:
 
 def _ways(job: Job) -> Iterator[Way]:
     """Yields the ways to try, the tracing exporter's first only where it alone keeps what the module says."""
-    asked, subject = job.options.exporter, job.subject
+    exporter, subject = job.options.exporter, job.subject
     keeps = _kept_by_tracing(subject)
-    programs = not subject.scripted and (asked == "torch.export" or (asked == "auto" and not keeps))
-    traces = subject.program is None and asked in ("auto", "torchscript")
-    if asked == "auto" and keeps:
+    programs = not subject.scripted and (exporter == "torch.export" or (exporter == "auto" and not keeps))
+    traces = subject.program is None and exporter in ("auto", "torchscript")
+    if exporter == "auto" and keeps:
         job.attempts.append(Attempt("torch.export", f"loses {keeps}, which the tracing exporter keeps"))
     own, *others = _starts(job)
     if programs:
@@ -170,24 +170,24 @@ def _reads_values(job: Job) -> bool:
     A check that only raises is no loss but of the error, which a note says.
     """
     with job.clock.stage(Stage.VALUES), quiet_torch():
-        found = value_branches(job.subject)
-        if not found:
-            found = tuple(itertools.islice((way.branch for way in other_ways(job.subject) if way.seen), 1))
-    refused = _not_accepted(job, found)
+        branches = value_branches(job.subject)
+        if not branches:
+            branches = tuple(itertools.islice((way.branch for way in other_ways(job.subject) if way.seen), 1))
+    refused = _not_accepted(job, branches)
     if refused:
         job.attempts.append(Attempt("torchscript", "not tried: a trace would keep what Python read as a constant"))
     return refused
 
 
-def _not_accepted(job: Job, found: Sequence[Branch]) -> bool:
+def _not_accepted(job: Job, branches: Sequence[Branch]) -> bool:
     """Whether there are branches on values that nobody accepted, which is an objection then."""
-    kept = {each.at: each for each in (*job.branches, *found) if each.check or job.accepts(each)}
+    kept = {branch.at: branch for branch in (*job.branches, *branches) if branch.check or job.accepts(branch)}
     job.branches = tuple(kept.values())
-    refused = [each for each in found if each.at not in kept]
+    refused = [branch for branch in branches if branch.at not in kept]
     if refused:
         said = "; ".join(map(Branch.sentence, refused[:_NAMED])) + (" ..." if len(refused) > _NAMED else "")
         said = f"the values of the inputs decide what Python does, and a file does not: {said}"
-        places = " ".join(f"--accept-branch {each.at}" for each in refused)
+        places = " ".join(f"--accept-branch {branch.at}" for branch in refused)
         job.objection = Objection("data", said, more=f" To keep what the example reads: {places}.")
     return bool(refused)
 
@@ -201,7 +201,7 @@ def _held_to_values(job: Job, draft: Draft) -> bool:
     program = draft.exporter == "torch.export"
     if program:
         job.branches = ()  # those of a trace
-    if not draft.proof.runs or not (program or all(each.check for each in job.branches)):
+    if not draft.proof.runs or not (program or all(branch.check for branch in job.branches)):
         return True
     with job.clock.stage(Stage.VALUES), quiet_torch():
         lost = {
@@ -286,22 +286,22 @@ def _program(job: Job, way: Way, folder: Path) -> Draft:
     """Writes by way of torch.export, which also tells what the file relies on."""
     begun = time.thread_time()
     with job.clock.stage(Stage.VALIDATE), quiet_torch():
-        found = export_program(job.subject, job.axes, job.rules, way.sizes, _seconds(job))
-        if isinstance(found, Objection) and job.subject.program is not None:
+        outcome = export_program(job.subject, job.axes, job.rules, way.sizes, _seconds(job))
+        if isinstance(outcome, Objection) and job.subject.program is not None:
             # Exported anew first: torch 2.13 cannot decompose a loaded program whose sizes are expressions (8*s0).
-            found = Validated(job.subject.program, guards_of(job.subject.program))
-    if isinstance(found, Objection):
-        job.objection = found
-        raise ExportFailed(found.message)
-    job.guards = found.guards
+            outcome = Validated(job.subject.program, guards_of(job.subject.program))
+    if isinstance(outcome, Objection):
+        job.objection = outcome
+        raise ExportFailed(outcome.message)
+    job.guards = outcome.guards
     left = max(job.room - (time.thread_time() - begun), 1.0)
     within = limited(left) if math.isfinite(left) else contextlib.nullcontext()
     try:
         with job.clock.stage(Stage.EXPORT), quiet_torch(), within:
-            raw = writers.write_program(found.program, job.subject, job.opset, folder, job.translations)
+            raw = writers.write_program(outcome.program, job.subject, job.opset, folder, job.translations)
     except ExportTimeOver:
         raise ExportFailed(f"torch.onnx.export took more than {left:.0f} s of processor time") from None
-    return judged(job, way.exporter, way.sizes, raw, found.guards)
+    return judged(job, way.exporter, way.sizes, raw, outcome.guards)
 
 
 def _trace(job: Job, way: Way, folder: Path) -> Draft:
@@ -310,8 +310,8 @@ def _trace(job: Job, way: Way, folder: Path) -> Draft:
         raw, hardened = writers.write_trace(job.subject, job.axes, way.sizes, job.opset, folder)
     if hardened and job.guards is None and not (job.subject.scripted or job.unguarded):
         with job.clock.stage(Stage.VALIDATE), quiet_torch():
-            found = export_program(job.subject, job.axes, job.rules, way.sizes, _seconds(job), shapes_only=True)
-        job.guards = found.guards if isinstance(found, Validated) else None
+            outcome = export_program(job.subject, job.axes, job.rules, way.sizes, _seconds(job), shapes_only=True)
+        job.guards = outcome.guards if isinstance(outcome, Validated) else None
         job.unguarded = job.guards is None
     job.blind = hardened and job.guards is None
     return judged(job, way.exporter, way.sizes, raw, job.guards)
@@ -330,8 +330,8 @@ def _used(job: Job, best: Draft) -> Draft:
     return best
 
 
-def _disproof(found: Proof) -> str:
-    worst_run = max(found.runs, key=lambda run: run.max_relative_error or 0.0)
+def _disproof(proof: Proof) -> str:
+    worst_run = max(proof.runs, key=lambda run: run.max_relative_error or 0.0)
     at = ", ".join(f"{name} {'x'.join(map(str, shape))}" for name, shape in worst_run.inputs.items())
     return f"differs from PyTorch at {at}: {worst_run.why or f'relative error {worst_run.max_relative_error:.2g}'}"
 

@@ -63,11 +63,11 @@ def without_found(proto: onnx.ModelProto, outputs: Dims) -> Dims:
         proto: The file.
         outputs: Dimensions of its outputs, as they were seen.
     """
-    found: set[str] = set()
+    dependents: set[str] = set()
     for node in proto.graph.node:
-        if any(each.op_type in SELECTIONS for each in all_nodes([node])) or not found.isdisjoint(reads(node)):
-            found.update(node.output)
-    if found.isdisjoint(outputs):
+        if any(inner.op_type in SELECTIONS for inner in all_nodes([node])) or not dependents.isdisjoint(reads(node)):
+            dependents.update(node.output)
+    if dependents.isdisjoint(outputs):
         return outputs
     bare = onnx.ModelProto()
     bare.CopyFrom(proto)
@@ -75,7 +75,9 @@ def without_found(proto: onnx.ModelProto, outputs: Dims) -> Dims:
     for value in bare.graph.output:
         value.type.tensor_type.ClearField("shape")
     shapes = OnnxModel(bare, Path()).main.shapes
-    return {name: dims if name not in found else _shown(name, dims, shapes.get(name)) for name, dims in outputs.items()}
+    return {
+        name: dims if name not in dependents else _shown(name, dims, shapes.get(name)) for name, dims in outputs.items()
+    }
 
 
 def _shown(name: str, dims: Sequence[int | str], shape: Sequence[int | None] | None) -> tuple[int | str, ...]:
@@ -100,8 +102,8 @@ def label(
         dims = inputs.get(value.name, outputs.get(value.name))
         if dims is not None:
             _set_dims(value, dims)
-    known = {rule.name: _kept(rule) for rule in rules}
-    onnx.helper.set_model_props(proto, {"trtconv": __version__, DIMS_KEY: json.dumps(known), **facts})
+    record = {rule.name: _kept(rule) for rule in rules}
+    onnx.helper.set_model_props(proto, {"trtconv": __version__, DIMS_KEY: json.dumps(record), **facts})
 
 
 def _kept(rule: SizeRule) -> dict[str, object]:
@@ -144,10 +146,10 @@ def _sources(graph: onnx.GraphProto, subject: Subject) -> None:
         module = _module_path(old, node.name, subject)
         blame = blame_stack_text(old[_STACK]) if _STACK in old else _caller(module, subject)
         _clear(node)
-        found = {MODULE_KEY: module}
+        origin = {MODULE_KEY: module}
         if blame is not None:
-            found |= {SOURCE_KEY: f"{blame.file}:{blame.line}", CODE_KEY: blame.code}
-        for key, value in found.items():
+            origin |= {SOURCE_KEY: f"{blame.file}:{blame.line}", CODE_KEY: blame.code}
+        for key, value in origin.items():
             if value:
                 node.metadata_props.add(key=key, value=value)
 

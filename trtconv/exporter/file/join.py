@@ -103,7 +103,7 @@ def joined(drafts: Mapping[str, Draft], outputs: Sequence[str]) -> onnx.ModelPro
         whole.functions.extend(own.functions)
         for field in ("node", "initializer", "value_info"):
             getattr(whole.graph, field).extend(getattr(own.graph, field))
-        there = {value.name for value in (*whole.graph.input, *_made(whole.graph))}
+        there = {value.name for value in (*whole.graph.input, *_results(whole.graph))}
         whole.graph.input.extend(value for value in own.graph.input if value.name not in there)
         whole.graph.value_info.extend(value for value in own.graph.output if value.name not in outputs)
         whole.graph.output.extend(value for value in own.graph.output if value.name in outputs)
@@ -112,7 +112,7 @@ def joined(drafts: Mapping[str, Draft], outputs: Sequence[str]) -> onnx.ModelPro
     return whole
 
 
-def _made(graph: onnx.GraphProto) -> Iterator[onnx.ValueInfoProto]:
+def _results(graph: onnx.GraphProto) -> Iterator[onnx.ValueInfoProto]:
     names = {name for node in graph.node for name in node.output}
     yield from (value for value in (*graph.value_info, *graph.output) if value.name in names)
 

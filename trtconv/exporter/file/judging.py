@@ -56,14 +56,16 @@ def compared(
     if guards is not None:
         _meet(job, guards)
     with job.clock.stage(Stage.PROOF), quiet_torch():
-        found, sizes = _proved(job, draft, job.rules, route)
-    if not found.failed:
-        return _agreed(job, dataclasses.replace(draft, proof=found), route)
-    passed = [run.passes(found.tolerance) for run in found.runs]
-    right = [each for each, passes in zip(sizes, passed, strict=True) if passes]
-    wrong = [each for each, passes in zip(sizes, passed, strict=True) if not passes]
+        comparison, sizes = _proved(job, draft, job.rules, route)
+    if not comparison.failed:
+        return _agreed(job, dataclasses.replace(draft, proof=comparison), route)
+    passed = [run.passes(comparison.tolerance) for run in comparison.runs]
+    right = [point for point, passes in zip(sizes, passed, strict=True) if passes]
+    wrong = [point for point, passes in zip(sizes, passed, strict=True) if not passes]
     good = set(map(route, right)) - set(map(route, wrong))
-    draft = _narrowed(job, dataclasses.replace(draft, proof=found), route, lambda each: route(each) in good, wrong[0])
+    draft = _narrowed(
+        job, dataclasses.replace(draft, proof=comparison), route, lambda point: route(point) in good, wrong[0]
+    )
     if draft.proof.failed:
         draft = _parted(job, draft, route, right, wrong)
     return _stepped(job, draft, route, wrong[0]) if draft.proof.failed else draft
@@ -94,8 +96,8 @@ def _narrowed(job: Job, draft: Draft, route: proof.RouteOf, accepts: Callable[[S
     if rules == draft.rules or any(new.baked and not old.baked for new, old in zip(rules, job.rules, strict=True)):
         return draft
     with job.clock.stage(Stage.PROOF), quiet_torch():
-        found, _ = _proved(job, draft, rules, route, accepts)
-    return draft if found.failed else dataclasses.replace(draft, rules=rules, proof=found)
+        comparison, _ = _proved(job, draft, rules, route, accepts)
+    return draft if comparison.failed else dataclasses.replace(draft, rules=rules, proof=comparison)
 
 
 def _parted(job: Job, draft: Draft, route: proof.RouteOf, right: Sequence[Sizes], wrong: Sequence[Sizes]) -> Draft:
@@ -104,8 +106,8 @@ def _parted(job: Job, draft: Draft, route: proof.RouteOf, right: Sequence[Sizes]
     if rules is None:
         return draft
     with job.clock.stage(Stage.PROOF), quiet_torch():
-        found, _ = _proved(job, draft, rules, route)
-    return draft if found.failed else dataclasses.replace(draft, rules=rules, proof=found)
+        comparison, _ = _proved(job, draft, rules, route)
+    return draft if comparison.failed else dataclasses.replace(draft, rules=rules, proof=comparison)
 
 
 def _stepped(job: Job, draft: Draft, route: proof.RouteOf, bad: Sizes) -> Draft:
@@ -135,10 +137,10 @@ def _stepped(job: Job, draft: Draft, route: proof.RouteOf, bad: Sizes) -> Draft:
         if any(_is_fixed(new) and not _is_fixed(old) for new, old in zip(rules, job.rules, strict=True)):
             break
         with job.clock.stage(Stage.PROOF), quiet_torch():
-            found, sizes = _proved(job, draft, rules, route, accepts, everywhere=True)
-        if not found.failed:
-            return dataclasses.replace(draft, rules=rules, proof=found)
-        bad = next(s for s, run in zip(sizes, found.runs, strict=True) if not run.passes(found.tolerance))
+            comparison, sizes = _proved(job, draft, rules, route, accepts, everywhere=True)
+        if not comparison.failed:
+            return dataclasses.replace(draft, rules=rules, proof=comparison)
+        bad = next(s for s, run in zip(sizes, comparison.runs, strict=True) if not run.passes(comparison.tolerance))
     return draft
 
 
@@ -152,8 +154,10 @@ def _culprits(job: Job, draft: Draft, bad: Sizes) -> list[str]:
     moved = [name for name, size in bad.items() if size != example[name]]
     alone = [{**example, name: bad[name]} for name in moved]
     with job.clock.stage(Stage.PROOF), quiet_torch():
-        found = proof.prove(draft.path, job.subject, job.axes, alone, draft.proof.tolerance)
-    return [name for name, run in zip(moved, found.runs, strict=True) if not run.passes(found.tolerance)] or moved
+        comparison = proof.prove(draft.path, job.subject, job.axes, alone, draft.proof.tolerance)
+    return [
+        name for name, run in zip(moved, comparison.runs, strict=True) if not run.passes(comparison.tolerance)
+    ] or moved
 
 
 def _explained(new: SizeRule, old: SizeRule, line: Blame | None, remark: str = _OTHER_CODE) -> SizeRule:
@@ -224,7 +228,7 @@ def labelled(job: Job, proto: onnx.ModelProto, exporter: str, rules: tuple[SizeR
 def _notes(job: Job, proto: onnx.ModelProto) -> tuple[str, ...]:
     notes = []
     left = {value.name for value in proto.graph.input}
-    unused = [each.name for each in job.subject.inputs if each.name not in left]
+    unused = [decl.name for decl in job.subject.inputs if decl.name not in left]
     if unused:
         notes.append(f"the exporter left out {', '.join(unused)}: the outputs do not depend on it")
     if job.subject.sized:

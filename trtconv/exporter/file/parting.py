@@ -33,10 +33,14 @@ def held_to_regions(job: Job, draft: Draft) -> Draft | None:
         return draft
     regions = _regions(job, draft)
     with job.clock.stage(Stage.SIZES), quiet_torch():
-        asked = [sizes for sizes in (*_of_regions(job, draft, regions), *_together(job, draft)) if job.trials.ok(sizes)]
+        candidates = [
+            sizes for sizes in (*_of_regions(job, draft, regions), *_together(job, draft)) if job.trials.ok(sizes)
+        ]
     with job.clock.stage(Stage.PROOF), quiet_torch():
-        found = proof.prove(draft.path, job.subject, job.axes, asked, draft.proof.tolerance)
-    bad = [sizes for sizes, run in zip(asked, found.runs, strict=True) if not run.passes(found.tolerance)]
+        comparison = proof.prove(draft.path, job.subject, job.axes, candidates, draft.proof.tolerance)
+    bad = [
+        sizes for sizes, run in zip(candidates, comparison.runs, strict=True) if not run.passes(comparison.tolerance)
+    ]
     note = ""
     if not bad and not regions.complete:
         bad, note = _unknown(job, draft, regions)
@@ -126,8 +130,8 @@ def _together(job: Job, draft: Draft) -> list[Sizes]:
     ]
     grid, generator = Grid(draft.rules), random.Random(0)
     picks = [grid.sample(grid.everywhere(), generator) for _ in range(_RANDOM)]
-    sizes = [with_tied(draft.rules, each) for each in (*ends, *picks) if each is not None]
-    return [each for each in sizes if proof.affordable(job.subject, job.axes, each)]
+    sizes = [with_tied(draft.rules, point) for point in (*ends, *picks) if point is not None]
+    return [point for point in sizes if proof.affordable(job.subject, job.axes, point)]
 
 
 def _unknown(job: Job, draft: Draft, regions: Regions) -> tuple[list[Sizes], str]:
@@ -146,8 +150,10 @@ def _unknown(job: Job, draft: Draft, regions: Regions) -> tuple[list[Sizes], str
                 break
             near = [sizes for sizes in chosen if proof.affordable(job.subject, job.axes, sizes)]
             skipped |= len(near) < len(chosen)
-            found = proof.prove(draft.path, job.subject, job.axes, near, draft.proof.tolerance)
-            bad = [sizes for sizes, run in zip(near, found.runs, strict=True) if not run.passes(found.tolerance)]
+            comparison = proof.prove(draft.path, job.subject, job.axes, near, draft.proof.tolerance)
+            bad = [
+                sizes for sizes, run in zip(near, comparison.runs, strict=True) if not run.passes(comparison.tolerance)
+            ]
             compared += len(near)
     if bad or not (skipped or left.any()):
         return bad, ""

@@ -98,7 +98,7 @@ def _distance(axes: Axes, sizes: Mapping[str, int]) -> int:
 
 def affordable(subject: Subject, axes: Axes, sizes: Mapping[str, int]) -> bool:
     """Whether inputs of some sizes are small enough to be compared at without a special reason."""
-    limit = _GROWTH * sum(math.prod(each.shape) for each in subject.inputs)
+    limit = _GROWTH * sum(math.prod(decl.shape) for decl in subject.inputs)
     return sum(math.prod(s) for s in axes.shapes(subject.inputs, sizes)) <= limit
 
 
@@ -147,8 +147,8 @@ def prove(path: Path, subject: Subject, axes: Axes, sizes: Sequence[Mapping[str,
     runs = []
     for number, chosen in enumerate(sizes):
         shapes = axes.shapes(subject.inputs, chosen)
-        known = dict(chosen) == dict(axes.example)
-        difference, why = _compare_at(loaded, subject, shapes, None if known else number, loaded.limit(limit))
+        is_example = dict(chosen) == dict(axes.example)
+        difference, why = _compare_at(loaded, subject, shapes, None if is_example else number, loaded.limit(limit))
         runs.append(ProofRun(_named(subject, shapes), difference, why))
     return Proof(tuple(runs), loaded.limit(limit), widened=loaded.widened)
 
@@ -165,12 +165,12 @@ def prove_on(path: Path, subject: Subject, tensors: Sequence[torch.Tensor], limi
 def _not_loaded(subject: Subject, loaded: NotLoaded, limit: float) -> Proof:
     if loaded.foreign:
         return Proof((), limit, loaded.why)
-    example = _named(subject, [each.shape for each in subject.inputs])
+    example = _named(subject, [decl.shape for decl in subject.inputs])
     return Proof((ProofRun(example, math.inf, loaded.why),), limit)
 
 
 def _named(subject: Subject, shapes: Sequence[Shape]) -> dict[str, Shape]:
-    return dict(zip((each.name for each in subject.inputs), shapes, strict=True))
+    return dict(zip((decl.name for decl in subject.inputs), shapes, strict=True))
 
 
 def _compare_at(
@@ -223,7 +223,7 @@ def _compare(
     """Returns the largest relative error of all outputs, and what went wrong."""
     expected = [_array(tensor, loaded.widened) for tensor in outputs]
     named = zip(subject.inputs, tensors, strict=True)
-    feeds = {each.name: _array(t, loaded.widened) for each, t in named if each.name in loaded.inputs}
+    feeds = {decl.name: _array(t, loaded.widened) for decl, t in named if decl.name in loaded.inputs}
     try:
         got = loaded.session.run(list(subject.outputs), feeds)
     except Exception as error:

@@ -57,7 +57,7 @@ _MAPPED = 256 << 20
 
 def _bytes_beside(path: Path) -> int:
     """Returns the size of a file's external data."""
-    return sum(each.stat().st_size for each in path.parent.iterdir() if each != path and each.is_file())
+    return sum(file.stat().st_size for file in path.parent.iterdir() if file != path and file.is_file())
 
 
 def run_file(path: Path) -> Running | NotLoaded:

@@ -86,8 +86,8 @@ def export_program(
         return Objection("time", f"torch.export took more than {seconds:.0f} s of processor time")
     except Exception as failure:
         return _objection(failure)
-    found = Validated(program, guards_of(program))
-    return _specialized(found, axes, rules) or found
+    validated = Validated(program, guards_of(program))
+    return _specialized(validated, axes, rules) or validated
 
 
 def _dynamic_shapes(subject: Subject, axes: Axes, rules: Sequence[SizeRule]) -> Any:
@@ -97,24 +97,24 @@ def _dynamic_shapes(subject: Subject, axes: Axes, rules: Sequence[SizeRule]) -> 
     per_input = tuple(
         {
             axis: torch.export.Dim.AUTO
-            for axis, name in enumerate(axes.names(i, len(each.shape)))
+            for axis, name in enumerate(axes.names(i, len(decl.shape)))
             if name is not None and name not in fixed
         }
         or None
-        for i, each in enumerate(subject.inputs)
+        for i, decl in enumerate(subject.inputs)
     )
     # The adapter takes its tensors through one *parameter.
     return (per_input,) if isinstance(subject.module, Adapter) else per_input
 
 
-def _specialized(found: Validated, axes: Axes, rules: Sequence[SizeRule]) -> Objection | None:
+def _specialized(validated: Validated, axes: Axes, rules: Sequence[SizeRule]) -> Objection | None:
     """Returns the objection to a program in which a size became a constant."""
-    shapes = symbolic_inputs(found.program)
+    shapes = symbolic_inputs(validated.program)
     said, blames = [], []
     for rule in rules:
         fixed = [n for i, axis in axes.places[rule.name] if (n := constant(shapes[i][axis])) is not None]
         if fixed and not rule.baked:
-            blames.append(found.guards.fixing(fixed[0]))
+            blames.append(validated.guards.fixing(fixed[0]))
             said.append(f"{rule.name} becomes a constant: {_from(blames[-1])}")
     return Objection("specialized", "; ".join(said), blames[-1] is not None) if said else None
 

@@ -45,7 +45,7 @@ def write_program(
         written = torch.onnx.export(
             program,
             dynamo=True,
-            input_names=[each.name for each in subject.inputs],
+            input_names=[decl.name for decl in subject.inputs],
             output_names=list(subject.outputs),
             opset_version=max(opset, DYNAMO_OPSET),
             verbose=False,
@@ -62,10 +62,10 @@ def _convert(model: Any, opset: int) -> None:
     """Converts to an older opset; ONNX's converter drops the nodes' metadata, which is put back."""
     from onnxscript import version_converter
 
-    known = {node.outputs[0].name: dict(node.metadata_props) for node in model.graph}
+    metadata = {node.outputs[0].name: dict(node.metadata_props) for node in model.graph}
     version_converter.convert_version(model, opset, fallback=True)
     for node in model.graph:
-        node.metadata_props.update(known.get(node.outputs[0].name, {}))
+        node.metadata_props.update(metadata.get(node.outputs[0].name, {}))
 
 
 def write_trace(subject: Subject, axes: Axes, sizes: Mapping[str, int], opset: int, folder: Path) -> tuple[Path, bool]:
@@ -90,8 +90,8 @@ def write_trace(subject: Subject, axes: Axes, sizes: Mapping[str, int], opset: i
         raise ExportFailed(f"the code goes on where an operation fails, which a trace does not survive: from {line}")
     path = folder / "trace.onnx"
     named = {
-        each.name: {a: n for a, n in enumerate(axes.names(i, len(each.shape))) if n is not None}
-        for i, each in enumerate(subject.inputs)
+        decl.name: {a: n for a, n in enumerate(axes.names(i, len(decl.shape))) if n is not None}
+        for i, decl in enumerate(subject.inputs)
     }
     # Tracing cannot tell a size that is computed from one that is known; where nothing is dynamic all are known.
     sized = computed_output_sizes(operator=False) if axes.places else contextlib.nullcontext()
@@ -109,14 +109,14 @@ def write_trace(subject: Subject, axes: Axes, sizes: Mapping[str, int], opset: i
             _traceable(subject, example),
             example,
             path,
-            input_names=[each.name for each in subject.inputs],
+            input_names=[decl.name for decl in subject.inputs],
             output_names=list(subject.outputs),
             dynamic_axes={name: dims for name, dims in named.items() if dims} | _all_dynamic(subject, axes),
             opset_version=opset,
             dynamo=False,
         )
     subject.sized = counted.count if counted else 0
-    return path, any("Converting a tensor to a Python" in str(each.message) for each in said)
+    return path, any("Converting a tensor to a Python" in str(warning.message) for warning in said)
 
 
 def _traceable(subject: Subject, example: tuple[torch.Tensor, ...]) -> torch.nn.Module:
