@@ -32,7 +32,7 @@ def _torchvision(library: Any, name: str, arguments: Arguments) -> Any:
 
 
 def _smp(library: Any, name: str, arguments: Arguments) -> Any:
-    _check_name("smp", name, [each for each in vars(library) if each[0].isupper()])
+    _check_name("smp", name, [attribute for attribute in vars(library) if attribute[0].isupper()])
     return getattr(library, name)(**{"encoder_weights": None, **arguments})
 
 
@@ -83,10 +83,10 @@ def maker_of(scheme: str, name: str) -> Callable[..., Any] | None:
     if scheme == package and hasattr(library, name) and not Path(name).is_dir():
         return None
 
-    def made(**arguments: Any) -> Any:
+    def maker(**arguments: Any) -> Any:
         return make(library, name, arguments)
 
-    return made
+    return maker
 
 
 def load_ultralytics(path: Path) -> torch.nn.Module:

@@ -94,10 +94,10 @@ def flat_axes(axes: Any, name: str = "") -> Iterator[tuple[str, AxisNames]]:
     if isinstance(axes, Mapping):
         for key, inner in axes.items():
             yield from flat_axes(inner, f"{name}.{key}" if name else str(key))
-    elif not isinstance(axes, list | tuple) or not all(isinstance(each, _AXES) for each in axes):
+    elif not isinstance(axes, list | tuple) or not all(isinstance(axis, _AXES) for axis in axes):
         said = f"dynamic takes names of axes for {name}, None for a static one, and was given {shown(axes)}"
         raise InputError(said, f'Write dynamic={{"{name}": ("batch", None, "height", "width")}}.')
-    elif any(isinstance(each, Mapping | list | tuple) for each in axes):
+    elif any(isinstance(axis, Mapping | list | tuple) for axis in axes):
         yield from flat_axes(dict(enumerate(axes)), name)
     else:
         yield name, tuple(axes)
@@ -133,10 +133,10 @@ def _with(value: Any, parts: Mapping[Any, Any]) -> Any:
         return type(value)(*parts.values())
     if isinstance(value, list | tuple):
         return type(value)(parts.values())
-    made = copy.copy(value)
+    result = copy.copy(value)
     for key, part in parts.items():
         if isinstance(value, Mapping):
-            made[key] = part
+            result[key] = part
         else:
-            object.__setattr__(made, key, part)  # a dataclass may be frozen
-    return made
+            object.__setattr__(result, key, part)  # a dataclass may be frozen
+    return result

@@ -19,15 +19,15 @@ _SIZES_TRIED = 3
 def random_inputs(inputs: Sequence[InputDecl], shapes: Sequence[Shape], seed: int) -> tuple[torch.Tensor, ...]:
     """Returns seeded random tensors: normal floats, integers of the values that were declared, else of 0 and 1."""
     generator = torch.Generator().manual_seed(seed)
-    made = []
-    for each, shape in zip(inputs, shapes, strict=True):
-        dtype: torch.dtype = getattr(torch, each.dtype)
+    tensors = []
+    for decl, shape in zip(inputs, shapes, strict=True):
+        dtype: torch.dtype = getattr(torch, decl.dtype)
         if dtype.is_floating_point:
-            made.append(torch.randn(shape, generator=generator).to(dtype))
+            tensors.append(torch.randn(shape, generator=generator).to(dtype))
         else:
-            low, top = (0, 1) if each.values is None else (each.values.low, each.values.top(shapes))
-            made.append(torch.randint(low, top + 1, shape, generator=generator).to(dtype))
-    return tuple(made)
+            low, top = (0, 1) if decl.values is None else (decl.values.low, decl.values.top(shapes))
+            tensors.append(torch.randint(low, top + 1, shape, generator=generator).to(dtype))
+    return tuple(tensors)
 
 
 def inputs_that_run(
@@ -55,7 +55,7 @@ def _other_values(
     inputs: Sequence[InputDecl], shapes: Sequence[Shape], tensors: tuple[torch.Tensor, ...]
 ) -> Iterator[tuple[torch.Tensor, ...]]:
     """Yields inputs whose undeclared integers are all 1, all 0, and all the size of a dimension."""
-    open_ = [not t.dtype.is_floating_point and each.values is None for each, t in zip(inputs, tensors, strict=True)]
+    open_ = [not t.dtype.is_floating_point and decl.values is None for decl, t in zip(inputs, tensors, strict=True)]
     if any(open_):
         sizes = sorted({size for shape in shapes for size in shape} - {0, 1})
         for value in (1, 0, *sizes[:_SIZES_TRIED]):

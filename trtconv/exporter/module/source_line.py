@@ -45,11 +45,11 @@ def short_path(filename: str) -> str:
     """Returns a path that says nothing of the machine: relative to the working or package folder, else its name."""
     path = Path(filename)
     roots = (Path.cwd(), *map(Path, site.getsitepackages()), *map(Path, sys.path))
-    known = [root for root in roots if root.is_absolute() and root != Path(root.anchor)]
+    folders = [root for root in roots if root.is_absolute() and root != Path(root.anchor)]
     # A script's own folder is on Python's path too, but says less than the way to it from where the user is.
     if path.is_relative_to(Path.cwd()) and "site-packages" not in path.parts:
         return path.relative_to(Path.cwd()).as_posix()
-    names = [path.relative_to(root).as_posix() for root in known if path.is_relative_to(root)]
+    names = [path.relative_to(root).as_posix() for root in folders if path.is_relative_to(root)]
     return min(names, key=len, default=path.name)
 
 
@@ -87,11 +87,11 @@ def blame_frame(frame: FrameType | None) -> Blame | None:
 
 def blame_stack_text(text: str) -> Blame | None:
     """Returns the innermost user's line of a stack trace that torch keeps as text."""
-    found = None
+    blame = None
     for match in re.finditer(r'File "([^"]+)", line (\d+), in [^\n]*\n\s*([^\n]*)', text):
         if is_users(match[1]):
-            found = Blame(short_path(match[1]), int(match[2]), match[3].strip())
-    return found
+            blame = Blame(short_path(match[1]), int(match[2]), match[3].strip())
+    return blame
 
 
 def first_line(error: BaseException) -> str:

@@ -79,13 +79,13 @@ def _import_file(path: Path) -> types.ModuleType:
         raise InputError(f"{path} does not exist", _FORMS)
     # A file called like an imported module must not replace it; dataclasses and pickles look their module up by name.
     name = path.stem if path.stem.isidentifier() and path.stem not in sys.modules else f"_trtconv_{path.stem}"
-    found = importlib.util.spec_from_file_location(name, path.resolve())
-    if found is None or found.loader is None:
+    spec = importlib.util.spec_from_file_location(name, path.resolve())
+    if spec is None or spec.loader is None:
         raise InputError(f"{path} is not a Python file", _FORMS)
-    module = importlib.util.module_from_spec(found)
+    module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     try:
-        found.loader.exec_module(module)
+        spec.loader.exec_module(module)
     except Exception as error:
         sys.modules.pop(name, None)
         raise _users_failure(f"{path} cannot be imported", error) from error

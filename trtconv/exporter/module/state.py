@@ -24,19 +24,19 @@ def restored(module: torch.nn.Module) -> Iterator[None]:
     if isinstance(module, torch.jit.ScriptModule):
         yield
         return
-    parts = [each for each in module.modules() if not isinstance(each, torch.jit.ScriptModule)]
-    before = [(each, type(each), _held(each), dict(vars(each)), _contents(each)) for each in parts]
-    buffers = [(each, each._version, each.clone()) for each in module.buffers() if not each.is_meta]
+    parts = [part for part in module.modules() if not isinstance(part, torch.jit.ScriptModule)]
+    before = [(part, type(part), _held(part), dict(vars(part)), _contents(part)) for part in parts]
+    buffers = [(buffer, buffer._version, buffer.clone()) for buffer in module.buffers() if not buffer.is_meta]
     try:
         yield
     finally:
-        for each, kind, held, attributes, contents in before:
-            own = _held(each)
-            if type(each) is kind and all(a.keys() == b.keys() for a, b in zip(held, own, strict=True)):
-                _put_back(vars(each), attributes, contents)
+        for part, kind, held, attributes, contents in before:
+            own = _held(part)
+            if type(part) is kind and all(a.keys() == b.keys() for a, b in zip(held, own, strict=True)):
+                _put_back(vars(part), attributes, contents)
                 for key, old, new in zip(_HELD, held, own, strict=True):
                     if not _same(old, new):
-                        vars(each)[key].update(old)
+                        vars(part)[key].update(old)
         for tensor, version, content in buffers:
             if tensor._version != version and tensor.shape == content.shape:
                 with torch.no_grad():
@@ -56,9 +56,9 @@ def _held(module: torch.nn.Module) -> list[dict[str, object]]:
 
 def _contents(module: torch.nn.Module) -> list[tuple[Any, Any]]:
     """Returns every attribute that is a container which forward may fill, with a copy of what is in it."""
-    found = [value for name, value in vars(module).items() if type(value) in _CONTAINERS and name not in _HELD]
+    containers = [value for name, value in vars(module).items() if type(value) in _CONTAINERS and name not in _HELD]
     # Most are empty: the hooks of a module without hooks.
-    return [(value, value.copy() if value else ()) for value in found]
+    return [(value, value.copy() if value else ()) for value in containers]
 
 
 def _same(old: dict[str, object], new: dict[str, object]) -> bool:

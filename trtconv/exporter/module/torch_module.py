@@ -229,7 +229,7 @@ def _bind(
         signature = inspect.signature(module.forward)
     except (TypeError, ValueError):
         return "by position", ()
-    names = [each.name for each in inputs]
+    names = [decl.name for decl in inputs]
     parameters = [p.name for p in signature.parameters.values() if p.kind is not p.VAR_POSITIONAL]
     by_position = [name for name in parameters if signature.parameters[name].kind is not inspect.Parameter.KEYWORD_ONLY]
     by_position = by_position[: len(names)]
@@ -264,7 +264,7 @@ def _renamed(
     except (TypeError, ValueError):
         return []
     names = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-    if {each.name for each in inputs} & set(names):
+    if {decl.name for decl in inputs} & set(names):
         return []
     return [f"input {i.name} is forward's {name}" for i, name in zip(inputs, names, strict=False)]
 
@@ -304,12 +304,12 @@ def _first_run(subject: Subject, outputs: Sequence[str]) -> None:
         raise InputError(f"output {refused[0]} is complex", "Return torch.view_as_real(...) of it.")
 
 
-def _output_names(own: Sequence[str], asked: Sequence[str], inputs: Sequence[InputDecl]) -> tuple[str, ...]:
-    if asked and len(asked) != len(own):
-        raise InputError(f"--output names {len(asked)} outputs, the module has {len(own)}: {', '.join(own)}", "")
-    taken = {each.name for each in inputs}
+def _output_names(own: Sequence[str], user_names: Sequence[str], inputs: Sequence[InputDecl]) -> tuple[str, ...]:
+    if user_names and len(user_names) != len(own):
+        raise InputError(f"--output names {len(user_names)} outputs, the module has {len(own)}: {', '.join(own)}", "")
+    taken = {decl.name for decl in inputs}
     names: list[str] = []
-    for name in asked or own:
+    for name in user_names or own:
         while name in taken:
             name += "_out"
         taken.add(name)
@@ -338,8 +338,8 @@ def does_not_run(inputs: Sequence[InputDecl], error: Exception, dtype: str = "")
 def _coarse(subject: Subject) -> str:
     """Returns the one type of a module's weights, where it is float16 or bfloat16 and no input has it."""
     types = {str(weight.dtype).removeprefix("torch.") for weight in subject.module.parameters()}
-    found = "".join(types) if len(types) == 1 else ""
-    return found if found in ("float16", "bfloat16") and found not in {i.dtype for i in subject.inputs} else ""
+    dtype = "".join(types) if len(types) == 1 else ""
+    return dtype if dtype in ("float16", "bfloat16") and dtype not in {i.dtype for i in subject.inputs} else ""
 
 
 class _Recorder(TorchFunctionMode):  # type: ignore[misc]

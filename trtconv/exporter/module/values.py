@@ -131,9 +131,9 @@ def _deciding(name: str) -> Any:
     plain = getattr(int, name)
 
     def decide(self: ReadSize, *others: Any) -> Any:
-        found = plain(self, *others)
-        self._reader.note(found)
-        return found
+        answer = plain(self, *others)
+        self._reader.note(answer)
+        return answer
 
     return decide
 
@@ -162,15 +162,15 @@ def value_branches(subject: Subject, tensors: Sequence[torch.Tensor] | None = No
         torch.manual_seed(0)
         with contextlib.suppress(Exception):  # what it does on its example was seen before
             subject.run(sources)
-    return tuple({each.at: each for each in reversed(reader.branches)}.values())[::-1]
+    return tuple({branch.at: branch for branch in reversed(reader.branches)}.values())[::-1]
 
 
 def caught_error(subject: Subject, tensors: Sequence[torch.Tensor]) -> Blame | None:
     """Returns the line of an operation that fails where the module goes on; None where there is none."""
     with torch.random.fork_rng(devices=[]), masks_unseen(), _Failures() as failures:
         subject.run(tensors)
-    found: Blame | None = failures.at
-    return found
+    blame: Blame | None = failures.at
+    return blame
 
 
 class _Failures(TorchFunctionMode):  # type: ignore[misc]
