@@ -47,9 +47,9 @@ def takes_all(lattices: Lattices, sizes: Mapping[str, int]) -> bool:
     return all(name not in lattices or _takes(lattices[name], size) for name, size in sizes.items())
 
 
-def _takes(found: DimLattice, size: int) -> bool:
+def _takes(lattice: DimLattice, size: int) -> bool:
     # Of a long range only some sizes may have been looked at.
-    return found.valid is None or size in found.valid or (found.looked is not None and size not in found.looked)
+    return lattice.valid is None or size in lattice.valid or (lattice.looked is not None and size not in lattice.looked)
 
 
 def first_lost(lattices: Lattices, rules: Sequence[SizeRule], example: Mapping[str, int]) -> dict[str, int] | None:
@@ -66,21 +66,21 @@ def first_lost(lattices: Lattices, rules: Sequence[SizeRule], example: Mapping[s
 
 def beyond_pytorch(lattices: Lattices, rules: Sequence[SizeRule], trials: Trials) -> tuple[str, ...]:
     """Says, of dimensions that are alike in one sentence, which sizes the graph takes and PyTorch refuses."""
-    found: dict[str, list[str]] = {}
+    groups: dict[str, list[str]] = {}
     for rule in rules:
         if rule.name not in lattices or rule.tied:
             continue
         low, high = _span(rule)
         theirs = lattices[rule.name].valid or range(low, high + 1)
         # A step that the user gave is no word of PyTorch's.
-        asked = (n for n in theirs if trials.axes.on_steps({rule.name: n}))
-        more = [n for n in asked if low <= n <= high and not rule.takes(n)][:_TRIED]
+        candidates = (n for n in theirs if trials.axes.on_steps({rule.name: n}))
+        more = [n for n in candidates if low <= n <= high and not rule.takes(n)][:_TRIED]
         refused = [n for n in more if not trials.ok({rule.name: n})]
         if refused:
-            found.setdefault(_listed(refused), []).append(rule.name)
+            groups.setdefault(_listed(refused), []).append(rule.name)
     return tuple(
         f"{' and '.join(names)} {sizes}: the file takes these too, PyTorch refuses them; keep to the rule"
-        for sizes, names in found.items()
+        for sizes, names in groups.items()
     )
 
 

@@ -118,13 +118,13 @@ def guards_of(program: torch.export.ExportedProgram) -> Guards:
     inputs = [tuple(value.shape) for value in placed]
     environment = next((v.fake_mode.shape_env for v in placed if v.fake_mode.shape_env is not None), None)
     own = environment_guards(environment) if environment is not None else ()
-    found: dict[str, Guard] = {guard.text: guard for guard in own}
+    guards: dict[str, Guard] = {guard.text: guard for guard in own}
     for expression, traced in _computed_sizes(program).items():
         text = _python(expression)
         if text is not None:
-            asked = f"min({text}, {_SEVERAL}) == {traced}"
-            found[asked] = Guard(asked, _compiled(asked), None)
-    return Guards(inputs, tuple(found.values()))
+            question = f"min({text}, {_SEVERAL}) == {traced}"
+            guards[question] = Guard(question, _compiled(question), None)
+    return Guards(inputs, tuple(guards.values()))
 
 
 def environment_guards(environment: Any, symbols: Collection[str] | None = None) -> tuple[Guard, ...]:
@@ -134,13 +134,13 @@ def environment_guards(environment: Any, symbols: Collection[str] | None = None)
         environment: The ShapeEnv that noted it.
         symbols: The only symbols that may be in it; default: any.
     """
-    found: dict[str, Guard] = {}
-    for each in environment.guards:
-        text = _python(each.expr)
-        strange = symbols is not None and not {str(s) for s in each.expr.free_symbols} <= set(symbols)
-        if text is not None and text not in found and not strange:
-            found[text] = Guard(text, _compiled(text), _line(each.sloc))
-    return tuple(found.values())
+    guards: dict[str, Guard] = {}
+    for guard in environment.guards:
+        text = _python(guard.expr)
+        strange = symbols is not None and not {str(s) for s in guard.expr.free_symbols} <= set(symbols)
+        if text is not None and text not in guards and not strange:
+            guards[text] = Guard(text, _compiled(text), _line(guard.sloc))
+    return tuple(guards.values())
 
 
 def _computed_sizes(program: torch.export.ExportedProgram) -> dict[Any, int]:
@@ -150,10 +150,10 @@ def _computed_sizes(program: torch.export.ExportedProgram) -> dict[Any, int]:
     not say that it took a size for neither.
     """
     values = (node.meta.get("val") for node in program.graph.nodes)
-    tensors = (each for value in values for each in (value if isinstance(value, tuple | list) else (value,)))
-    sizes = (size for each in tensors if isinstance(each, torch.Tensor) for size in each.shape)
+    tensors = (element for value in values for element in (value if isinstance(value, tuple | list) else (value,)))
+    sizes = (size for tensor in tensors if isinstance(tensor, torch.Tensor) for size in tensor.shape)
     computed = {s.node.expr: s.node.hint for s in sizes if constant(s) is None and not s.node.expr.is_Symbol}
-    return {each: _SEVERAL if hint is None else min(int(hint), _SEVERAL) for each, hint in computed.items()}
+    return {expression: _SEVERAL if hint is None else min(int(hint), _SEVERAL) for expression, hint in computed.items()}
 
 
 def _is_input(program: torch.export.ExportedProgram, node: Any) -> bool:

@@ -67,11 +67,11 @@ def other_ways(subject: Subject) -> Iterator[OtherWay]:
     """Yields the unusual values on which a module may do something else; what it refuses to run on is none."""
     usual = None if subject.scripted else _operations(subject, subject.example)
     for name, tensors in probes(subject) if usual is not None else ():
-        found = _operations(subject, tensors)
-        if usual is None or found is None:
+        operations = _operations(subject, tensors)
+        if usual is None or operations is None:
             continue
-        if found.names != usual.names:
-            branch = Branch(_parting(usual, found) or UNKNOWN_LINE, f"runs other operations on {name}")
+        if operations.names != usual.names:
+            branch = Branch(_parting(usual, operations) or UNKNOWN_LINE, f"runs other operations on {name}")
             yield OtherWay(branch, tensors, True)
         elif subject.written is not None:
             branch = Branch(subject.written, f"writes values as text, and computes something else on {name}")
@@ -81,7 +81,7 @@ def other_ways(subject: Subject) -> Iterator[OtherWay]:
 def _parting(one: Operations, other: Operations) -> Blame | None:
     """Returns the line of the first operation in which two runs differ."""
     at = next((n for n, (a, b) in enumerate(zip(one.names, other.names, strict=False)) if a != b), None)
-    longer = max(one, other, key=lambda each: len(each.lines))
+    longer = max(one, other, key=lambda run: len(run.lines))
     return longer.lines[min(len(one.lines), len(other.lines)) if at is None else at]
 
 

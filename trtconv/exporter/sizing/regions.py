@@ -129,10 +129,10 @@ class Regions:
         while chosen is not None and len(self._found) < _MOST and self.seconds > 0:
             if len(self._found) >= _FEW and left.mean() > 1 - _COVERED:
                 return  # sizes that became constants: each is its own region
-            found = self._region(chosen)
-            if found is None:
+            new_region = self._region(chosen)
+            if new_region is None:
                 return
-            if not self._add(grid, found, left, generator, chosen).any():
+            if not self._add(grid, new_region, left, generator, chosen).any():
                 return  # a size that its own region does not have: what was asked is not all in the guards
             chosen = grid.sample(left, generator)
         self._complete = own is not None and chosen is None
@@ -197,9 +197,9 @@ class Regions:
             if self.trials.ok(sizes):
                 return None
             refused = True
-        asked = environment_guards(environment, set(places))
+        guards = environment_guards(environment, set(places))
         # Which kernel is faster is asked of sizes too, by no line of the user's.
-        return Region(tuple(g for g in asked if g.blame or "==" in g.text or "!=" in g.text), places, refused)
+        return Region(tuple(g for g in guards if g.blame or "==" in g.text or "!=" in g.text), places, refused)
 
     def is_examples(self, sizes: Sizes) -> bool:
         """Whether some sizes are in the example's region; no other is looked for."""
@@ -220,7 +220,7 @@ class Regions:
     def fixing(self) -> Blame | None:
         """Returns the line that makes a constant of a size, where one does."""
         guards = (guard for region in self.found for guard in region.guards)
-        return next((each.blame for each in guards if each.fixes and each.blame is not None), None)
+        return next((guard.blame for guard in guards if guard.fixes and guard.blame is not None), None)
 
     def first(self, rules: Sequence[SizeRule], numbers: Collection[int]) -> Sizes | None:
         """Returns the sizes nearest to the example that some rules allow together, of those in some regions."""
@@ -233,19 +233,19 @@ class Regions:
         None where that does not leave the regions out, a dimension has no bounds, or one has no size left.
         """
         grid = Grid(rules)
-        inside, found = self._inside(grid, numbers), []
+        inside, result = self._inside(grid, numbers), []
         for axis, rule in enumerate(rules):
             others = tuple(n for n in range(len(rules)) if n != axis)
             always = inside.all(axis=others)
             if not always.any():
-                found.append(rule)
+                result.append(rule)
                 continue
             sizes = [int(n) for n in grid.values[rule.name].ravel()[~always]]
             if grid.thinned or rule.max is None or rule.tied or rule.example not in sizes:
                 return None
             listed = dataclasses.replace(rule, step=0, offsets=(), valid=tuple(sizes), min=sizes[0], max=sizes[-1])
-            found.append(listed)
-        return tuple(found) if self.first(found, numbers) is None else None
+            result.append(listed)
+        return tuple(result) if self.first(result, numbers) is None else None
 
     def _inside(self, grid: Grid, numbers: Collection[int]) -> NDArray[np.bool_]:
         """Returns which sizes of a grid are in some regions."""
@@ -264,17 +264,17 @@ def _symbolic(
     """Returns inputs with symbols for their dynamic sizes, and which dimension each symbol stands for."""
     from torch._dynamo.source import ConstantSource
 
-    made, places = [], {}
+    fakes, places = [], {}
     for index, tensor in enumerate(tensors):
         names = axes.names(index, tensor.dim())
         dynamic = [DimDynamic.STATIC if name is None else DimDynamic.DYNAMIC for name in names]
         context = StatelessSymbolicContext(dynamic_sizes=dynamic)
         fake = mode.from_tensor(tensor, source=ConstantSource(f"input_{index}"), symbolic_context=context)
-        made.append(fake)
+        fakes.append(fake)
         for name, size in zip(names, fake.shape, strict=True):
             if name is not None and not isinstance(size, int):
                 places[str(size.node.expr)] = name
-    return made, places
+    return fakes, places
 
 
 def _remembered_numbers(mode: FakeTensorMode, module: torch.nn.Module) -> list[Any]:

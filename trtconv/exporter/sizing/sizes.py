@@ -58,8 +58,8 @@ def _alike(trials: Trials, name: str, other: SizeRule) -> SizeRule | None:
     near = {*range(1, min(other.step, _SAMPLED)), other.step // 2, other.step - 1, other.step, other.step + 1}
     if any(trials.ok({name: example + k}) != rule.takes(example + k) for k in sorted({*near, 2 * other.step})):
         return None
-    asked = trials.axes.bounds.get(name)
-    return dataclasses.replace(rule, asked=asked, min=example, max=example, blame=_who_wants(trials, name, other.step))
+    bounds = trials.axes.bounds.get(name)
+    return dataclasses.replace(rule, asked=bounds, min=example, max=example, blame=_who_wants(trials, name, other.step))
 
 
 def _rule(trials: Trials, name: str) -> SizeRule:
@@ -67,11 +67,11 @@ def _rule(trials: Trials, name: str) -> SizeRule:
     example = trials.axes.example[name]
     rule = SizeRule(name, example, asked=trials.axes.bounds.get(name), min=example, max=example)
     for direction in (1, -1):
-        found = _neighbours(trials, name, direction)
-        if not found:
+        neighbours = _neighbours(trials, name, direction)
+        if not neighbours:
             continue
-        step = abs(found[0] - example)
-        if len(found) == 1 or abs(found[1] - found[0]) == step:
+        step = abs(neighbours[0] - example)
+        if len(neighbours) == 1 or abs(neighbours[1] - neighbours[0]) == step:
             blame = _who_wants(trials, name, step)
             return dataclasses.replace(rule, step=step, offset=example % step, blame=blame)
         return _irregular(trials, rule)
@@ -220,11 +220,11 @@ def with_tied(rules: Sequence[SizeRule], sizes: dict[str, int]) -> dict[str, int
 
 def following(rules: Sequence[SizeRule]) -> dict[str, str]:
     """Returns the dimensions that follow another, and which; of two that are tied to each other the first."""
-    found: dict[str, str] = {}
+    followers: dict[str, str] = {}
     for rule in rules:
-        if rule.tied and rule.tied not in found:
-            found[rule.name] = rule.tied
-    return found
+        if rule.tied and rule.tied not in followers:
+            followers[rule.name] = rule.tied
+    return followers
 
 
 def size_at(rule: SizeRule, share: float, top: int) -> int:

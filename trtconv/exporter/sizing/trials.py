@@ -99,7 +99,7 @@ class Trials:
     def seen(self) -> list[dict[str, int]]:
         """Returns the sizes at which the module has run."""
         names = list(self.axes.example)
-        ran = [dict(zip(names, key, strict=True)) for key, found in self._seen.items() if isinstance(found, Ran)]
+        ran = [dict(zip(names, key, strict=True)) for key, result in self._seen.items() if isinstance(result, Ran)]
         return [sizes for sizes in ran if self._accepts(sizes)]
 
     def _shapes(self, sizes: Sizes) -> tuple[Shape, ...]:
@@ -140,10 +140,10 @@ class Trials:
                 self._seen[key] = self._try(self._shapes(sizes))
             finally:
                 self._spent += time.thread_time() - started
-        found = self._seen[key]
-        if isinstance(found, Exception):
-            raise found
-        return found
+        result = self._seen[key]
+        if isinstance(result, Exception):
+            raise result
+        return result
 
     def _try(self, shapes: Sequence[Shape]) -> Ran | Exception:
         """Runs once; in eager mode, and from now on, where the meta device is what the module does not take."""
@@ -159,7 +159,7 @@ class Trials:
             return error
 
     def _prefers_meta(self, shapes: Sequence[Shape]) -> bool:
-        return self.meta and _elements(shapes) > self._quick * _elements([each.shape for each in self.subject.inputs])
+        return self.meta and _elements(shapes) > self._quick * _elements([decl.shape for decl in self.subject.inputs])
 
     def leave_meta(self) -> None:
         """Tries in eager mode from now on, and forgets what was refused until now."""
@@ -202,27 +202,27 @@ class Trials:
 
     def parting(self, sizes: Sizes) -> Blame | None:
         """Returns the first line at which the module does something else at these sizes than at the example's."""
-        told = []
-        for each in ({}, sizes):
+        paths = []
+        for point in ({}, sizes):
             path = Operations(lines=True)
             with contextlib.suppress(Exception):
-                (self._on_meta if self.meta else self._eager)(self._shapes(each), path)
-            told.append(path)
-        for name, other, line, at in zip(told[0].names, told[1].names, told[0].lines, told[1].lines, strict=False):
+                (self._on_meta if self.meta else self._eager)(self._shapes(point), path)
+            paths.append(path)
+        for name, other, line, at in zip(paths[0].names, paths[1].names, paths[0].lines, paths[1].lines, strict=False):
             if name != other:
                 return at or line
-        longer = max(told, key=lambda path: len(path.names))
-        shorter = min(len(path.names) for path in told)
+        longer = max(paths, key=lambda path: len(path.names))
+        shorter = min(len(path.names) for path in paths)
         return longer.lines[shorter] if shorter < len(longer.lines) else None
 
     def _on_meta(self, shapes: Sequence[Shape], path: Operations) -> tuple[Shape, ...]:
-        dtypes = [getattr(torch, each.dtype) for each in self.subject.inputs]
+        dtypes = [getattr(torch, decl.dtype) for decl in self.subject.inputs]
         inputs = [torch.empty(s, dtype=d, device="meta") for s, d in zip(shapes, dtypes, strict=True)]
         skipping = without_fake_quantize() if self.subject.fake_quantized else contextlib.nullcontext()
         seen = (masks_unseen(), control_flow_chosen(), meta_shapes(), skipping, path)
         with torch.no_grad(), restored(self._twin), torch.device("meta"), contextlib.ExitStack() as stack:
-            for each in seen:
-                stack.enter_context(each)
+            for context in seen:
+                stack.enter_context(context)
             return tuple(tuple(tensor.shape) for tensor in as_tuple(self._twin(*inputs)))
 
     def _eager(self, shapes: Sequence[Shape], path: Operations) -> tuple[Shape, ...]:
@@ -230,8 +230,8 @@ class Trials:
             raise TooExpensive
         seen = (masks_unseen(), control_flow_chosen())
         with torch.no_grad(), restored(self.subject.module), _one_thread(), seen[0], seen[1], path:
-            _, found = inputs_that_run(self.subject.inputs, shapes, 0, functools.partial(self._shapes_of, path))
-            return found
+            _, output_shapes = inputs_that_run(self.subject.inputs, shapes, 0, functools.partial(self._shapes_of, path))
+            return output_shapes
 
     def _shapes_of(self, path: Operations, tensors: tuple[torch.Tensor, ...]) -> tuple[Shape, ...]:
         path.names.clear()
