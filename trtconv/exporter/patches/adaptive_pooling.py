@@ -44,9 +44,9 @@ def _pooled(
     return_indices: bool = False,
 ) -> Any:
     counts = list(output_size) if isinstance(output_size, Sequence) else [output_size] * rank
-    known = all(type(size) is int for size in input.shape[-rank:])
+    static = all(type(size) is int for size in input.shape[-rank:])
     by_parts = pool is _maxima and any(count is not None and not _countable(count) for count in counts)
-    if known or return_indices or by_parts or all(type(count) is int and count == 1 for count in counts):
+    if static or return_indices or by_parts or all(type(count) is int and count == 1 for count in counts):
         return func(input, output_size, return_indices) if return_indices else func(input, output_size)
     for axis, count in zip(range(-rank, 0), counts, strict=True):
         if count is not None:

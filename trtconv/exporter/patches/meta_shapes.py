@@ -30,11 +30,11 @@ class MetaShapes(TorchFunctionMode):  # type: ignore[misc]
         shortcut = _SHORTCUTS.get(func)
         if shortcut is not None:
             try:
-                found = shortcut(*args, **kwargs)
+                answer = shortcut(*args, **kwargs)
             except (TypeError, AttributeError, IndexError):  # called otherwise than here; torch knows
-                found = None
-            if found is not None:
-                return found
+                answer = None
+            if answer is not None:
+                return answer
         return func(*args, **kwargs)
 
 
@@ -127,8 +127,8 @@ def _resized(
     """Answers with what the nearest values are resized to, which is in C++: its sizes come of the same lines."""
     if antialias or not _on_meta(input) or _RESIZED.get(mode) != input.dim():
         return None
-    found: _Found = F.interpolate(input, size, scale_factor, recompute_scale_factor=recompute_scale_factor)
-    return found
+    answer: _Found = F.interpolate(input, size, scale_factor, recompute_scale_factor=recompute_scale_factor)
+    return answer
 
 
 _LATER: Mapping[Callable[..., Any], int] = {

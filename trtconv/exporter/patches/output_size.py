@@ -177,8 +177,8 @@ class SizedConvolutions(TorchFunctionMode):  # type: ignore[misc]
             return _cut(func(input, weight, bias, strides, pads, largest, groups, dilations), sizes)
         single = input.dim() == rank + 1
         batch = input.unsqueeze(0) if single else input
-        found = sized_operator()(batch, weight, bias, strides, pads, largest, groups, dilations, sizes)
-        return found.squeeze(0) if single else found
+        result = sized_operator()(batch, weight, bias, strides, pads, largest, groups, dilations, sizes)
+        return result.squeeze(0) if single else result
 
 
 def _spread(value: Any, rank: int) -> Any:
