@@ -85,7 +85,7 @@ def convert_spec(request: ExportRequest, progress: Progress | None = None) -> Co
 
     plain = BuildRequest(request.output, target=options.target, fail_on=options.fail_on)
     plain = dataclasses.replace(plain, plugins=options.plugins, references=options.references)
-    files = [Path(each.output.path) for each in (exported, *exported.sides) if each.output is not None]
+    files = [Path(report.output.path) for report in (exported, *exported.sides) if report.output is not None]
     first, *others = [pipeline.build(dataclasses.replace(plain, model=file), progress) for file in files]
     return ConvertReport(exported, first, tuple(others))
 
@@ -191,15 +191,15 @@ def convert(
     """
     _require_kinds("convert", module, example, dynamic, options, progress)
     build = argument("convert", "build", BuildRequest, build)
-    asked = dataclasses.replace(options or ExportOptions(), target=build.target, check=False)
-    if asked.split_branches:
+    settings = dataclasses.replace(options or ExportOptions(), target=build.target, check=False)
+    if settings.split_branches:
         raise InputError("split_branches writes several models, and one is built", "Export, then build each of them.")
     ranges = [build.dims, *build.profiles]
     bounds: dict[str, Range] = {}
-    for name in dict.fromkeys(name for each in ranges for name in each):
-        own = [each[name] for each in build.profiles if name in each] or [build.dims[name]]
+    for name in dict.fromkeys(name for group in ranges for name in group):
+        own = [profile[name] for profile in build.profiles if name in profile] or [build.dims[name]]
         bounds[name] = Range(min(r.min for r in own), own[0].opt, max(r.max for r in own))
-    exported = export(module, example, build.model, dynamic, bounds, asked, progress)
+    exported = export(module, example, build.model, dynamic, bounds, settings, progress)
     if exported.exit_code:
         return ConvertReport(exported, None)
     from trtconv import pipeline
@@ -208,7 +208,7 @@ def convert(
     names = {dim for dims in exported.inputs.values() for dim in dims}
     static = {name for name, bound in bounds.items() if bound.min == bound.max and name not in names}
     dims = {name: bound for name, bound in build.dims.items() if name not in static}
-    profiles = tuple({name: r for name, r in each.items() if name not in static} for each in build.profiles)
+    profiles = tuple({name: r for name, r in profile.items() if name not in static} for profile in build.profiles)
     request = dataclasses.replace(build, dims=dims, profiles=profiles)
     return ConvertReport(exported, pipeline.build(request, progress))
 

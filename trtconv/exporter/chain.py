@@ -73,16 +73,16 @@ class Chain(torch.nn.Module):  # type: ignore[misc]
     def __init__(self, links: Sequence[ExportedPart], inputs: Sequence[str], outputs: Sequence[str]) -> None:
         super().__init__()
         self.parts = torch.nn.ModuleList(link.job.subject.module for link in links)
-        self.reads = [[each.name for each in link.job.subject.inputs] for link in links]
+        self.reads = [[decl.name for decl in link.job.subject.inputs] for link in links]
         self.makes = [list(link.job.subject.outputs) for link in links]
         self.inputs, self.outputs = list(inputs), list(outputs)
 
     def forward(self, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
         """Runs the parts one after the other."""
-        known = dict(zip(self.inputs, tensors, strict=True))
+        values = dict(zip(self.inputs, tensors, strict=True))
         for module, reads, makes in zip(self.parts, self.reads, self.makes, strict=True):
-            known |= zip(makes, as_tuple(module(*(known[name] for name in reads))), strict=True)
-        return tuple(known[name] for name in self.outputs)
+            values |= zip(makes, as_tuple(module(*(values[name] for name in reads))), strict=True)
+        return tuple(values[name] for name in self.outputs)
 
 
 class Chaining:
@@ -121,7 +121,11 @@ class Chaining:
             module = Adapter(part.module, tuple(part.inputs)).eval()
             subject = prepare(module, inputs, part.outputs, tuple(self.tensors[name] for name in names))
         subject.outputs = tuple(f"{part.name}.{name}" for name in subject.outputs)
-        bounds = {name: bound for name, bound in self.dims.items() if any(name in self.axes[each] for each in names)}
+        bounds = {
+            name: bound
+            for name, bound in self.dims.items()
+            if any(name in self.axes[input_name] for input_name in names)
+        }
         axes = plan_axes(inputs, {name: self.axes[name] for name in names}, bounds, self.options.static)
         with self.clock.stage(Stage.SIZES), quiet_torch():
             trials = Trials(subject, axes)
@@ -137,7 +141,7 @@ class Chaining:
         """Returns the name that an input of a part has in the whole, and learns its example and axes."""
         own = part.dynamic.get(parameter)
         if isinstance(value, OutputOf):
-            name = self._made(part, value)
+            name = self._output_name(part, value)
             if own is not None:
                 self._name_axes(part, name, tuple(own))
             return name
@@ -156,7 +160,7 @@ class Chaining:
             )
         return parameter
 
-    def _made(self, part: ExportPart, flow: OutputOf) -> str:
+    def _output_name(self, part: ExportPart, flow: OutputOf) -> str:
         owner = flow.tensor.partition(".")[0]
         outputs = next(link.job.subject.outputs for link in self.links if link.part.name == owner)
         if flow.tensor == owner and len(outputs) == 1:
@@ -176,8 +180,8 @@ class Chaining:
         for old, new in zip(before, axes, strict=True):
             if old is not None and new is not None and old != new and old in self._derived.values():
                 self.dims |= {new: self.dims[old]} if old in self.dims else {}
-                self.axes = {key: tuple(new if each == old else each for each in own) for key, own in self.axes.items()}
-                self._derived = {key: new if each == old else each for key, each in self._derived.items()}
+                self.axes = {key: tuple(new if axis == old else axis for axis in own) for key, own in self.axes.items()}
+                self._derived = {key: new if axis == old else axis for key, axis in self._derived.items()}
             elif old != new:
                 raise InputError(f"{part.name}: an axis of {name} is {old or 'static'}, not {new}", "Name it as it is.")
 
@@ -192,9 +196,9 @@ class Chaining:
                 if isinstance(dim, int):
                     axes.append(None)
                     continue
-                known = any(dim in own for own in self.axes.values())
+                is_known = any(dim in own for own in self.axes.values())
                 fresh = f"{name.replace('.', '_')}_{axis}"
-                axes.append(dim if known else self._derived.setdefault((link.part.name, dim), fresh))
+                axes.append(dim if is_known else self._derived.setdefault((link.part.name, dim), fresh))
                 if low is not None and high is not None and low[index][axis] < high[index][axis]:
                     self.dims.setdefault(str(axes[-1]), Range(low[index][axis], tensor.shape[axis], high[index][axis]))
             self.axes[name] = tuple(axes)
@@ -216,7 +220,7 @@ class Chaining:
         Raises:
             ExportFailed: Together they differ from PyTorch, or do not take the bounds that were asked for.
         """
-        read = {name for link in self.links for name in (each.name for each in link.job.subject.inputs)}
+        read = {name for link in self.links for name in (decl.name for decl in link.job.subject.inputs)}
         outputs = [name for link in self.links for name in link.job.subject.outputs if name not in read]
         chain = Chain(self.links, self.given, outputs).eval()
         tensors = tuple(self.tensors[name] for name in self.given)
@@ -258,15 +262,15 @@ class Chaining:
 
     def _refusing(self, shapes: Sequence[Shape]) -> ExportedPart | None:
         """Returns the first part whose file does not take what flows where the inputs have some shapes."""
-        known: dict[str, Shape] = dict(zip(self.given, shapes, strict=True))
+        all_shapes: dict[str, Shape] = dict(zip(self.given, shapes, strict=True))
         for link in self.links:
             try:
-                made = link.shapes(known)
+                outputs = link.shapes(all_shapes)
             except TooExpensive:
                 return None
             except Exception:  # whatever the module raises there
                 return link
-            if made is None:
+            if outputs is None:
                 return link
-            known |= made
+            all_shapes |= outputs
         return None

@@ -116,13 +116,13 @@ def parse_inputs(texts: Sequence[str]) -> tuple[InputDecl, ...]:
     bounds: dict[str, Range] = {}
     for text in texts:
         bounds |= _input(text, {}).bounds
-    found = tuple(_input(text, bounds) for text in texts)
-    if len(found) > 1 and not all(each.name for each in found):
+    decls = tuple(_input(text, bounds) for text in texts)
+    if len(decls) > 1 and not all(decl.name for decl in decls):
         raise InputError("--input without a name, beside others", "Write --input NAME=... for each of them.")
-    return found
+    return decls
 
 
-def _input(text: str, known: Mapping[str, Range]) -> InputDecl:
+def _input(text: str, shared_bounds: Mapping[str, Range]) -> InputDecl:
     name, shape = _named(text)
     if not _lists_axes(shape):
         return parse_input(text) if name or "=" in text else dataclasses.replace(parse_input(f"_={text}"), name="")
@@ -136,7 +136,7 @@ def _input(text: str, known: Mapping[str, Range]) -> InputDecl:
             raise InputError(f"--input {text!r}: {axis!r} is not an axis", _EXAMPLE)
         if bounded:
             bounds |= parse_bounds([axis])
-        bound = bounds.get(label, known.get(label))
+        bound = bounds.get(label, shared_bounds.get(label))
         sizes.append(int(label) if label.isdecimal() else 1 if bound is None else bound.opt)
         axes.append(None if label.isdecimal() else label)
     decl = parse_input(f"{name or '_'}={'x'.join(map(str, sizes))}{dtype}")
@@ -202,8 +202,8 @@ def all_axes(inputs: Sequence[InputDecl], dynamic: Mapping[str, AxisNames]) -> d
     Raises:
         InputError: An input without usual names for its axes is to have them.
     """
-    named = {each.name: each.axes for each in inputs if each.axes is not None}
-    ranks = {each.name: len(each.shape) for each in inputs}
+    named = {decl.name: decl.axes for decl in inputs if decl.axes is not None}
+    ranks = {decl.name: len(decl.shape) for decl in inputs}
     for name, axes in dynamic.items():
         usual = _BY_RANK.get(ranks.get(name, 0))
         if not axes and usual is None:
@@ -217,7 +217,7 @@ def all_axes(inputs: Sequence[InputDecl], dynamic: Mapping[str, AxisNames]) -> d
 
 def all_bounds(inputs: Sequence[InputDecl], dims: Mapping[str, Range]) -> dict[str, Range]:
     """Joins the bounds that stand with the inputs and those that were given apart, which go first."""
-    return {**{name: bound for each in inputs for name, bound in each.bounds.items()}, **dims}
+    return {**{name: bound for decl in inputs for name, bound in decl.bounds.items()}, **dims}
 
 
 def parse_input(text: str) -> InputDecl:
@@ -228,12 +228,12 @@ def parse_input(text: str) -> InputDecl:
         raise InputError(f"--input {text!r} is not NAME=SHAPE[:DTYPE]", "Write --input x=1x3x64x64 or t=1:int64.")
     shape, _, dtype = rest.partition(":")
     dtype, bracket, values = dtype.partition("[")
-    found = InputDecl(name, _shape(text, shape), _dtype(text, dtype or "float32"))
+    decl = InputDecl(name, _shape(text, shape), _dtype(text, dtype or "float32"))
     if not bracket:
-        return found
-    if not values.endswith("]") or not found.dtype.startswith(("int", "uint")):
+        return decl
+    if not values.endswith("]") or not decl.dtype.startswith(("int", "uint")):
         raise InputError(f"--input {text!r}: values go with an integer type", "Write n=batch:int64[1..length].")
-    return dataclasses.replace(found, values=Values.parse(text, values[:-1]))
+    return dataclasses.replace(decl, values=Values.parse(text, values[:-1]))
 
 
 def with_places(inputs: Sequence[InputDecl], axes: Mapping[str, AxisNames]) -> tuple[InputDecl, ...]:
@@ -248,20 +248,20 @@ def with_places(inputs: Sequence[InputDecl], axes: Mapping[str, AxisNames]) -> t
     """
     places = {
         dim: (number, axis)
-        for number, each in enumerate(inputs)
-        for axis, dim in enumerate(axes.get(each.name, ()))
+        for number, decl in enumerate(inputs)
+        for axis, dim in enumerate(axes.get(decl.name, ()))
         if dim is not None
     }
     placed = []
-    for each in inputs:
-        if each.values is not None and isinstance(each.values.high, str):
-            if each.values.high not in places:
-                known = ", ".join(places) or "none"
-                said = f"--input {each.name}: no axis is called {each.values.high}"
-                raise InputError(said, did_you_mean(each.values.high, list(places), f"Axes: {known}."))
-            values = dataclasses.replace(each.values, place=places[each.values.high])
-            each = dataclasses.replace(each, values=values)
-        placed.append(each)
+    for decl in inputs:
+        if decl.values is not None and isinstance(decl.values.high, str):
+            if decl.values.high not in places:
+                names = ", ".join(places) or "none"
+                said = f"--input {decl.name}: no axis is called {decl.values.high}"
+                raise InputError(said, did_you_mean(decl.values.high, list(places), f"Axes: {names}."))
+            values = dataclasses.replace(decl.values, place=places[decl.values.high])
+            decl = dataclasses.replace(decl, values=values)
+        placed.append(decl)
     return tuple(placed)
 
 

@@ -121,13 +121,13 @@ def interface_of(job: Job, rules: tuple[SizeRule, ...]) -> tuple[finish.Dims, fi
     """Returns the dimensions of inputs and outputs as a file declares them that takes the sizes of `rules`."""
     subject, axes = job.subject, job.axes
     inputs = {
-        each.name: tuple(
+        decl.name: tuple(
             name if name is not None else size
-            for name, size in zip(axes.names(i, len(each.shape)), each.shape, strict=True)
+            for name, size in zip(axes.names(i, len(decl.shape)), decl.shape, strict=True)
         )
-        for i, each in enumerate(subject.inputs)
+        for i, decl in enumerate(subject.inputs)
     }
     if not axes.places:
         return inputs, {n: tuple(t.shape) for n, t in zip(subject.outputs, subject.expected, strict=True)}
-    found = output_dims(job.trials, rules, subject.outputs)
-    return inputs, dict(zip(subject.outputs, found, strict=True))
+    dims = output_dims(job.trials, rules, subject.outputs)
+    return inputs, dict(zip(subject.outputs, dims, strict=True))

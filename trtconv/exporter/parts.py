@@ -45,7 +45,7 @@ class ExportPart:
 
 def is_parts(value: Any) -> bool:
     """Whether what a SPEC gives is parts."""
-    return isinstance(value, list | tuple) and bool(value) and all(isinstance(each, ExportPart) for each in value)
+    return isinstance(value, list | tuple) and bool(value) and all(isinstance(element, ExportPart) for element in value)
 
 
 def require_order(parts: Sequence[ExportPart]) -> None:

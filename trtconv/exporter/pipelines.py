@@ -66,8 +66,10 @@ def export_parts(parts: Sequence[ExportPart], request: ExportRequest, clock: Sto
             report = dataclasses.replace(report, notes=(*report.notes, f"{saved} bytes of weights are stored once"))
         with clock.stage(Stage.WRITE):
             _write(paths, links, draft, report, request.output, folder.path / data.name)
-    written = {name: written_report(each, paths[name], request.options, clock) for name, each in reports.items()}
-    code = max(each.exit_code for each in written.values())
+    written = {
+        name: written_report(part_report, paths[name], request.options, clock) for name, part_report in reports.items()
+    }
+    code = max(part_report.exit_code for part_report in written.values())
     output = model_identity(request.output)
     return dataclasses.replace(report, output=output, parts=written, pipeline=str(manifest), exit_code=code)
 
@@ -112,10 +114,10 @@ def _refuse_flags(request: ExportRequest) -> None:
 
 def _require_known(request: ExportRequest, chaining: Chaining) -> None:
     """Raises InputError for bounds of a dimension that no part has."""
-    known = list(dict.fromkeys(name for axes in chaining.axes.values() for name in axes if name is not None))
+    names = list(dict.fromkeys(name for axes in chaining.axes.values() for name in axes if name is not None))
     for name in request.dims:
-        if name not in known:
-            hint = did_you_mean(name, known, f"Dimensions: {', '.join(known) or 'none'}.")
+        if name not in names:
+            hint = did_you_mean(name, names, f"Dimensions: {', '.join(names) or 'none'}.")
             raise InputError(f"--dim names {name!r}, which is not a dimension of the parts", hint)
 
 

@@ -24,8 +24,8 @@ def report_of(job: Job, spec: str, draft: Draft) -> ExportReport:
     notes = [*job.subject.notes, *draft.notes]
     notes += _notes_on(job.rules)
     branches = (*job.branches, *job.branches_on_sizes.values())
-    notes += [_said(each) for each in branches]
-    unmet = [place for place in job.options.accepted if not any(each.is_at(place) for each in branches)]
+    notes += [_said(branch) for branch in branches]
+    unmet = [place for place in job.options.accepted if not any(branch.is_at(place) for branch in branches)]
     notes += [f"--accept-branch {place}: there is no branch to accept" for place in unmet]
     if job.trials.exhausted:
         notes.append("trying sizes took too long and was cut short: what is said of them may be too lenient")
@@ -40,7 +40,7 @@ def report_of(job: Job, spec: str, draft: Draft) -> ExportReport:
         sizes=job.rules,
         joint=job.joint,
         attempts=tuple(job.attempts),
-        branches=tuple(each for each in branches if not each.check),
+        branches=tuple(branch for branch in branches if not branch.check),
         notes=tuple(notes),
         proof=draft.proof,
         seconds=job.clock.seconds,
@@ -50,7 +50,7 @@ def report_of(job: Job, spec: str, draft: Draft) -> ExportReport:
 def joined(reports: Sequence[ExportReport]) -> ExportReport:
     """Returns the reports of all files of an export as one: that of the first, with the others as its sides."""
     first, *others = reports
-    return dataclasses.replace(first, sides=tuple(others), exit_code=max(each.exit_code for each in reports))
+    return dataclasses.replace(first, sides=tuple(others), exit_code=max(report.exit_code for report in reports))
 
 
 def _said(branch: Branch) -> str:
@@ -76,11 +76,11 @@ def _notes_on(rules: Sequence[SizeRule]) -> list[str]:
 
 def _range_note(rule: SizeRule) -> str:
     """Says so where the bounds asked for have no valid size at their ends."""
-    asked = rule.asked
-    if asked is None or rule.max is None or (asked.min == rule.min and asked.max == rule.max):
+    bounds = rule.asked
+    if bounds is None or rule.max is None or (bounds.min == rule.min and bounds.max == rule.max):
         return ""
     why = f", from {rule.narrowed}" if rule.narrowed else ""
-    return f"valid from {rule.min} to {rule.max} of {asked.min}:{asked.max}{why}"
+    return f"valid from {rule.min} to {rule.max} of {bounds.min}:{bounds.max}{why}"
 
 
 def model_identity(path: Path) -> FileIdentity:
@@ -104,24 +104,24 @@ def _checked(report: ExportReport, output: Path, options: ExportOptions, clock: 
             dims = bounds_of(report)
             request = CheckRequest(output, dims, target=options.target, fail_on=options.fail_on)
             request = dataclasses.replace(request, plugins=options.plugins, references=options.references)
-            found = pipeline.check(request)
+            check = pipeline.check(request)
         except EnvironmentMissing as error:
             return dataclasses.replace(report, notes=(*report.notes, f"not checked: {error.message}"))
-    if worst(found.findings) is None:
-        return dataclasses.replace(report, check=found)
-    return dataclasses.replace(report, check=found, exit_code=found.exit_code)
+    if worst(check.findings) is None:
+        return dataclasses.replace(report, check=check)
+    return dataclasses.replace(report, check=check, exit_code=check.exit_code)
 
 
 def bounds_of(report: ExportReport) -> dict[str, Range]:
     """Returns the bounds that were asked for, where they are valid, and the example's size for other dimensions."""
-    known = {rule.name: rule for rule in report.sizes}
+    rules = {rule.name: rule for rule in report.sizes}
     dynamic = {dim for dims in report.inputs.values() for dim in dims if isinstance(dim, str)}
-    if not dynamic <= known.keys():
+    if not dynamic <= rules.keys():
         return {}
     return {
         name: Range(rule.min, rule.example, rule.max)
         if rule.asked is not None and rule.max is not None
         else Range(rule.example, rule.example, rule.example)
-        for name, rule in known.items()
+        for name, rule in rules.items()
         if name in dynamic
     }

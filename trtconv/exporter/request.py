@@ -223,7 +223,7 @@ class Axes:
 
     def shapes(self, inputs: Sequence[InputDecl], sizes: Mapping[str, int]) -> tuple[Shape, ...]:
         """Returns the inputs' shapes with the named dimensions set to `sizes`; others stay as in the example."""
-        shapes = [list(each.shape) for each in inputs]
+        shapes = [list(decl.shape) for decl in inputs]
         for name, places in self.places.items():
             for index, axis in places:
                 shapes[index][axis] = sizes.get(name, self.example[name])
@@ -247,7 +247,7 @@ def plan_axes(
         InputError: An input that is not there, ranks that differ, an unknown dimension, one name at axes of different
             sizes, or an example outside its bounds.
     """
-    index = {each.name: i for i, each in enumerate(inputs)}
+    index = {decl.name: i for i, decl in enumerate(inputs)}
     places: dict[str, list[tuple[int, int]]] = {}
     for name, axes in all_axes(inputs, dynamic).items():
         if name not in index:
@@ -288,10 +288,10 @@ def _place(
                 return dim
         places[f"{owner}_{axis}"] = [place]
         return f"{owner}_{axis}"
-    known = f"Dimensions: {', '.join(places) or 'none'}."
+    names = f"Dimensions: {', '.join(places) or 'none'}."
     raise InputError(
         f"--dim names {name!r}, which is not a dimension of the inputs",
-        f"{did_you_mean(name, places, known)} Name axes with --dynamic NAME=batch,_,height,width, or write INPUT:AXIS.",
+        f"{did_you_mean(name, places, names)} Name axes with --dynamic NAME=batch,_,height,width, or write INPUT:AXIS.",
     )
 
 

@@ -71,14 +71,14 @@ def run(request: ExportRequest, progress: Progress | None = None) -> ExportRepor
         request = _named(request, loaded)
         axes = all_axes(request.inputs, request.dynamic)
         request = dataclasses.replace(request, inputs=with_places(request.inputs, axes))
-        asked = plan_axes(request.inputs, request.dynamic, request.dims) if request.inputs else None
-        if any("." in each.name for each in request.inputs) and isinstance(loaded, torch.nn.Module):
-            loaded = Nested(loaded, (), slots_of_names([each.name for each in request.inputs]))
+        dynamic_axes = plan_axes(request.inputs, request.dynamic, request.dims) if request.inputs else None
+        if any("." in decl.name for decl in request.inputs) and isinstance(loaded, torch.nn.Module):
+            loaded = Nested(loaded, (), slots_of_names([decl.name for decl in request.inputs]))
         with clock.stage(Stage.RUN):
             try:
                 subject = prepare(loaded, request.inputs, request.options.outputs, None)
             except InputError as error:
-                raise _with_near_sizes(error, loaded, request.inputs, asked) from error
+                raise _with_near_sizes(error, loaded, request.inputs, dynamic_axes) from error
         subject.notes.extend(notes)
         return export_subject(subject, request, clock)
 
@@ -103,7 +103,7 @@ def _check_names(request: ExportRequest) -> None:
 
 def _named(request: ExportRequest, loaded: Any) -> ExportRequest:
     """Gives the only input the name of forward's first parameter, where the call gives it none."""
-    if not any(not each.name for each in request.inputs):
+    if not any(not decl.name for decl in request.inputs):
         return request
     forward = getattr(loaded, "forward", None)
     parameters = [] if forward is None else list(inspect.signature(forward).parameters)
@@ -135,14 +135,14 @@ def _exported(subject: Subject, request: ExportRequest, clock: Stopwatch) -> Exp
             if options.split_branches
             else [SideFile(job, best_draft(job), request.output)]
         )
-        reports = [report_of(each.job, request.spec, each.draft) for each in sides]
-        if any(each.draft.proof.failed for each in sides):
-            return joined([dataclasses.replace(each, exit_code=1) for each in reports])
+        reports = [report_of(side.job, request.spec, side.draft) for side in sides]
+        if any(side.draft.proof.failed for side in sides):
+            return joined([dataclasses.replace(report, exit_code=1) for report in reports])
         with clock.stage(Stage.WRITE):
-            for each in sides:
-                write.write_model(each.draft.proto, each.draft.path.parent, each.output)
+            for side in sides:
+                write.write_model(side.draft.proto, side.draft.path.parent, side.output)
     written = zip(reports, sides, strict=True)
-    return joined([written_report(report, each.output, options, clock) for report, each in written])
+    return joined([written_report(report, side.output, options, clock) for report, side in written])
 
 
 def _axes(subject: Subject, request: ExportRequest) -> Axes:
@@ -150,16 +150,16 @@ def _axes(subject: Subject, request: ExportRequest) -> Axes:
     dynamic, dims, static = request.dynamic, request.dims, request.options.static
     if subject.program is None:
         return plan_axes(subject.inputs, dynamic, dims, static)
-    named: dict[str, list[str | None]] = {each.name: [None] * len(each.shape) for each in subject.inputs}
+    named: dict[str, list[str | None]] = {decl.name: [None] * len(decl.shape) for decl in subject.inputs}
     symbols = {(subject.inputs[i].name, axis): symbol for i, axis, symbol in program_axes(subject.program)}
-    asked = {(name, axis): dim for name, axes in dynamic.items() for axis, dim in enumerate(axes) if dim is not None}
-    for (name, axis), dim in asked.items():
+    by_place = {(name, axis): dim for name, axes in dynamic.items() for axis, dim in enumerate(axes) if dim is not None}
+    for (name, axis), dim in by_place.items():
         if (name, axis) not in symbols:
             raise InputError(
                 f"the program was saved with {name}:{axis} fixed; it cannot become {dim}",
                 "Export it again with torch.export.export(..., dynamic_shapes=...), or give the module itself.",
             )
-    by_symbol = {symbol: asked[place] for place, symbol in symbols.items() if place in asked}
+    by_symbol = {symbol: by_place[place] for place, symbol in symbols.items() if place in by_place}
     for (name, axis), symbol in symbols.items():
         named[name][axis] = by_symbol.setdefault(symbol, f"{name}_{axis}")
     return plan_axes(subject.inputs, {name: tuple(axes) for name, axes in named.items()}, dims, static)

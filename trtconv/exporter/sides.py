@@ -48,21 +48,21 @@ def sides_of(job: Job, output: Path) -> list[SideFile]:
     Raises:
         ExportFailed: A side cannot be exported, or the sides are too many.
     """
-    whole, found = job.rules, [(job, best_draft(job))]
-    while not found[-1][1].proof.failed:
+    whole, sides = job.rules, [(job, best_draft(job))]
+    while not sides[-1][1].proof.failed:
         with job.clock.stage(Stage.SIZES), quiet_torch():
-            chosen = _left(job, whole, [draft.rules for _, draft in found])
+            chosen = _left(job, whole, [draft.rules for _, draft in sides])
         if chosen is None:
-            return _numbered(whole, found, output)
-        if len(found) == _MOST:
-            line = next((rule.narrowed for _, draft in found for rule in draft.rules if rule.narrowed), None)
+            return _numbered(whole, sides, output)
+        if len(sides) == _MOST:
+            line = next((rule.narrowed for _, draft in sides for rule in draft.rules if rule.narrowed), None)
             raise ExportFailed(
                 f"the sizes have more than {_MOST} sides" + (f", from {line}" if line else ""),
                 "Narrow --dim, or leave out --split-branches to have the example's side alone.",
             )
-        side = _side_at(job, whole, [draft.rules for _, draft in found], chosen, len(found))
-        found.append((side, best_draft(side)))
-    return _numbered(whole, found, output)
+        side = _side_at(job, whole, [draft.rules for _, draft in sides], chosen, len(sides))
+        sides.append((side, best_draft(side)))
+    return _numbered(whole, sides, output)
 
 
 def _left(job: Job, whole: Sequence[SizeRule], taken: Sequence[Sequence[SizeRule]]) -> Sizes | None:
@@ -143,13 +143,13 @@ def _subject_at(subject: Subject, axes: Axes) -> Subject:
     return dataclasses.replace(subject, inputs=inputs, example=example, expected=expected, notes=[*subject.notes])
 
 
-def _numbered(whole: Sequence[SizeRule], found: Sequence[tuple[Job, Draft]], output: Path) -> list[SideFile]:
+def _numbered(whole: Sequence[SizeRule], sides: Sequence[tuple[Job, Draft]], output: Path) -> list[SideFile]:
     """Names the files, and says in each where the other sizes are."""
-    if len(found) == 1:
-        return [SideFile(*found[0], output)]
-    outputs = [output.with_name(f"{output.stem}.{number}{output.suffix}") for number in range(1, len(found) + 1)]
-    for (job, draft), own in zip(found, outputs, strict=True):
-        others = ", ".join(each.name for each in outputs if each != own)
+    if len(sides) == 1:
+        return [SideFile(*sides[0], output)]
+    outputs = [output.with_name(f"{output.stem}.{number}{output.suffix}") for number in range(1, len(sides) + 1)]
+    for (job, draft), own in zip(sides, outputs, strict=True):
+        others = ", ".join(other.name for other in outputs if other != own)
         remark = f"other sizes run other code, which is in {others}"
         job.rules = tuple(dataclasses.replace(new, remark=remark) if new.narrowed else new for new in draft.rules)
-    return [SideFile(job, draft, own) for (job, draft), own in zip(found, outputs, strict=True)]
+    return [SideFile(job, draft, own) for (job, draft), own in zip(sides, outputs, strict=True)]

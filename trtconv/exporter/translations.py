@@ -71,8 +71,8 @@ def node(name: str, *inputs: Any, outputs: int = 1, **attributes: Any) -> Any:
     kinds, parameter = defs.OpSchema.FormalParameterOption, defs.OpSchema.FormalParameter
     types = [f"T{number}" for number in range(max(len(inputs), 1))]
     taken = [
-        parameter(f"input_{number}", types[number], param_option=kinds.Optional if each is None else kinds.Single)
-        for number, each in enumerate(inputs)
+        parameter(f"input_{number}", types[number], param_option=kinds.Optional if value is None else kinds.Single)
+        for number, value in enumerate(inputs)
     ]
     schema = defs.OpSchema(
         operator,
@@ -80,7 +80,7 @@ def node(name: str, *inputs: Any, outputs: int = 1, **attributes: Any) -> Any:
         1,
         inputs=taken,
         outputs=[parameter(f"output_{number}", types[0]) for number in range(outputs)],
-        type_constraints=[(each, [f"tensor({kind})" for kind in _KINDS], "") for each in types],
+        type_constraints=[(type_name, [f"tensor({kind})" for kind in _KINDS], "") for type_name in types],
         attributes=[defs.OpSchema.Attribute(key, helper.make_attribute(key, v)) for key, v in attributes.items()],
     )
     return values.Op(values.Opset(domain, 1), operator, schema)(*inputs, **attributes)
@@ -94,7 +94,7 @@ def translations_of(files: Sequence[CodeFile]) -> dict[Any, Callable[..., Any]]:
     Raises:
         InputError: A file cannot be read, does not run, or has no translation; an operator is not registered.
     """
-    found = dict(_entering[0])
+    table = dict(_entering[0])
     for file in agreed(files, ()):
         entered: dict[str, Callable[..., Any]] = {}
         _entering.append(entered)
@@ -109,8 +109,8 @@ def translations_of(files: Sequence[CodeFile]) -> dict[Any, Callable[..., Any]]:
             _entering.pop()
         if not entered:
             raise InputError(f"{file.path} has no translation in it", _FORM)
-        found |= entered
-    return {_overload(name): function for name, function in found.items()}
+        table |= entered
+    return {_overload(name): function for name, function in table.items()}
 
 
 def _overload(name: str) -> Any:
