@@ -53,8 +53,8 @@ def values(ctx: click.Context, parameter: str, incomplete: str) -> list[Completi
         return [CompletionItem(incomplete, type="file")]
     # A model that cannot be read completes nothing, and is no error here.
     with contextlib.suppress(Exception):
-        words = (each for each in offered(ctx) if _PLAIN.fullmatch(each))
-        return [CompletionItem(each) for each in words if each.startswith(incomplete)]
+        words = (word for word in offered(ctx) if _PLAIN.fullmatch(word))
+        return [CompletionItem(word) for word in words if word.startswith(incomplete)]
     return []
 
 
@@ -79,8 +79,8 @@ def _inputs(ctx: click.Context) -> Iterable[str]:
 def _nodes(ctx: click.Context) -> Iterable[str]:
     from trtconv.graph.model import OnnxModel
 
-    found = OnnxModel.load(_model(ctx)).nodes("ConvTranspose")
-    return [node.name or f"{scope.path or 'graph'}/node[{index}]" for scope, index, node in found]
+    nodes = OnnxModel.load(_model(ctx)).nodes("ConvTranspose")
+    return [node.name or f"{scope.path or 'graph'}/node[{index}]" for scope, index, node in nodes]
 
 
 def _model(ctx: click.Context) -> Path:
@@ -91,7 +91,7 @@ def _model(ctx: click.Context) -> Path:
 def _targets(_: click.Context) -> Iterable[str]:
     from trtconv.core.target import FAMILIES
 
-    versions = [f"{family}-{major}" for family, known in FAMILIES.items() for major in known.majors]
+    versions = [f"{family}-{major}" for family, support in FAMILIES.items() for major in support.majors]
     return ["auto", *FAMILIES, *versions, "tensorrt-8.6"]
 
 
@@ -104,7 +104,7 @@ def _rules(_: click.Context) -> Iterable[str]:
 def _passes(_: click.Context) -> Iterable[str]:
     from trtconv.passes import PASSES
 
-    return [each.name for each in PASSES]
+    return [pass_.name for pass_ in PASSES]
 
 
 _OFFERED: Mapping[str, Callable[[click.Context], Iterable[str]]] = {

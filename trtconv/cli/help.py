@@ -119,9 +119,9 @@ def _first_sentence(text: str) -> str:
 
 def _until(text: str, signs: str) -> str:
     """Returns what stands before the first of some signs that ends a word outside of parentheses."""
-    for found in re.finditer(rf"[{signs}](?=\s|$)", text):
-        if text.count("(", 0, found.start()) == text.count(")", 0, found.start()):
-            return text[: found.start()]
+    for match in re.finditer(rf"[{signs}](?=\s|$)", text):
+        if text.count("(", 0, match.start()) == text.count(")", 0, match.start()):
+            return text[: match.start()]
     return text
 
 

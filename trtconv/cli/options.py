@@ -66,12 +66,12 @@ class Asked(Generic[Request]):
         changed: dict[str, Any] = {}
         for name, option in options(self._kind):  # type: ignore[arg-type]
             if option.group is not None:
-                own = {key: each.of_flags(self.values) for key, each in options(option.group) if self._has(each)}
+                own = {key: member.of_flags(self.values) for key, member in options(option.group) if self._has(member)}
                 changed |= {name: dataclasses.replace(getattr(configured, name), **own)} if own else {}
             elif self._has(option):
                 changed[name] = option.of_flags(self.values)
         if changed.keys() & _SIZES:
-            changed = {**{name: each.default for name, each in options(self._kind) if name in _SIZES}, **changed}  # type: ignore[arg-type]
+            changed = {**{name: option.default for name, option in options(self._kind) if name in _SIZES}, **changed}  # type: ignore[arg-type]
         return dataclasses.replace(configured, **changed)  # type: ignore[type-var]
 
     def _has(self, option: Option) -> bool:
@@ -105,8 +105,8 @@ def asking(kind: Callable[..., Request]) -> Callable[[Callable[..., Outcome]], C
 
     def decorate(command: Callable[..., Outcome]) -> Callable[..., Outcome]:
         @functools.wraps(command)
-        def run(*asked: Any, **values: Any) -> Outcome:
-            return command(*asked, Asked(kind, {flag.name: values.pop(flag.name) for flag in declared}), **values)
+        def run(*arguments: Any, **values: Any) -> Outcome:
+            return command(*arguments, Asked(kind, {flag.name: values.pop(flag.name) for flag in declared}), **values)
 
         for flag in reversed(declared):
             run = _option(flag)(run)
@@ -149,10 +149,10 @@ class FiniteRange(click.FloatRange):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Reads the number."""
-        found = super().convert(value, param, ctx)
-        if not math.isfinite(found):
+        number = super().convert(value, param, ctx)
+        if not math.isfinite(number):
             self.fail(f"{value} is not a finite number.", param, ctx)
-        return found
+        return number
 
 
 model_argument = click.argument("model", metavar="MODEL")
@@ -213,14 +213,14 @@ def code_options(command: Callable[..., Outcome]) -> Callable[..., Outcome]:
 
     @functools.wraps(command)
     def run(
-        *asked: Any, extend: Sequence[str], plugins: Sequence[str], references: Sequence[str], **values: Any
+        *arguments: Any, extend: Sequence[str], plugins: Sequence[str], references: Sequence[str], **values: Any
     ) -> Outcome:
         def held() -> HeldCode:
             from trtconv.engine.farm.code import HeldCode
 
             return HeldCode.named(extend, plugins, references)
 
-        return command(*asked, held=held, **values)
+        return command(*arguments, held=held, **values)
 
     for flag, name, metavar, what in reversed(_CODE):
         help = f"Let jobs that name this {what}, by its SHA-256, be built with it. Repeatable."

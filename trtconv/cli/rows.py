@@ -80,7 +80,7 @@ class Rows(JobWatch):
         """Returns the rows: what failed, what runs, the longest first, and the counts."""
         with self._lock:
             now = time.monotonic()
-            running = sorted(self._running.items(), key=lambda each: each[1][1])
+            running = sorted(self._running.items(), key=lambda entry: entry[1][1])
             rows = [clean(f"{now - began:7.0f} s  {self._name(i)} on {w}") for i, (w, began) in running[:_MOST_RUNNING]]
             left = len(self._requests) - self._done - len(self._unplaced)
             counts = (

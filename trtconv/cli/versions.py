@@ -21,10 +21,10 @@ PACKAGES = (
 
 def versions() -> dict[str, str | None]:
     """Returns each package's version, None where it is not installed; trtconv's own first."""
-    found: dict[str, str | None] = {"trtconv": __version__}
+    result: dict[str, str | None] = {"trtconv": __version__}
     for package in PACKAGES:
         try:
-            found[package] = importlib.metadata.version(package)
+            result[package] = importlib.metadata.version(package)
         except importlib.metadata.PackageNotFoundError:
-            found[package] = None
-    return found
+            result[package] = None
+    return result

@@ -47,7 +47,7 @@ an engine for another machine, or not all could be timed.
 @options.format_option("text", "json")
 @options.quiet_option
 def command(
-    asked: options.Asked[BenchRequest], engine: str, plot: str | None, output_format: str, quiet: bool
+    arguments: options.Asked[BenchRequest], engine: str, plot: str | None, output_format: str, quiet: bool
 ) -> Outcome:
     """Time an engine at its sizes, or two in turns.
 
@@ -63,7 +63,7 @@ def command(
     from trtconv.cli.formats.engine import bench_text
     from trtconv.engine import bench
 
-    request = asked.request(engine=engine)
+    request = arguments.request(engine=engine)
     if request.dims and request.shapes:
         raise InputError("--dim does not go together with --shapes", "Give one of them.")
     if plot is not None:

@@ -35,22 +35,22 @@ if TYPE_CHECKING:
 
 
 def _requests(
-    asked: options.Asked[BuildRequest], model: str, flags: ManyFlags
+    arguments: options.Asked[BuildRequest], model: str, flags: ManyFlags
 ) -> tuple[Config | None, list[BuildRequest]]:
     """Returns the builds of a model: as the configuration has them where it lists the model, and as the flags say."""
-    target = asked.values["target"] if "target" in asked.given else None
-    folder = timing_folder() if asked.values["timing_cache"] == "auto" else None
+    target = arguments.values["target"] if "target" in arguments.given else None
+    folder = timing_folder() if arguments.values["timing_cache"] == "auto" else None
     config, (entries,) = configured(flags, [model])
     listed = for_target([entry for entry in entries if entry.build is not None], target)
-    said = ((asked.over(entry.build), entry.inherited) for entry in listed if entry.build is not None)
-    builds = [without_unmet(request, inherited, asked.given) for request, inherited in said]
-    if len(builds) > 1 and not asked.given.isdisjoint(("output", "report")):
+    said = ((arguments.over(entry.build), entry.inherited) for entry in listed if entry.build is not None)
+    builds = [without_unmet(request, inherited, arguments.given) for request, inherited in said]
+    if len(builds) > 1 and not arguments.given.isdisjoint(("output", "report")):
         targets = " or ".join(str(build.target or "auto") for build in builds)
         raise InputError(f"{model} has several targets in {config.path if config else ''}", f"Add --target {targets}.")
-    builds = [dataclasses.replace(each, model=Path(model)) for each in builds] or [asked.request(model=model)]
-    if "output" in asked.given:
-        builds = [dataclasses.replace(each, within=None) for each in builds]
-    return config, [dataclasses.replace(each, timing_folder=folder) for each in builds]
+    builds = [dataclasses.replace(request, model=Path(model)) for request in builds] or [arguments.request(model=model)]
+    if "output" in arguments.given:
+        builds = [dataclasses.replace(request, within=None) for request in builds]
+    return config, [dataclasses.replace(request, timing_folder=folder) for request in builds]
 
 
 def _taking_images(request: BuildRequest, given: Collection[str]) -> BuildRequest:
@@ -115,7 +115,7 @@ Exit status: 0 built, or up to date; 1 the model failed; 2 a bad call or an unre
 @options.format_option("text", "json")
 @options.many_options
 def command(
-    asked: options.Asked[BuildRequest],
+    arguments: options.Asked[BuildRequest],
     farming: options.Asked[FarmRequest],
     model: str | None,
     page: str | None,
@@ -137,13 +137,13 @@ def command(
     """
     flags = ManyFlags(**many)
     if model is None:
-        asked.refuse_single("force", "sign", "target", *FOR_ALL)
+        arguments.refuse_single("force", "sign", "target", *FOR_ALL)
         if page is not None:
             raise InputError("--page goes with a MODEL", "trtconv report FOLDER writes one page about many engines.")
-        target = asked.values["target"] if "target" in asked.given else None
-        return _build_listed(flags, asked.over, farming, target)
-    listing, requests = _requests(asked, model, flags)
-    requests = [_taking_images(each, asked.given) for each in requests]
+        target = arguments.values["target"] if "target" in arguments.given else None
+        return _build_listed(flags, arguments.over, farming, target)
+    listing, requests = _requests(arguments, model, flags)
+    requests = [_taking_images(request, arguments.given) for request in requests]
     names_farm = farming.given or (listing is not None and listing.address is not None)
     farm = farm_of(farming, listing) if names_farm else None
     if requests[0].partition or is_pipeline(requests[0].model):
@@ -154,9 +154,9 @@ def command(
             )
         return _build_pipeline(flags, requests[0])
     if farm is not None:
-        return _build_on_farm(farm, requests, flags, listing, only=page is None and "data" not in asked.given)
-    if "data" in asked.given and requests[0].precision == "int8":
-        return _quantize_and_build(flags, requests, asked.given, page)
+        return _build_on_farm(farm, requests, flags, listing, only=page is None and "data" not in arguments.given)
+    if "data" in arguments.given and requests[0].precision == "int8":
+        return _quantize_and_build(flags, requests, arguments.given, page)
     if len(requests) > 1:
         if page is not None:
             raise InputError(f"{model} has several targets, and --page writes of one", "Add --target.")
@@ -251,7 +251,7 @@ def _divided(request: BuildRequest, given: Collection[str]) -> tuple[QuantizeReq
         cache=cache_folder("calibration"),
         **said,
     )
-    usual = {name: each.default for name, each in declared(BuildRequest) if name in said}
+    usual = {name: option.default for name, option in declared(BuildRequest) if name in said}
     # The engine goes where it would without --data.
     return quantizing, dataclasses.replace(request, model=quantizing.output, engine=request.engine_path, **usual)
 
@@ -272,8 +272,8 @@ def _quantize_and_build(
     quantizing, building = _divided(request, given)
     quantised = Output(quantizing.output, "the quantised model", typed=False, within=request.within)
     record = request.report_path.with_name(f"{request.report_path.name.removesuffix('.json')}.quantize.json")
-    told = Output(record, "what was quantised", typed=False, within=request.within)
-    check_all([*request.outputs, quantised, told, *map(_output, pages)], files_read(request))
+    record_output = Output(record, "what was quantised", typed=False, within=request.within)
+    check_all([*request.outputs, quantised, record_output, *map(_output, pages)], files_read(request))
     with at_work(flags.quiet, quantizing.output, record, request.engine_path, request.report_path, *pages) as progress:
         quantized = quantize(quantizing, progress)
         said, exit_code = quantize_text(quantized), quantized.exit_code

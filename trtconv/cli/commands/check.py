@@ -50,17 +50,19 @@ def _render(report: CheckReport, flags: ManyFlags) -> str:
 
 
 def _requests(
-    asked: options.Asked[CheckRequest], models: Sequence[str], flags: ManyFlags
+    arguments: options.Asked[CheckRequest], models: Sequence[str], flags: ManyFlags
 ) -> tuple[Config | None, list[CheckRequest]]:
     """Returns what is asked of the models: by the configuration where it lists one, and by the flags."""
-    target = asked.values["target"] if "target" in asked.given else None
+    target = arguments.values["target"] if "target" in arguments.given else None
     config, entries = configured(flags, models)
-    plain = asked.request(model=models[0])
+    plain = arguments.request(model=models[0])
     requests: list[CheckRequest] = []
     for model, own in zip(models, entries, strict=True):
         listed = for_target(own, target)
-        made = [without_unmet(asked.over(entry.check), entry.inherited, asked.given) for entry in listed] or [plain]
-        requests += [dataclasses.replace(request, model=Path(model)) for request in made]
+        templates = [
+            without_unmet(arguments.over(entry.check), entry.inherited, arguments.given) for entry in listed
+        ] or [plain]
+        requests += [dataclasses.replace(request, model=Path(model)) for request in templates]
     return config, requests
 
 
@@ -97,7 +99,7 @@ Exit status: 0 no finding at or above --fail-on; 1 there is one; 2 a bad call or
 @options.asking(CheckRequest)
 @options.format_option(*FORMATS)
 @options.many_options
-def command(asked: options.Asked[CheckRequest], models: tuple[str, ...], **many: Any) -> Outcome:
+def command(arguments: options.Asked[CheckRequest], models: tuple[str, ...], **many: Any) -> Outcome:
     """Tell what TensorRT will not take, or will get wrong, in a model.
 
     MODEL is an .onnx file, with its external data beside it. Runs every rule and TensorRT's own parser, and lists
@@ -120,9 +122,9 @@ def command(asked: options.Asked[CheckRequest], models: tuple[str, ...], **many:
     """
     flags = ManyFlags(**many)
     if not models:
-        asked.refuse_single(*FOR_ALL)
-        return check_all(flags, asked.over)
-    config, requests = _requests(asked, models, flags)
+        arguments.refuse_single(*FOR_ALL)
+        return check_all(flags, arguments.over)
+    config, requests = _requests(arguments, models, flags)
     if len(requests) > 1:
         return each_of(requests, flags, config)
     (request,) = requests

@@ -77,8 +77,13 @@ def _text(statuses: Sequence[RuntimeStatus], gpu: str | None) -> str:
             lines.append(f"  install: {status.install}")
             continue
         lines.append(f"  plugins: {len(status.plugins) or 'none'}")
-        lines += [f"    {clean(each.name)} {each.version}: {clean(', '.join(each.fields))}" for each in status.plugins]
-    lines += [clean(f"extension {each.name} of {each.package}: off until --extend names it") for each in installed()]
+        lines += [
+            f"    {clean(plugin.name)} {plugin.version}: {clean(', '.join(plugin.fields))}" for plugin in status.plugins
+        ]
+    lines += [
+        clean(f"extension {extension.name} of {extension.package}: off until --extend names it")
+        for extension in installed()
+    ]
     if not any(status.works for status in statuses):
         lines += ["", "No TensorRT works here: check and build need one."]
     return "\n".join(lines)

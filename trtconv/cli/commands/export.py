@@ -44,7 +44,9 @@ PyTorch, or fails the check; 2 a bad call; 4 torch is not installed.
 @options.asking(ExportRequest)
 @options.format_option("text", "json")
 @options.quiet_option
-def command(asked: options.Asked[ExportRequest], spec: str, output: str, output_format: str, quiet: bool) -> Outcome:
+def command(
+    arguments: options.Asked[ExportRequest], spec: str, output: str, output_format: str, quiet: bool
+) -> Outcome:
     """Export a PyTorch module to an ONNX file that is right and dynamic.
 
     SPEC is path/to/file.py:factory, package.module:Class, a network of a library (timm:NAME, torchvision:NAME,
@@ -59,7 +61,7 @@ def command(asked: options.Asked[ExportRequest], spec: str, output: str, output_
     from trtconv.cli.formats.export import convert_text, export_text
     from trtconv.exporter import convert_spec, export_spec
 
-    request = asked.request(spec=spec, output=output)
+    request = arguments.request(spec=spec, output=output)
     with show_progress(quiet) as progress:
         if request.build:
             both = convert_spec(request, progress)

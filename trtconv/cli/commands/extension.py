@@ -65,18 +65,21 @@ def _tested(report: ExtensionReport) -> str:
     from trtconv.core.text import clean
 
     lines = [f"{report.file}  sha256:{report.sha256}"]
-    for each in report.trials:
-        mark = "ok    " if each.passed else "failed"
-        lines.append(f"  {mark}  {each.of}, {each.what}{f': {each.why}' if each.why else ''}")
-    failed = sum(not each.passed for each in report.trials)
+    for trial in report.trials:
+        mark = "ok    " if trial.passed else "failed"
+        lines.append(f"  {mark}  {trial.of}, {trial.what}{f': {trial.why}' if trial.why else ''}")
+    failed = sum(not trial.passed for trial in report.trials)
     lines.append(f"{failed} of {len(report.trials)} trials failed" if failed else f"{len(report.trials)} trials passed")
     return "\n".join(map(clean, lines))
 
 
-def _listed(found: ExtensionList) -> str:
+def _listed(listing: ExtensionList) -> str:
     from trtconv.core.text import clean
 
-    if not found.extensions:
+    if not listing.extensions:
         return "no installed package offers an extension"
-    lines = (f"{each.name}  {each.package}, {each.module}, sha256:{each.sha256 or '?'}" for each in found.extensions)
+    lines = (
+        f"{extension.name}  {extension.package}, {extension.module}, sha256:{extension.sha256 or '?'}"
+        for extension in listing.extensions
+    )
     return "\n".join([*map(clean, lines), "off until --extend names one"])

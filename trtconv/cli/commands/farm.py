@@ -59,14 +59,14 @@ Exit status: 0 done; 2 a bad address or folder, or no keys; 4 nobody answers, or
 @options.format_option("text", "json")
 @options.quiet_option
 def command(
-    asked: options.Asked[FarmAccess], what: str, place: str | None, output_format: str, quiet: bool, **tidying: Any
+    arguments: options.Asked[FarmAccess], what: str, place: str | None, output_format: str, quiet: bool, **tidying: Any
 ) -> Outcome:
     """Make keys, run a farm's scheduler, see what a farm does, tidy its store.
 
     The scheduler gives jobs to workers, and none to a second one that took down the first. docs/farm.md says who can
     do what in a farm.
     """
-    access = with_keys(asked.request())
+    access = with_keys(arguments.request())
     if what == "store":
         return _store(access, place, tidying, output_format)
     if place is None:

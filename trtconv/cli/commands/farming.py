@@ -26,23 +26,23 @@ Access = TypeVar("Access", bound=FarmAccess)
 HERE, SLURM = "here", "slurm"
 
 
-def farm_of(asked: Asked[FarmRequest], config: Config | None) -> FarmRequest | None:
+def farm_of(arguments: Asked[FarmRequest], config: Config | None) -> FarmRequest | None:
     """Returns the farm that builds, None where this machine does.
 
     A configuration may be a stranger's. So keys are never those that it names, and its address counts with TLS alone,
     on this machine too: anybody can listen there.
 
     Args:
-        asked: What the command line says.
+        arguments: What the command line says.
         config: What else may name a farm.
 
     Raises:
         InputError: There are flags of a farm, and none; or the configuration names one without TLS.
     """
-    request = with_keys(asked.request())
+    request = with_keys(arguments.request())
     address = request.on or _safe_address(config)
     if address in (None, HERE):
-        for flag in sorted(asked.given - {"on"}):
+        for flag in sorted(arguments.given - {"on"}):
             raise InputError(
                 f"--{flag} goes with a farm", "Add --on ADDRESS, or [farm] to trtconv.toml (docs/farm.md)."
             )
@@ -68,8 +68,8 @@ def _safe_address(config: Config | None) -> str | None:
 
 def with_keys(request: Access) -> Access:
     """Returns the same access, with the keys that the environment names where none are given."""
-    known = os.environ.get("TRTCONV_FARM_KEYS")
-    return dataclasses.replace(request, keys=Path(known)) if known and request.keys is None else request
+    path = os.environ.get("TRTCONV_FARM_KEYS")
+    return dataclasses.replace(request, keys=Path(path)) if path and request.keys is None else request
 
 
 def build_on(

@@ -50,23 +50,23 @@ def command(folder: str, force: bool, output_format: str) -> Outcome:
         raise InputError(f"{folder} is not a folder", "Give the folder of the models.")
     if (path.exists() or path.is_symlink()) and not force:
         raise InputError(f"{path} exists", "Replace it with --force.")
-    found = find_models(Path(folder))
-    listed = [each for each in found if not each.fault]
+    candidates = find_models(Path(folder))
+    listed = [model for model in candidates if not model.fault]
     if not listed:
         raise InputError(
-            f"no .onnx file in {folder} can be read: {found[0].path}: {found[0].fault}", "Export it again."
+            f"no .onnx file in {folder} can be read: {candidates[0].path}: {candidates[0].fault}", "Export it again."
         )
-    atomic_write(path, toml(found).encode())
+    atomic_write(path, toml(candidates).encode())
     if output_format == "json":
         from trtconv.cli.formats.json import render
         from trtconv.core.documents.commands import InitModel, InitReport, LeftOut
 
-        models = tuple(InitModel(each.path, {name: text for name, text, _ in each.dims}) for each in listed)
-        rest = tuple(LeftOut(each.path, each.fault) for each in found if each.fault)
+        models = tuple(InitModel(model.path, {name: text for name, text, _ in model.dims}) for model in listed)
+        rest = tuple(LeftOut(model.path, model.fault) for model in candidates if model.fault)
         return Outcome(render(InitReport(str(path), models, rest).to_json()))
     # What is proposed can be pasted where the user stands.
     named = "" if path.parent.resolve() in (Path.cwd(), *Path.cwd().parents) else f" --config {shlex.quote(str(path))}"
-    left = f", {len(found) - len(listed)} left out" if len(found) > len(listed) else ""
+    left = f", {len(candidates) - len(listed)} left out" if len(candidates) > len(listed) else ""
     return Outcome(
         clean(f"wrote {path}: {count(len(listed), 'model')}{left}; look at the bounds, then run trtconv build{named}")
     )

@@ -41,7 +41,7 @@ report; 4 an engine without a report cannot be loaded here.
 @options.asking(InspectRequest)
 @options.format_option("text", "json")
 @options.quiet_option
-def command(asked: options.Asked[InspectRequest], file: str, output_format: str, quiet: bool) -> Outcome:
+def command(arguments: options.Asked[InspectRequest], file: str, output_format: str, quiet: bool) -> Outcome:
     """Show what is in an engine, its report, or an ONNX file.
 
     Loading an engine runs code that is in it: it is loaded only where its SHA-256 is the one in its report, or with
@@ -60,8 +60,8 @@ def command(asked: options.Asked[InspectRequest], file: str, output_format: str,
         document = load_document(Path(file)).document
         text = "\n\n".join(document_blocks(document, verbose=True))
         return Outcome(json.render(document.to_json()) if output_format == "json" else text)
-    request = asked.request(path=file)
+    request = arguments.request(path=file)
     with show_progress(quiet) as progress:
-        found = inspect(request, progress)
-    render = json.render(found.to_json()) if output_format == "json" else inspect_text(found)
-    return Outcome(render, found.exit_code)
+        report = inspect(request, progress)
+    render = json.render(report.to_json()) if output_format == "json" else inspect_text(report)
+    return Outcome(render, report.exit_code)

@@ -121,13 +121,13 @@ def configured(flags: ManyFlags, models: Sequence[str]) -> tuple[Config | None, 
     from trtconv.core import config
 
     path = Path(flags.config) if flags.config is not None else _nearest(required=False)
-    found = None if path is None else config.load(path)
-    entries = [() if found is None else found.of(Path(model)) for model in models]
+    listing = None if path is None else config.load(path)
+    entries = [() if listing is None else listing.of(Path(model)) for model in models]
     for model, own in zip(models, entries, strict=True):
-        if found is not None and flags.config is not None and not own:
-            listed = dict.fromkeys(str(entry.check.model) for entry in found.entries)
-            raise InputError(f"{found.path} does not list {model}", f"It lists {', '.join(listed)}.")
-    return (found if any(entries) else None), entries
+        if listing is not None and flags.config is not None and not own:
+            listed = dict.fromkeys(str(entry.check.model) for entry in listing.entries)
+            raise InputError(f"{listing.path} does not list {model}", f"It lists {', '.join(listed)}.")
+    return (listing if any(entries) else None), entries
 
 
 def for_target(entries: Sequence[Entry], target: str | None) -> list[Entry]:
@@ -160,7 +160,9 @@ def whole(flags: ManyFlags) -> Config:
     path = Path(flags.config) if flags.config is not None else _nearest()
     if path is None:
         context = click.get_current_context(silent=True)
-        takes_models = context is not None and any(isinstance(each, click.Argument) for each in context.command.params)
+        takes_models = context is not None and any(
+            isinstance(parameter, click.Argument) for parameter in context.command.params
+        )
         missing = "Missing argument 'MODEL', and there" if takes_models else "There"
         raise click.UsageError(
             f"{missing} is no trtconv.toml here or above; trtconv init writes one, --config names one elsewhere.",
@@ -178,9 +180,9 @@ def _nearest(required: bool = True) -> Path | None:
         if not required:
             return None
         raise InputError("the working directory is gone", "Change to another one, or give MODEL.") from error
-    found = config.find(here)
+    path = config.find(here)
     # A relative path reads better in what is printed.
-    return found.relative_to(here) if found is not None and found.parent == here else found
+    return path.relative_to(here) if path is not None and path.parent == here else path
 
 
 def _render(flags: ManyFlags, config: Config | None, results: list[Result]) -> str:

@@ -46,15 +46,15 @@ def command(name: str | None, output_format: str) -> Outcome:
         from trtconv.core.documents.commands import PassEntry, PassList
 
         entries = (
-            PassEntry(each.name, tuple(each.fixes), each.safety, each.on_request, each.summary, each.page)
-            for each in chosen
+            PassEntry(pass_.name, tuple(pass_.fixes), pass_.safety, pass_.on_request, pass_.summary, pass_.page)
+            for pass_ in chosen
         )
         return Outcome(render(PassList(tuple(entries)).to_json()))
     from trtconv.cli.formats.pages import pass_facts
 
     if name is not None:
         return Outcome(f"{chosen[0].name} ({pass_facts(chosen[0])})\n\n{chosen[0].page}")
-    return Outcome("\n".join(f"{each.name} ({pass_facts(each)})\n  {each.summary}" for each in chosen))
+    return Outcome("\n".join(f"{pass_.name} ({pass_facts(pass_)})\n  {pass_.summary}" for pass_ in chosen))
 
 
 def _find(passes: tuple[Pass, ...], name: str) -> Pass:
@@ -63,8 +63,8 @@ def _find(passes: tuple[Pass, ...], name: str) -> Pass:
     Raises:
         InputError: There is none; suggests near ones.
     """
-    for each in passes:
-        if name.lower() == each.name:
-            return each
-    near = difflib.get_close_matches(name.lower(), [each.name for each in passes])
+    for pass_ in passes:
+        if name.lower() == pass_.name:
+            return pass_
+    near = difflib.get_close_matches(name.lower(), [pass_.name for pass_ in passes])
     raise InputError(f"there is no pass {name!r}", f"Did you mean {' or '.join(near)}?" if near else _LIST)

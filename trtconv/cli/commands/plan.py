@@ -75,12 +75,12 @@ def command(
     here = write is None and farm is None
     planned = plan(builds, machines, farming.request().then, here=here)
     written = [] if write is None else _write(Path(write), planned)
-    code = next((code for code in (3, 2, 4, 1) if code in [each.exit_code for each in planned]), 0)
+    code = next((code for code in (3, 2, 4, 1) if code in [entry.exit_code for entry in planned]), 0)
     if output_format == "json":
         from trtconv.cli.formats.json import render
         from trtconv.core.documents.commands import PlanReport
 
-        return Outcome(render(PlanReport(tuple(each.record() for each in planned), code).to_json()), code)
+        return Outcome(render(PlanReport(tuple(entry.record() for entry in planned), code).to_json()), code)
     return Outcome("\n".join([*_matrix(builds, planned), *written]), code)
 
 
@@ -108,12 +108,12 @@ def _write(folder: Path, planned: Sequence[Planned]) -> list[str]:
     from trtconv.engine.farm.store import Store
 
     store, lines = Store(folder), []
-    for each in planned:
-        if each.state == TO_BUILD and each.job is not None:
-            for path in contents(each.job, each.request.model).values():
+    for entry in planned:
+        if entry.state == TO_BUILD and entry.job is not None:
+            for path in contents(entry.job, entry.request.model).values():
                 store.put(read_plain(path))
-            path = store.put_job(each.job.name, each.job.to_json())
-            lines.append(clean(f"wrote {path} for {each.request.model}, {each.request.target or 'auto'}"))
+            path = store.put_job(entry.job.name, entry.job.to_json())
+            lines.append(clean(f"wrote {path} for {entry.request.model}, {entry.request.target or 'auto'}"))
     return lines
 
 
@@ -125,14 +125,14 @@ def _matrix(builds: Sequence[BuildRequest], planned: Sequence[Planned]) -> list[
     said = {"up-to-date": "up to date", "to-build": "to build", "nobody": "nobody", "error": "error"}
     targets = list(dict.fromkeys(str(build.target or "auto") for build in builds))
     rows: dict[str, dict[str, str]] = {}
-    for each in planned:
-        rows.setdefault(str(each.request.model), {})[str(each.request.target or "auto")] = said[each.state]
+    for entry in planned:
+        rows.setdefault(str(entry.request.model), {})[str(entry.request.target or "auto")] = said[entry.state]
     head = [("model", *targets)]
     lines = table([*head, *((clean(m), *(cells.get(t, "-") for t in targets)) for m, cells in rows.items())], "")
-    states = [each.state for each in planned]
+    states = [entry.state for entry in planned]
     counts = ", ".join(f"{states.count(state)} {text}" for state, text in said.items() if state in states)
     faults = [clean(f"{e.request.model}: {e.error.message}. {e.error.hint}") for e in planned if e.error is not None]
-    lacking = dict.fromkeys(str(each.request.target or "auto") for each in planned if each.state == "nobody")
+    lacking = dict.fromkeys(str(entry.request.target or "auto") for entry in planned if entry.state == "nobody")
     missing = [f"nobody can build for {target}: start trtconv worker where that is" for target in lacking]
-    notes = dict.fromkeys(clean(note) for each in planned for note in each.notes)
+    notes = dict.fromkeys(clean(note) for entry in planned for note in entry.notes)
     return [*lines, "", counts, *missing, *notes, *dict.fromkeys(faults)]

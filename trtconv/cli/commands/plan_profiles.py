@@ -33,7 +33,7 @@ Exit status: 0 planned; 2 a bad call, a bad table, or sizes that the network doe
 @options.asking(PlanProfilesRequest)
 @options.format_option("text", "json")
 @options.quiet_anyway
-def command(asked: options.Asked[PlanProfilesRequest], traffic: str, model: str, output_format: str) -> Outcome:
+def command(arguments: options.Asked[PlanProfilesRequest], traffic: str, model: str, output_format: str) -> Outcome:
     """Divide the sizes of requests into the profiles that cost least.
 
     TRAFFIC.csv has a column `count`, and a column for every dynamic dimension by its name. A request runs at its own
@@ -45,5 +45,5 @@ def command(asked: options.Asked[PlanProfilesRequest], traffic: str, model: str,
     from trtconv.cli.formats.traffic import plan_text
     from trtconv.shapes.planning.writing import plan_profiles
 
-    plan = plan_profiles(asked.request(traffic=traffic, model=model))
+    plan = plan_profiles(arguments.request(traffic=traffic, model=model))
     return Outcome(json.render(plan.to_json()) if output_format == "json" else plan_text(plan), plan.exit_code)

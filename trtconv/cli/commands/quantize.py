@@ -49,7 +49,7 @@ unreadable model, or samples that do not fit it; 4 something is not installed.
 @options.format_option("text", "json")
 @options.quiet_option
 def command(
-    asked: options.Asked[QuantizeRequest], model: str, output: str, no_cache: bool, output_format: str, quiet: bool
+    arguments: options.Asked[QuantizeRequest], model: str, output: str, no_cache: bool, output_format: str, quiet: bool
 ) -> Outcome:
     """Quantise a float model in int8, and measure what that costs.
 
@@ -63,7 +63,7 @@ def command(
     from trtconv.cli.formats.quantize import quantize_text
     from trtconv.pipeline.quantizing import quantize
 
-    request = asked.request(model=model, output=output, cache=None if no_cache else cache_folder("calibration"))
+    request = arguments.request(model=model, output=output, cache=None if no_cache else cache_folder("calibration"))
     with show_progress(quiet) as progress:
         report = quantize(request, progress)
     render = json.render(report.to_json()) if output_format == "json" else quantize_text(report)

@@ -37,7 +37,7 @@ runtime asked for is missing.
 @options.format_option("text", "json")
 @options.quiet_option
 def command(
-    asked: options.Asked[ReduceRequest], model: str, output: str | None, output_format: str, quiet: bool
+    arguments: options.Asked[ReduceRequest], model: str, output: str | None, output_format: str, quiet: bool
 ) -> Outcome:
     """Find the smallest part of a model that still fails.
 
@@ -51,7 +51,7 @@ def command(
     from trtconv.cli.formats.reduce import reduce_text
     from trtconv.pipeline.reduce import reduce
 
-    request = asked.request(model=model, output=output or with_ending(Path(model), ".reduced.onnx"))
+    request = arguments.request(model=model, output=output or with_ending(Path(model), ".reduced.onnx"))
     with show_progress(quiet) as progress:
         report = reduce(request, progress)
     render = json.render(report.to_json()) if output_format == "json" else reduce_text(report)

@@ -38,7 +38,9 @@ model; 2 a bad call, or a model of another graph; 4 no GPU, or an engine for ano
 @options.asking(RefitRequest)
 @options.format_option("text", "json")
 @options.quiet_option
-def command(asked: options.Asked[RefitRequest], engine: str, model: str, output_format: str, quiet: bool) -> Outcome:
+def command(
+    arguments: options.Asked[RefitRequest], engine: str, model: str, output_format: str, quiet: bool
+) -> Outcome:
     """Put the weights of a retrained model into an engine.
 
     ENGINE was built with --refittable or --strip-weights, and its report is beside it. NEW.onnx has the same graph with
@@ -50,7 +52,7 @@ def command(asked: options.Asked[RefitRequest], engine: str, model: str, output_
     from trtconv.engine import refit
 
     with show_progress(quiet) as progress:
-        report = refit(asked.request(engine=engine, model=model), progress)
+        report = refit(arguments.request(engine=engine, model=model), progress)
     text = json.render(report.to_json()) if output_format == "json" else _text(report)
     return Outcome(text, report.exit_code)
 

@@ -82,7 +82,7 @@ def command(subject: str, output: str, given: tuple[str, ...], gpu: str | None, 
         subjects, left_out = (gather(path, [Path(file) for file in given]),), {}
         content = engine_page(subjects[0], gpu)
     read = [("what is shown", Path(file)) for file in given] + [("what is shown", path)]
-    read += [each for subject in subjects for each in files_shown(subject)]
+    read += [file for subject in subjects for file in files_shown(subject)]
     check_all([Output(page, "the page", hint="Write the page to another file, such as page.html.")], read)
     atomic_write(page, content, through_links=True)
     if output_format == "json":
@@ -93,7 +93,7 @@ def command(subject: str, output: str, given: tuple[str, ...], gpu: str | None, 
         return Outcome(render(written.to_json()))
     said = count(len(subjects), "engine") if path.is_dir() else subjects[0].path.name
     lines = [f"wrote {page} ({byte_size(len(content))}) about {said}"]
-    lines += [f"left out {each}: {why}" for each, why in left_out.items()]
+    lines += [f"left out {file}: {why}" for file, why in left_out.items()]
     return Outcome("\n".join(map(clean, lines)))
 
 
@@ -114,7 +114,7 @@ def _pipeline(path: Path, page: Path, given: tuple[str, ...], output_format: str
     saved = load_document(path)
     check_all(
         [Output(page, "the page", hint="Write the page to another file.")],
-        [("what is shown", each) for each in saved.files()],
+        [("what is shown", file) for file in saved.files()],
     )
     content = pipeline_page(saved)
     atomic_write(page, content, through_links=True)

@@ -34,7 +34,9 @@ unreadable model.
 @options.asking(RewriteRequest)
 @options.format_option("text", "json")
 @options.quiet_option
-def command(asked: options.Asked[RewriteRequest], model: str, output: str, output_format: str, quiet: bool) -> Outcome:
+def command(
+    arguments: options.Asked[RewriteRequest], model: str, output: str, output_format: str, quiet: bool
+) -> Outcome:
     """Write the model that build would hand to TensorRT.
 
     MODEL is an .onnx file, with its external data beside it; it is never written. The result is compared with it on
@@ -43,7 +45,7 @@ def command(asked: options.Asked[RewriteRequest], model: str, output: str, outpu
     from trtconv import pipeline
     from trtconv.cli.formats import json, text
 
-    request = asked.request(model=model, output=output)
+    request = arguments.request(model=model, output=output)
     with show_progress(quiet) as progress:
         report = pipeline.rewrite(request, progress)
     render = json.render(report.to_json()) if output_format == "json" else text.rewrite_text(report)

@@ -48,17 +48,17 @@ def command(code: str | None, output_format: str) -> Outcome:
     return Outcome(f"{chosen[0].code} {chosen[0].name}\n\n{chosen[0].page.strip()}")
 
 
-def _find(rules: tuple[Page, ...], asked: str) -> Page:
+def _find(rules: tuple[Page, ...], key: str) -> Page:
     """Returns the rule with a code or name.
 
     Raises:
         InputError: Where there is none; lists near ones.
     """
     for rule in rules:
-        if asked.upper() == rule.code or asked.lower() == rule.name:
+        if key.upper() == rule.code or key.lower() == rule.name:
             return rule
-    codes = difflib.get_close_matches(asked.upper(), [rule.code for rule in rules])
-    names = difflib.get_close_matches(asked.lower(), [rule.name for rule in rules])
+    codes = difflib.get_close_matches(key.upper(), [rule.code for rule in rules])
+    names = difflib.get_close_matches(key.lower(), [rule.name for rule in rules])
     near = [f"{rule.code} ({rule.name})" for rule in rules if rule.code in codes or rule.name in names]
     hint = f"Did you mean {' or '.join(near)}?" if near else "'trtconv rule' lists them all."
-    raise InputError(f"there is no rule {asked!r}", hint)
+    raise InputError(f"there is no rule {key!r}", hint)

@@ -39,7 +39,7 @@ engine for another machine.
 @options.asking(RunRequest)
 @options.format_option("text", "json")
 @options.quiet_option
-def command(asked: options.Asked[RunRequest], engine: str, output_format: str, quiet: bool) -> Outcome:
+def command(arguments: options.Asked[RunRequest], engine: str, output_format: str, quiet: bool) -> Outcome:
     """Run an engine once, from arrays to arrays.
 
     ENGINE is what build made, with its report beside it, and PIPELINE the .pipeline.json of build --partition: its
@@ -50,7 +50,7 @@ def command(asked: options.Asked[RunRequest], engine: str, output_format: str, q
     from trtconv.core.documents.pipeline import is_pipeline
     from trtconv.engine import run, run_pipeline
 
-    request = asked.request(engine=engine)
+    request = arguments.request(engine=engine)
     if request.engines != "tensorrt" and not is_pipeline(engine):
         raise InputError(f"--engines is about a pipeline, and {engine} is not one", "Leave out --engines.")
     with show_progress(quiet) as progress:
@@ -63,11 +63,11 @@ def _text(report: RunReport | PipelineRunReport) -> str:
     from trtconv.core.text import clean, leading
 
     rows = [
-        (kind, clean(name), each.dtype, shape_text(each.shape))
+        (kind, clean(name), tensor.dtype, shape_text(tensor.shape))
         for kind, held in (("input", report.inputs), ("output", report.outputs))
-        for name, each in held.items()
+        for name, tensor in held.items()
     ]
-    parts = [(each.kind, each.file, f"{1000 * each.seconds:.2f} ms") for each in getattr(report, "parts", ())]
+    parts = [(part.kind, part.file, f"{1000 * part.seconds:.2f} ms") for part in getattr(report, "parts", ())]
     return "\n".join(
         [*table(rows, ""), *(["", *table(parts, "")] if parts else []), "", f"wrote {leading(report.output)}"]
     )

@@ -59,35 +59,35 @@ def command(job: str, out: str, gpu: str | None, held: Callable[[], HeldCode], o
 
     path = Path(job)
     try:
-        made = BuildJob.read(read_plain(path, DOCUMENT_BYTES))
+        build_job = BuildJob.read(read_plain(path, DOCUMENT_BYTES))
     except OSError as error:
         raise InputError(f"{job} cannot be read: {error.strerror or error}", "Give a job of plan --write.") from error
-    if made.name != path.stem:
-        raise InputError(f"{job} was changed: what it says has the name {made.name}", "Plan again.")
+    if build_job.name != path.stem:
+        raise InputError(f"{job} was changed: what it says has the name {build_job.name}", "Plan again.")
     store = Store(Path(out))
-    before = store.kept(made.name, made.then)
+    before = store.kept(build_job.name, build_job.then)
     if before is not None:
-        said = clean(f"{out} has the result of {made.name}")
+        said = clean(f"{out} has the result of {build_job.name}")
         return Outcome(render({**before.to_json(), "exit_code": 0}) if output_format == "json" else said)
     machine = look(gpu)
-    choice = choose(made.target, [machine])
-    if choice is None or made.version not in (None, choice.version):
+    choice = choose(build_job.target, [machine])
+    if choice is None or build_job.version not in (None, choice.version):
         raise EnvironmentMissing(
-            f"{job} is for {made.target or 'auto'}, and there is {offered(machine)}", "Run it there."
+            f"{job} is for {build_job.target or 'auto'}, and there is {offered(machine)}", "Run it there."
         )
     runner = JobRunner(timing_folder(), held())
     try:
-        result, engine = runner.run(made, Store(path.parent).get)
+        result, engine = runner.run(build_job, Store(path.parent).get)
     finally:
         runner.close()
     result = dataclasses.replace(result, worker=socket.gethostname())
     keep(store, result, engine)
     failed = result.error
-    codes = [decoded(Followed, each).exit_code for each in (result.report or {}, *result.then.values()) if each]
+    codes = [decoded(Followed, fields).exit_code for fields in (result.report or {}, *result.then.values()) if fields]
     code = max(codes, default=0) if failed is None else failed.exit_code
     if output_format == "json":
         return Outcome(render({**result.to_json(), "exit_code": code}), code)
-    said = failed.message if failed else f"{'built' if engine else 'no engine for'} {made.target or 'auto'}"
-    lines = indented(f"{made.name}: {said}", "  ", "")
+    said = failed.message if failed else f"{'built' if engine else 'no engine for'} {build_job.target or 'auto'}"
+    lines = indented(f"{build_job.name}: {said}", "  ", "")
     hint = indented(f"hint: {failed.hint}", "  ", "  ") if failed and failed.hint else []
     return Outcome("\n".join([*lines, *hint]), code)

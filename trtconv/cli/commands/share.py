@@ -35,7 +35,9 @@ names or weights are what it fails on; 4 the runtime asked for is missing.
 @options.asking(ShareRequest)
 @options.format_option("text", "json")
 @options.quiet_option
-def command(asked: options.Asked[ShareRequest], model: str, output: str, output_format: str, quiet: bool) -> Outcome:
+def command(
+    arguments: options.Asked[ShareRequest], model: str, output: str, output_format: str, quiet: bool
+) -> Outcome:
     """Make a part of a failing model that may be shown to others.
 
     MODEL is an .onnx file that fails with these flags as build does; it is never written. The smallest part that fails
@@ -49,7 +51,7 @@ def command(asked: options.Asked[ShareRequest], model: str, output: str, output_
     from trtconv.cli.formats.share import share_text
     from trtconv.pipeline.sharing import share
 
-    request = asked.request(model=model, output=output)
+    request = arguments.request(model=model, output=output)
     with show_progress(quiet) as progress:
         report = share(request, progress)
     render = json.render(report.to_json()) if output_format == "json" else share_text(report)

@@ -87,28 +87,28 @@ def command(
 
     from trtconv.cli.formats.triton import PluginLibrary, libraries_of, served, triton_json
 
-    pipelines = [_built(Path(each)) for each in engines if is_pipeline(each)]
-    alone = [Path(each) for each in engines if not is_pipeline(each)]
+    pipelines = [_built(Path(engine)) for engine in engines if is_pipeline(engine)]
+    alone = [Path(engine) for engine in engines if not is_pipeline(engine)]
     listed = [*alone, *(engine for saved in pipelines for _, engine in saved.engines())]
     if weights is not None and len(listed) != 1:
         raise InputError("--weights is about one engine", "Put engines without weights in one at a time.")
-    given = [PluginLibrary.read(Path(each)) for each in libraries]
-    made: list[tuple[Path, Path, Served]] = []
+    given = [PluginLibrary.read(Path(library)) for library in libraries]
+    entries: list[tuple[Path, Path, Served]] = []
     needed: list[tuple[PluginLibrary, ...]] = []
     tensors: dict[Path, tuple[Served, Sequence[TensorInfo]]] = {}
     for engine in listed:
         read = _report(engine) if weights is None else _to_have_weights(engine, _report(engine))
-        made.append((engine, Path(repository) / _name(engine.stem), served(_name(engine.stem), read)))
+        entries.append((engine, Path(repository) / _name(engine.stem), served(_name(engine.stem), read)))
         needed.append(libraries_of(engine, read, given))
-        tensors[engine] = made[-1][2], read.report.io
+        tensors[engine] = entries[-1][2], read.report.io
     ensembles = _ensembles(pipelines, tensors, Path(repository))
-    _check(made, ensembles, version, force)
-    with _with_weights(made, weights, libraries) as ready:
+    _check(entries, ensembles, version, force)
+    with _with_weights(entries, weights, libraries) as ready:
         _copy(ready, needed, version)
-    lines = [*_lines(made, needed, version), *_write_ensembles(ensembles, version)]
+    lines = [*_lines(entries, needed, version), *_write_ensembles(ensembles, version)]
     if output_format == "json":
-        written = [(each, str(folder), own) for (_, folder, each), own in zip(made, needed, strict=True)]
-        return Outcome(triton_json([*written, *((each, str(folder), ()) for folder, each in ensembles)]))
+        written = [(model, str(folder), own) for (_, folder, model), own in zip(entries, needed, strict=True)]
+        return Outcome(triton_json([*written, *((model, str(folder), ()) for folder, model in ensembles)]))
     return Outcome("\n".join(lines))
 
 
@@ -140,11 +140,11 @@ def _ensembles(
     """Returns the ensemble of each pipeline, and its folder."""
     from trtconv.cli.formats.triton import ensemble
 
-    made = []
+    ensembles = []
     for saved in pipelines:
         members = [tensors[engine] for _, engine in saved.engines()]
-        made.append(ensemble(_name(saved.path.name.removesuffix(ENDING)), saved.document, members))
-    return [(repository / each.name, each) for each in made]
+        ensembles.append(ensemble(_name(saved.path.name.removesuffix(ENDING)), saved.document, members))
+    return [(repository / model.name, model) for model in ensembles]
 
 
 def _write_ensembles(ensembles: Sequence[tuple[Path, Served]], version: int) -> list[str]:
@@ -152,8 +152,8 @@ def _write_ensembles(ensembles: Sequence[tuple[Path, Served]], version: int) -> 
     from trtconv.core.files import atomic_write
     from trtconv.core.text import clean
 
-    for folder, each in ensembles:
-        atomic_write(folder / "config.pbtxt", each.config.encode())
+    for folder, model in ensembles:
+        atomic_write(folder / "config.pbtxt", model.config.encode())
         (folder / str(version)).mkdir(exist_ok=True)
     return [clean(f"wrote {folder}/config.pbtxt; an ensemble") for folder, _ in ensembles]
 
@@ -181,50 +181,52 @@ def _to_have_weights(engine: Path, read: SavedReport) -> SavedReport:
 
 @contextlib.contextmanager
 def _with_weights(
-    made: list[tuple[Path, Path, Served]], weights: str | None, libraries: Sequence[str]
+    entries: list[tuple[Path, Path, Served]], weights: str | None, libraries: Sequence[str]
 ) -> Iterator[list[tuple[Path, Path, Served]]]:
     """Yields what is copied: the engines, or the only one with its weights, which it gets beside."""
     if weights is None:
-        yield made
+        yield entries
         return
     from trtconv.core.requests.engine import RefitRequest
     from trtconv.engine import refit
 
-    ((engine, folder, each),) = made
+    ((engine, folder, model),) = entries
     with tempfile.TemporaryDirectory() as place:
         full = Path(place) / "full.engine"
         plugins = CodeFile.named(libraries)
         refit(RefitRequest(engine, Path(weights), output=full, prove="none", plugins=plugins))
-        yield [(full, folder, each)]
+        yield [(full, folder, model)]
 
 
-def _copy(made: Sequence[tuple[Path, Path, Served]], needed: Sequence[Sequence[PluginLibrary]], version: int) -> None:
+def _copy(
+    entries: Sequence[tuple[Path, Path, Served]], needed: Sequence[Sequence[PluginLibrary]], version: int
+) -> None:
     """Writes the engines, each with what it needs beside it."""
     from trtconv.core.files import atomic_write
 
-    for (engine, folder, each), own in zip(made, needed, strict=True):
+    for (engine, folder, model), own in zip(entries, needed, strict=True):
         names = [library.path.name for library in own]
         if len(set(names)) < len(names):
             raise InputError(f"two libraries of {engine} have one name: {', '.join(names)}", "Give one another name.")
         for library in own:
             atomic_write(folder / str(version) / library.path.name, library.data)
         atomic_write(folder / str(version) / "model.plan", read_plain(engine))
-        atomic_write(folder / "config.pbtxt", each.config.encode())
+        atomic_write(folder / "config.pbtxt", model.config.encode())
 
 
 def _lines(
-    made: Sequence[tuple[Path, Path, Served]], needed: Sequence[Sequence[PluginLibrary]], version: int
+    entries: Sequence[tuple[Path, Path, Served]], needed: Sequence[Sequence[PluginLibrary]], version: int
 ) -> list[str]:
     """Returns what was written, as text, and how Triton loads the libraries."""
     from trtconv.core.text import clean
 
     lines = []
-    for _, folder, each in made:
-        batches = f"batches of up to {each.batch}" if each.batch else f"no batches: {each.why}"
+    for _, folder, model in entries:
+        batches = f"batches of up to {model.batch}" if model.batch else f"no batches: {model.why}"
         lines.append(clean(f"wrote {folder}/config.pbtxt and {version}/model.plan; {batches}"))
     places = [
         str(folder / str(version) / library.path.name)
-        for (_, folder, _), own in zip(made, needed, strict=True)
+        for (_, folder, _), own in zip(entries, needed, strict=True)
         for library in own
     ]
     if places:
@@ -233,23 +235,23 @@ def _lines(
 
 
 def _check(
-    made: Sequence[tuple[Path, Path, Served]], ensembles: Sequence[tuple[Path, Served]], version: int, force: bool
+    entries: Sequence[tuple[Path, Path, Served]], ensembles: Sequence[tuple[Path, Served]], version: int, force: bool
 ) -> None:
     """Refuses, before anything is written, what would replace another model."""
-    folders = [*(folder for _, folder, _ in made), *(folder for folder, _ in ensembles)]
-    for engine, folder, each in made:
+    folders = [*(folder for _, folder, _ in entries), *(folder for folder, _ in ensembles)]
+    for engine, folder, model in entries:
         if folders.count(folder) > 1:
             raise InputError(f"{engine} would be {folder.name}, as another engine", "Rename one of the engines.")
         plan, config = folder / str(version) / "model.plan", folder / "config.pbtxt"
         if not force and plan.exists():
             raise InputError(f"{plan} exists", "Write another --version, or replace it with --force.")
-        _check_config(config, each, force)
-    for folder, each in ensembles:
+        _check_config(config, model, force)
+    for folder, model in ensembles:
         if folders.count(folder) > 1:
             raise InputError(f"the ensemble {folder.name} has the name of an engine", "Rename one of them.")
-        _check_config(folder / "config.pbtxt", each, force)
+        _check_config(folder / "config.pbtxt", model, force)
 
 
-def _check_config(config: Path, each: Served, force: bool) -> None:
-    if not force and config.exists() and read_plain(config, DOCUMENT_BYTES) != each.config.encode():
+def _check_config(config: Path, model: Served, force: bool) -> None:
+    if not force and config.exists() and read_plain(config, DOCUMENT_BYTES) != model.config.encode():
         raise InputError(f"{config} exists and says something else", "Replace it with --force.")

@@ -65,7 +65,7 @@ in an environment.
 @options.many_options
 def command(
     trials: options.Asked[TrialSettings],
-    asked: options.Asked[UpgradeRequest],
+    arguments: options.Asked[UpgradeRequest],
     models: tuple[str, ...],
     before: str,
     after: str | None,
@@ -87,7 +87,7 @@ def command(
     flags = ManyFlags(**many)
     builds = _builds(trials, models, flags)
     page = None if output is None else _checked_page(Path(output), builds)
-    request = asked.request(
+    request = arguments.request(
         builds=builds, before=Path(before), after=None if after is None else Path(after), jobs=flags.jobs
     )
     with show_progress(flags.quiet) as progress:
@@ -107,16 +107,16 @@ def _builds(trials: options.Asked[TrialSettings], models: Sequence[str], flags: 
         trials.refuse_single("target", "fail_on", "prove", "prove_time")
         entries = whole(flags).entries
         # Two versions of one family are one entry here.
-        listed = {(each.build.model, _family(each.build)): each for each in entries if each.build is not None}
-        meant = [each for each in listed.values() if _is_for(each, target)]
-        return tuple(_over(trials, each.build, each.inherited) for each in meant if each.build is not None)
+        listed = {(entry.build.model, _family(entry.build)): entry for entry in entries if entry.build is not None}
+        meant = [entry for entry in listed.values() if _is_for(entry, target)]
+        return tuple(_over(trials, entry.build, entry.inherited) for entry in meant if entry.build is not None)
     _, named = configured(flags, models)
     builds: list[BuildRequest] = []
     for model, own in zip(models, named, strict=True):
-        meant = [each for each in own if _is_for(each, target)][:1]
-        found = [_over(trials, each.build, each.inherited) for each in meant if each.build is not None]
+        meant = [entry for entry in own if _is_for(entry, target)][:1]
+        requests = [_over(trials, entry.build, entry.inherited) for entry in meant if entry.build is not None]
         plain = BuildRequest(model=Path(model), **shared(trials.request(), BuildRequest))
-        builds += [dataclasses.replace(each, model=Path(model)) for each in found or [plain]]
+        builds += [dataclasses.replace(request, model=Path(model)) for request in requests or [plain]]
     return tuple(builds)
 
 
@@ -141,7 +141,7 @@ def _checked_page(page: Path, builds: Sequence[BuildRequest]) -> Path:
     from trtconv.core.requests.files import files_read
 
     page = openable(page)
-    read = [each for build in builds for each in files_read(build)]
+    read = [file for build in builds for file in files_read(build)]
     check_all([Output(page, "the page", hint="Write the page to another file, such as upgrade.html.")], read)
     return page
 

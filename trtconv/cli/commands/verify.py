@@ -41,7 +41,7 @@ files that do not belong together; 4 not all could be compared on this machine.
 @options.format_option("text", "json")
 @options.quiet_option
 def command(
-    asked: options.Asked[VerifyRequest], model: str, engine: str | None, output_format: str, quiet: bool
+    arguments: options.Asked[VerifyRequest], model: str, engine: str | None, output_format: str, quiet: bool
 ) -> Outcome:
     """Prove that an engine computes what its model means.
 
@@ -61,9 +61,9 @@ def command(
     from trtconv.core.documents.pipeline import is_pipeline
     from trtconv.engine import verify, verify_pipeline
 
-    if asked.values["against"] is not None and engine is None and not model.endswith(".onnx"):
-        model, engine = model_of(model, asked.values["report"]), model
-    request = asked.request(model=model, engine=engine)
+    if arguments.values["against"] is not None and engine is None and not model.endswith(".onnx"):
+        model, engine = model_of(model, arguments.values["report"]), model
+    request = arguments.request(model=model, engine=engine)
     if is_pipeline(model) or (engine is not None and is_pipeline(engine)):
         from trtconv.cli.formats.pipeline import verified_text, verified_verdict
 

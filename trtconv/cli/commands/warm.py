@@ -32,7 +32,7 @@ for another machine, or not every size could be run.
 @options.asking(WarmRequest)
 @options.format_option("text", "json")
 @options.quiet_option
-def command(asked: options.Asked[WarmRequest], engine: str, output_format: str, quiet: bool) -> Outcome:
+def command(arguments: options.Asked[WarmRequest], engine: str, output_format: str, quiet: bool) -> Outcome:
     """Fill the runtime cache of a TensorRT-RTX engine.
 
     An engine of TensorRT-RTX is compiled for the GPU when it first runs at a size, which takes seconds. The cache
@@ -45,11 +45,11 @@ def command(asked: options.Asked[WarmRequest], engine: str, output_format: str, 
     from trtconv.core.text import clean
     from trtconv.engine.warming import warm
 
-    if not asked.values["output"]:
+    if not arguments.values["output"]:
         words = shlex.join(["trtconv", "warm", engine, "-o", f"{engine}.cache"])
         raise InputError("there is no place for the cache", f"Add -o: {words}")
     with show_progress(quiet) as progress:
-        report = warm(asked.request(engine=engine), progress)
+        report = warm(arguments.request(engine=engine), progress)
     if output_format == "json":
         return Outcome(render(report.to_json()), report.exit_code)
     cache, left = report.cache, report.incomplete

@@ -47,7 +47,7 @@ answers, keys of another farm, or the connection was lost for --reconnect second
 @click.option("--name", metavar="NAME", help="What the worker is called. Default: the host and the process.")
 @options.quiet_option
 def command(
-    asked: options.Asked[FarmAccess],
+    arguments: options.Asked[FarmAccess],
     address: str,
     gpu: str | None,
     name: str | None,
@@ -63,7 +63,7 @@ def command(
     from trtconv.engine.farm.addresses import checked_address
     from trtconv.engine.farm.worker import look, serve
 
-    access = with_keys(asked.request())
+    access = with_keys(arguments.request())
     checked_address(address, access.insecure)
     code = held()
     called = name or f"{socket.gethostname()}-{os.getpid()}"

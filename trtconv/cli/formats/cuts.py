@@ -39,12 +39,12 @@ def crossings_text(crossings: Sequence[CrossingTensor]) -> str:
     """Returns a table of what goes from part to part."""
     rows = [
         (
-            each.name,
-            each.dtype,
-            "?" if each.shape is None else shape_text(each.shape),
-            f"{each.source} -> {each.target}",
+            tensor.name,
+            tensor.dtype,
+            "?" if tensor.shape is None else shape_text(tensor.shape),
+            f"{tensor.source} -> {tensor.target}",
         )
-        for each in crossings
+        for tensor in crossings
     ]
     return "\n".join(["crosses, through the host's memory", *table(rows, "  ")])
 
@@ -52,6 +52,6 @@ def crossings_text(crossings: Sequence[CrossingTensor]) -> str:
 def left_text(left: Sequence[LeftNode], verbose: bool = False) -> str:
     """Returns the nodes that no engine takes, and why."""
     listed = left if verbose else left[:_LISTED]
-    lines = [clean(f'  {each.op} "{each.node}": {each.reason}') for each in listed]
+    lines = [clean(f'  {node.op} "{node.node}": {node.reason}') for node in listed]
     more = len(left) - len(listed)
     return "\n".join(["left to ONNX Runtime", *lines, *([f"  ... and {more} more (--verbose)"] if more else [])])

@@ -66,18 +66,18 @@ def compare(a: PageSubject, b: PageSubject, tolerance: float) -> DiffReport:
         latency=_latency(a.bench, b.bench),
         sizes=_sizes(a, b),
     )
-    found = (*_lost(a.report, b.report, report), *_grown(report, 1 + tolerance))
-    return dataclasses.replace(report, regressions=found)
+    regressions = (*_lost(a.report, b.report, report), *_grown(report, 1 + tolerance))
+    return dataclasses.replace(report, regressions=regressions)
 
 
 def _options(report: BuildReport) -> dict[str, str]:
     """Returns what decides what an engine is, as names and values."""
     plan, runtime = report.plan.to_json(), report.runtime
-    found = {"model": str(report.model.sha256), "runtime": str(runtime), "gpu": str(runtime.gpu)}
-    found["trtconv"] = report.trtconv
+    options = {"model": str(report.model.sha256), "runtime": str(runtime), "gpu": str(runtime.gpu)}
+    options["trtconv"] = report.trtconv
     left_out = ("options", "dims", "values")
-    found |= {name: str(value) for name, value in plan.items() if name not in left_out}
-    return found | {f"options.{name}": str(value) for name, value in report.plan.options.to_json().items()}
+    options |= {name: str(value) for name, value in plan.items() if name not in left_out}
+    return options | {f"options.{name}": str(value) for name, value in report.plan.options.to_json().items()}
 
 
 def _pairs(a: Mapping[str, str], b: Mapping[str, str]) -> tuple[OptionPair, ...]:
@@ -102,11 +102,11 @@ def _covers(wide: Mapping[str, InputRange], narrow: Mapping[str, InputRange]) ->
 
 
 def _rewrites(report: BuildReport) -> list[RewriteKey]:
-    return [RewriteKey(each.pass_name, each.node, each.what) for each in report.edits]
+    return [RewriteKey(edit.pass_name, edit.node, edit.what) for edit in report.edits]
 
 
 def _findings(report: BuildReport) -> list[FindingKey]:
-    return [FindingKey(each.severity.value, each.code, each.location.node) for each in report.findings]
+    return [FindingKey(finding.severity.value, finding.code, finding.location.node) for finding in report.findings]
 
 
 def _changed(a: Sequence[K], b: Sequence[K]) -> tuple[tuple[K, ...], tuple[K, ...]]:
@@ -130,20 +130,20 @@ def _tactics(a: BuildReport, b: BuildReport) -> tuple[TacticChange, ...] | None:
     if a.engine is None or b.engine is None or a.engine.tactics is None or b.engine.tactics is None:
         return None
     before, after = ({(t.profile, t.layer): t for t in engine.tactics or ()} for engine in (a.engine, b.engine))
-    found = []
+    changes = []
     for profile, layer in dict.fromkeys([*before, *after]):
         old, new = before.get((profile, layer)), after.get((profile, layer))
         if old != new:
             # Of one number they differ in the layout of tensors, which is then told too.
             full = old is not None and new is not None and old.tactic == new.tactic
-            found.append(TacticChange(layer, profile, _tactic(old, full), _tactic(new, full)))
-    return tuple(found)
+            changes.append(TacticChange(layer, profile, _tactic(old, full), _tactic(new, full)))
+    return tuple(changes)
 
 
 def _tactic(tactic: Tactic | None, full: bool) -> str | None:
     if tactic is None or not full:
         return None if tactic is None else tactic.tactic
-    layouts = (f"{each.dtype} {list(each.strides)}/{each.components or 1}" for each in tactic.tensors)
+    layouts = (f"{tensor.dtype} {list(tensor.strides)}/{tensor.components or 1}" for tensor in tactic.tensors)
     return " ".join([f"{tactic.tactic} of {tactic.implementation}", *layouts])
 
 
@@ -154,17 +154,17 @@ def _numerics(a: PageSubject, b: PageSubject) -> tuple[ErrorPair, ...]:
 
 
 def _errors(subject: PageSubject) -> dict[tuple[str, str], float]:
-    found: dict[tuple[str, str], float] = {}
+    errors: dict[tuple[str, str], float] = {}
     verify, proof = subject.verify, subject.report.proof
     for case in verify.cases if verify is not None else ():
         for output in case.outputs:
             key = verify.ran if verify is not None else "", output.name
             # A result that is not finite is as far off as can be.
             error = float("inf") if math.isnan(output.max_rel) else output.max_rel
-            found[key] = max(found.get(key, 0.0), error)
+            errors[key] = max(errors.get(key, 0.0), error)
     if proof is not None and proof.max_relative_error is not None:
-        found[f"proof of the {proof.of}", "all"] = proof.max_relative_error
-    return found
+        errors[f"proof of the {proof.of}", "all"] = proof.max_relative_error
+    return errors
 
 
 def _latency(a: BenchReport | None, b: BenchReport | None) -> tuple[LatencyPair, ...]:
@@ -172,17 +172,17 @@ def _latency(a: BenchReport | None, b: BenchReport | None) -> tuple[LatencyPair,
         return ()
     before = _best(a)
     return tuple(
-        LatencyPair(each.row.size, each.row.shapes, each.row.graph, before[key].us, each.us)
-        for key, each in _best(b).items()
+        LatencyPair(timing.row.size, timing.row.shapes, timing.row.graph, before[key].us, timing.us)
+        for key, timing in _best(b).items()
         if key in before
     )
 
 
 def _best(bench: BenchReport) -> dict[tuple[bool, str], Timed]:
     """Returns the row of each shape: of several profiles that take it, that of the quickest."""
-    rows = [each for each in quickest_way(bench) if each.row.engine == 0]
-    ordered = sorted(rows, key=lambda each: -each.us)
-    best = {(each.row.graph, str(sorted(each.row.shapes.items()))): each for each in ordered}
+    rows = [timing for timing in quickest_way(bench) if timing.row.engine == 0]
+    ordered = sorted(rows, key=lambda timing: -timing.us)
+    best = {(timing.row.graph, str(sorted(timing.row.shapes.items()))): timing for timing in ordered}
     return dict(reversed(best.items()))
 
 
@@ -218,9 +218,9 @@ def _lost(a: BuildReport, b: BuildReport, report: DiffReport) -> Iterator[Regres
 
 def _grown(report: DiffReport, allowed: float) -> Iterator[Regression]:
     """Yields errors, times and sizes of B that are more than `allowed` times those of A."""
-    for each in report.numerics:
-        if each.b > each.a * allowed + ROUNDING:
-            message = f"error of {each.output} ({each.of}) from {each.a:.1e} to {each.b:.1e}"
+    for error in report.numerics:
+        if error.b > error.a * allowed + ROUNDING:
+            message = f"error of {error.output} ({error.of}) from {error.a:.1e} to {error.b:.1e}"
             yield Regression("numerics", message)
     for timed in report.latency:
         if timed.b > timed.a * allowed:
@@ -239,7 +239,7 @@ def diff_text(report: DiffReport) -> str:
         rows += [(str(i), "-", _bounds(p)) for i, p in enumerate(report.profiles.b)]
         blocks.append(_block("profiles", rows))
     for title, part in (("rewrites", report.rewrites), ("findings", report.findings)):
-        lines = [*(f"  + {each}" for each in part.added), *(f"  - {each}" for each in part.removed)]
+        lines = [*(f"  + {key}" for key in part.added), *(f"  - {key}" for key in part.removed)]
         blocks.append("\n".join([title, *map(clean, lines)]) if lines else "")
     layers = report.layers
     if layers is not None:
@@ -248,7 +248,7 @@ def diff_text(report: DiffReport) -> str:
     blocks.append(_tactics_block(report.tactics or ()))
     errors = [(f"{e.output} ({e.of})", f"{e.a:.1e}", f"{e.b:.1e}") for e in report.numerics]
     blocks.append(_block("largest relative error", errors))
-    blocks.append(_block("latency", [_latency_row(each) for each in report.latency], " us, A and B, B / A"))
+    blocks.append(_block("latency", [_latency_row(pair) for pair in report.latency], " us, A and B, B / A"))
     sizes = [(s.name.replace("_", " "), byte_size(s.a), byte_size(s.b)) for s in report.sizes]
     blocks.append(_block("sizes", sizes))
     return "\n\n".join([*(block for block in blocks if block), *_verdict(report)])
@@ -262,9 +262,9 @@ def _tactics_block(tactics: Sequence[TacticChange]) -> str:
     return f"{block}\n  ... and {count(more, 'layer')} more (--format json)" if more > 0 else block
 
 
-def _latency_row(each: LatencyPair) -> tuple[str, ...]:
-    ratio = f"{each.b / each.a:.3f}" if each.a else "-"
-    return f"{each.size} {shapes_text(each.shapes)}", f"{each.a:.1f}", f"{each.b:.1f}", ratio
+def _latency_row(pair: LatencyPair) -> tuple[str, ...]:
+    ratio = f"{pair.b / pair.a:.3f}" if pair.a else "-"
+    return f"{pair.size} {shapes_text(pair.shapes)}", f"{pair.a:.1f}", f"{pair.b:.1f}", ratio
 
 
 def _shown(value: str | None) -> str:
@@ -282,10 +282,12 @@ def _block(title: str, rows: Sequence[Sequence[str]], more: str = "") -> str:
 
 
 def _verdict(report: DiffReport) -> Iterator[str]:
-    found = report.regressions
+    regressions = report.regressions
     allowed = f"beyond {report.tolerance:.1%}"
-    if not found:
+    if not regressions:
         yield f"no regression {allowed}"
         return
-    yield "\n".join(["regressions", *(clean(f"  {each.what}: {each.message}") for each in found)])
-    yield f"{count(len(found), 'regression')} {allowed}"
+    yield "\n".join(
+        ["regressions", *(clean(f"  {regression.what}: {regression.message}") for regression in regressions)]
+    )
+    yield f"{count(len(regressions), 'regression')} {allowed}"

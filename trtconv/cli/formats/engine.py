@@ -29,7 +29,7 @@ def verify_text(document: VerifyReport) -> str:
         _not_run(document),
         "\n".join(_case_table(document.cases)),
         "\n".join(_failures(document.cases)),
-        "\n".join(clean(f"tensors at {each.size}: {each.saved}") for each in document.cases if each.saved),
+        "\n".join(clean(f"tensors at {case.size}: {case.saved}") for case in document.cases if case.saved),
         _parsed_text(document),
         _bisect_text(document.bisect),
         _advice(document),
@@ -110,8 +110,8 @@ def _failures(cases: Sequence[VerifyCase]) -> list[str]:
 
 def _parsed_text(document: VerifyReport) -> str:
     """Says what was proven of the network that TensorRT parses, where that was asked."""
-    found = findings_text(leading(document.model.path), document.findings, verbose=True)
-    return "\n".join(each for each in ("\n".join(proof_lines(document.parsed)), found) if each)
+    findings = findings_text(leading(document.model.path), document.findings, verbose=True)
+    return "\n".join(block for block in ("\n".join(proof_lines(document.parsed)), findings) if block)
 
 
 def _bisect_text(bisect: Bisection | None) -> str:
@@ -151,14 +151,14 @@ def verify_verdict(document: VerifyReport) -> str:
             f" ({worst.output} at {worst.size} of profile {worst.profile})"
         )
     model = (document.against or document.model).path
-    for each in document.self_check or ():
-        at = f"output {each.output}: {each.why}"
-        return clean(f"NOT VERIFIED: the engine does not agree with itself ({each.check}), {at}")
+    for fault in document.self_check or ():
+        at = f"output {fault.output}: {fault.why}"
+        return clean(f"NOT VERIFIED: the engine does not agree with itself ({fault.check}), {at}")
     if failed:
         return clean(
             f"NOT VERIFIED: {what} does not compute what {model} does, at {failed} of {len(cases)} sizes{furthest}"
         )
-    refuted = [each for each in document.findings if each.severity is Severity.ERROR]
+    refuted = [finding for finding in document.findings if finding.severity is Severity.ERROR]
     if refuted:
         return clean(f"NOT VERIFIED: the proof of what TensorRT parses fails ({refuted[0].code}){furthest}")
     if document.incomplete:
@@ -231,8 +231,8 @@ class Timed(NamedTuple):
 def quickest_way(document: BenchReport) -> list[Timed]:
     """Returns the rows of the fastest way to run: as a graph where that goes, without copies."""
     timed = [Timed(row, row.median_us) for row in document.rows if row.median_us is not None]
-    graphs = any(each.row.graph for each in timed)
-    return [each for each in timed if each.row.graph is graphs and not each.row.copies]
+    graphs = any(timing.row.graph for timing in timed)
+    return [timing for timing in timed if timing.row.graph is graphs and not timing.row.copies]
 
 
 def elements(row: BenchRow) -> int:
@@ -241,7 +241,7 @@ def elements(row: BenchRow) -> int:
 
 
 def _bars(document: BenchReport) -> list[str]:
-    timed = sorted(quickest_way(document), key=lambda each: (elements(each.row), each.row.profile))
+    timed = sorted(quickest_way(document), key=lambda timing: (elements(timing.row), timing.row.profile))
     if len(timed) < 2:
         return []
     longest = max(us for _, us in timed)

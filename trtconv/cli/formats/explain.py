@@ -35,11 +35,11 @@ def explain_text(report: ExplainReport) -> str:
 
 
 def _list_text(report: ExplainReport) -> str:
-    found = report.deconvolutions
-    if not found:
+    nodes = report.deconvolutions
+    if not nodes:
         return f"{leading(report.model)}: no ConvTranspose"
-    rows = [("place", "name", "kernel", "stride", "pads", "output_padding", "sizes"), *(_row(each) for each in found)]
-    head = f"{leading(report.model)}: {len(found)} ConvTranspose nodes; 'trtconv explain MODEL NODE' explains one"
+    rows = [("place", "name", "kernel", "stride", "pads", "output_padding", "sizes"), *(_row(node) for node in nodes)]
+    head = f"{leading(report.model)}: {len(nodes)} ConvTranspose nodes; 'trtconv explain MODEL NODE' explains one"
     return "\n".join([head, "", *table(rows, "  ")])
 
 
@@ -209,25 +209,27 @@ def _parser_lines(parser: Parser) -> list[str]:
 
 
 def _layer_lines(layers: Layers) -> list[str]:
-    asked = f"asked {layers.runtime}, which"
+    intro = f"asked {layers.runtime}, which"
     if layers.refused:
-        return _prose(f"{asked} refuses it: {layers.refused}", "  ", "    ")
-    made = layers.deconvolution
-    bias = "bias inside" if made.get("has_bias") else "no bias inside"
-    what = f"kernel {_times(made.get('kernel', ()))}, stride {_times(made.get('stride', ()))}, {_padding(made)}, {bias}"
+        return _prose(f"{intro} refuses it: {layers.refused}", "  ", "    ")
+    layer = layers.deconvolution
+    bias = "bias inside" if layer.get("has_bias") else "no bias inside"
+    what = (
+        f"kernel {_times(layer.get('kernel', ()))}, stride {_times(layer.get('stride', ()))}, {_padding(layer)}, {bias}"
+    )
     others = "nothing else"
     if layers.others:
         others = f"{count(len(layers.others), 'more layer')}: {', '.join(layers.others)}"
-    lines = _prose(f"{asked} makes a deconvolution of {what}; and {others}", "  ", "    ")
+    lines = _prose(f"{intro} makes a deconvolution of {what}; and {others}", "  ", "    ")
     for difference in layers.differences:
         lines += _prose(f"WRONG: {difference}", "  ", "    ")
     return lines if layers.differences else [*lines, "  that computes what the node means"]
 
 
-def _padding(made: Mapping[str, Any]) -> str:
-    if str(made.get("padding_mode", "")).startswith("SAME"):
-        return f"padding {made['padding_mode']}"
-    return f"pre padding {_comma(made.get('pre_padding', ()))}, post padding {_comma(made.get('post_padding', ()))}"
+def _padding(layer: Mapping[str, Any]) -> str:
+    if str(layer.get("padding_mode", "")).startswith("SAME"):
+        return f"padding {layer['padding_mode']}"
+    return f"pre padding {_comma(layer.get('pre_padding', ()))}, post padding {_comma(layer.get('post_padding', ()))}"
 
 
 def _rewrite_lines(rewrite: Rewrite, name: str) -> list[str]:
@@ -251,13 +253,17 @@ def _rewrite_lines(rewrite: Rewrite, name: str) -> list[str]:
     return lines or ["  nothing"]
 
 
-def _quantization_lines(made: Quantization) -> list[str]:
-    rows = [("weight", f"{made.layout}: {made.weight}"), ("input", made.input), ("output", made.output)]
-    verdict = "yes, by all that is known of the target" if made.int8 else f"no: {made.why_not}"
+def _quantization_lines(quantization: Quantization) -> list[str]:
+    rows = [
+        ("weight", f"{quantization.layout}: {quantization.weight}"),
+        ("input", quantization.input),
+        ("output", quantization.output),
+    ]
+    verdict = "yes, by all that is known of the target" if quantization.int8 else f"no: {quantization.why_not}"
     lines = []
     for label, value in (*rows, ("int8", verdict)):
         lines += _prose(value, f"  {label:<7} ", " " * 10)
-    for finding in made.findings:
+    for finding in quantization.findings:
         if finding.code != "TC311":
             lines += _prose(_said(finding), "  ", "    ")
     return lines

@@ -14,9 +14,9 @@ def export_text(report: ExportReport) -> str:
     """Renders an export; the last lines, one a file, say what became of it."""
     files = (*report.parts.values(), report, *report.sides)
     blocks = [
-        *(block for name, each in report.parts.items() for block in (clean(f"part {name}"), *_blocks(each))),
+        *(block for name, part in report.parts.items() for block in (clean(f"part {name}"), *_blocks(part))),
         "all parts together" if report.parts else "",
-        *(block for each in (report, *report.sides) for block in _blocks(each)),
+        *(block for side in (report, *report.sides) for block in _blocks(side)),
         "seconds: " + ", ".join(f"{stage} {value:.2f}" for stage, value in report.seconds.items()),
         "\n".join([*map(_verdict, files), *([clean(f"wrote {report.pipeline}")] if report.pipeline else [])]),
     ]

@@ -35,8 +35,8 @@ def _row(worker: WorkerStatus) -> tuple[str, ...]:
 def pruned_text(pruned: StorePruned, done: bool) -> str:
     """Renders what was taken out of a store, or would be, and what is left."""
     verb = "removed" if done else "--prune would remove"
-    removed = sum(each.bytes for each in pruned.removed)
-    lines = [clean(f"{verb} {each.file}: {each.why}") for each in pruned.removed]
+    removed = sum(entry.bytes for entry in pruned.removed)
+    lines = [clean(f"{verb} {entry.file}: {entry.why}") for entry in pruned.removed]
     said = (
         f"{verb} {count(len(pruned.removed), 'file')} ({byte_size(removed)})" if pruned.removed else "nothing to remove"
     )

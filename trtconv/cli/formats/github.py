@@ -26,9 +26,9 @@ def check_github(reports: Sequence[CheckReport], root: Path | None = None, failu
         failures: Models that could not be checked.
     """
     # A model that is checked for two targets mostly has the same findings for both: each is said once.
-    found = [(report.model.path, finding) for report in reports for finding in report.findings]
-    found += [(failure.model, finding) for failure in failures for finding in failure.findings]
-    lines = list(dict.fromkeys(_annotation(model, finding, root) for model, finding in found))
+    findings = [(report.model.path, finding) for report in reports for finding in report.findings]
+    findings += [(failure.model, finding) for failure in failures for finding in failure.findings]
+    lines = list(dict.fromkeys(_annotation(model, finding, root) for model, finding in findings))
     for failure in failures:
         if failure.findings:
             continue

@@ -36,17 +36,17 @@ def find_models(folder: Path) -> list[Found]:
     Raises:
         InputError: There is none, or there are too many.
     """
-    paths = [each for each in files_below(folder, ".onnx") if not _hidden(each, folder)]
+    paths = [path for path in files_below(folder, ".onnx") if not _hidden(path, folder)]
     if not paths:
         raise InputError(f"there is no .onnx file in {folder}", "Export a model first: trtconv export --help.")
     if len(paths) > _MOST_MODELS:
         raise InputError(f"{folder} has {len(paths)} .onnx files", "Give the folder of those that are built.")
-    found = []
+    models = []
     for path in paths:
-        found.append(_found(path, folder))
+        models.append(_found(path, folder))
         # A model is a cycle, and commands look for cycles seldom.
         gc.collect(0)
-    return found
+    return models
 
 
 def _hidden(path: Path, folder: Path) -> bool:
@@ -84,14 +84,14 @@ def _bounds(path: Path, inputs: Sequence[InputSpec]) -> Iterator[tuple[str, str,
 
 
 def _near(size: int, valid: Sequence[int] | None) -> int:
-    return size if not valid else min(valid, key=lambda each: abs(each - size))
+    return size if not valid else min(valid, key=lambda candidate: abs(candidate - size))
 
 
-def toml(found: Iterable[Found]) -> str:
+def toml(models: Iterable[Found]) -> str:
     """Returns the configuration."""
     lines = ["# Models that 'trtconv check' and 'trtconv build' do; docs/config.md has every key.",
              "# Bounds are MIN:OPT:MAX and were proposed by trtconv init: put in the sizes that you run."]  # fmt: skip
-    for model in found:
+    for model in models:
         lines.append("")
         if model.fault:
             lines += [f"# {clean(model.path)} was left out: {clean(model.fault)}"]

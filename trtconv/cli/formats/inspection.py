@@ -27,9 +27,9 @@ def inspect_text(document: EngineInspection | ModelInspection) -> str:
 def _onnx_blocks(document: ModelInspection) -> list[list[str]]:
     file, weights = document.file, document.weights
     rows = [
-        (kind, clean(each.name), each.dtype or "?", "?" if each.dims is None else clean(_dims(each.dims)))
+        (kind, clean(tensor.name), tensor.dtype or "?", "?" if tensor.dims is None else clean(_dims(tensor.dims)))
         for kind, listed in (("input", document.inputs), ("output", document.outputs))
-        for each in listed
+        for tensor in listed
     ]
     ops = [(leading(op), str(number)) for op, number in document.nodes.items()]
     nodes = sum(document.nodes.values())
@@ -74,8 +74,8 @@ def _head(document: EngineInspection) -> list[str]:
     if plan is not None:
         rows.append(("built for", f"{plan.target}, precision {plan.precision}"))
     if runtime is not None:
-        found = runs_on(runtime, plan.options if plan is not None else BuilderOptions())
-        rows += [("runs with", found.loader), ("runs on", found.cards)]
+        requirements = runs_on(runtime, plan.options if plan is not None else BuilderOptions())
+        rows += [("runs with", requirements.loader), ("runs on", requirements.cards)]
     if document.activation_memory_bytes is not None:
         by_profile = memory_by_profile(document.profile_memory_bytes)
         rows.append(("memory", f"{byte_size(document.activation_memory_bytes)} for activations{by_profile}"))

@@ -47,9 +47,9 @@ def check_junit(reports: Sequence[CheckReport], pages: Sequence[Page], failures:
 def _suite(report: CheckReport, pages: Sequence[Page]) -> ElementTree.Element:
     path = _plain(report.model.path)
     own = {page.code for page in pages}
-    told = (*report.findings, *(each.finding for each in report.ignored))
+    findings = (*report.findings, *(entry.finding for entry in report.ignored))
     # Rules of extensions are known by what they found.
-    added = {each.code: Code(each.code, each.name) for each in told if each.code not in own}
+    added = {finding.code: Code(finding.code, finding.name) for finding in findings if finding.code not in own}
     cases = [_case(report, page, path) for page in pages] + [_case(report, code, path) for code in added.values()]
     suite = ElementTree.Element("testsuite", name=f"{path} for {report.target}")
     suite.set("tests", str(len(cases)))
@@ -65,24 +65,24 @@ def _failed_suite(failure: FailedRun) -> ElementTree.Element:
     suite = ElementTree.Element("testsuite", name=f"{path} for {failure.target}", tests="1", failures="0", errors="1")
     case = ElementTree.SubElement(suite, "testcase", classname=path, name="load")
     error = ElementTree.SubElement(case, "error", message=_plain(failure.message), type=failure.kind)
-    found = [findings_text(leading(path), failure.findings)] if failure.findings else []
-    error.text = _NOT_XML.sub("\ufffd", "\n".join([*found, *indented(failure.advice, "")]))
+    blocks = [findings_text(leading(path), failure.findings)] if failure.findings else []
+    error.text = _NOT_XML.sub("\ufffd", "\n".join([*blocks, *indented(failure.advice, "")]))
     return suite
 
 
 def _case(report: CheckReport, page: Page | Code, path: str) -> ElementTree.Element:
     case = ElementTree.Element("testcase", classname=path, name=f"{page.code} {page.name}")
-    found = [finding for finding in report.findings if finding.code == page.code]
-    failing = [finding for finding in found if _fails(report, finding)]
+    findings = [finding for finding in report.findings if finding.code == page.code]
+    failing = [finding for finding in findings if _fails(report, finding)]
     if failing:
         message = _plain(failing[0].message if len(failing) == 1 else f"{len(failing)} findings")
         failure = ElementTree.SubElement(case, "failure", message=message, type=failing[0].severity.value)
         failure.text = _NOT_XML.sub("\ufffd", findings_text(leading(path), failing))
-    elif not found and not _was_asked(report, page.code):
+    elif not findings and not _was_asked(report, page.code):
         ElementTree.SubElement(case, "skipped", message=_plain(f"not checked for {report.target} here"))
-    milder = [finding for finding in found if finding not in failing]
+    milder = [finding for finding in findings if finding not in failing]
     said = [findings_text(leading(path), milder)] if milder else []
-    said += ignored_lines([each for each in report.ignored if each.finding.code == page.code])
+    said += ignored_lines([entry for entry in report.ignored if entry.finding.code == page.code])
     if said:
         ElementTree.SubElement(case, "system-out").text = _NOT_XML.sub("\ufffd", "\n".join(said))
     return case

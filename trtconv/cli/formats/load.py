@@ -62,7 +62,7 @@ def _latencies(load: BenchLoad) -> list[tuple[str, ...]]:
     times = [("latency", load.latency)]
     if load.arrivals is not None:
         times.append(("of it waiting", load.queue))
-    return [(letter(load.engine), _shapes(load), what, *_numbers(each)) for what, each in times]
+    return [(letter(load.engine), _shapes(load), what, *_numbers(latency)) for what, latency in times]
 
 
 def _numbers(times: Latencies) -> list[str]:

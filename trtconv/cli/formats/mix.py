@@ -42,11 +42,11 @@ def mix_text(mix: Mix) -> str:
 def _errors(mix: Mix, measured: str) -> tuple[str, str]:
     """Says what was asked for, and what the types have."""
     if mix.metric is None:
-        asked = f"types for an error (rms) of at most {mix.tolerance:g}"
-        return asked, f"it is {mix.error:.2g} on {measured}, and {mix.error_of_all:.2g} with all in 16 bits"
-    found = f"{judged_text(mix.metric)} on {measured}"
-    asked = f"types for {clean(mix.metric.metric)} of {mix.metric.wanted} (errors are by how much it is worse)"
-    return asked, f"it is {found}, and {mix.error_of_all:.2g} worse with all in 16 bits"
+        goal = f"types for an error (rms) of at most {mix.tolerance:g}"
+        return goal, f"it is {mix.error:.2g} on {measured}, and {mix.error_of_all:.2g} with all in 16 bits"
+    result = f"{judged_text(mix.metric)} on {measured}"
+    goal = f"types for {clean(mix.metric.metric)} of {mix.metric.wanted} (errors are by how much it is worse)"
+    return goal, f"it is {result}, and {mix.error_of_all:.2g} worse with all in 16 bits"
 
 
 def judged_text(metric: MetricResult) -> str:

@@ -21,15 +21,15 @@ def markdown(rule: Page) -> str:
     return _markdown(f"{rule.code} {rule.name}", rule.page)
 
 
-def pass_markdown(each: Pass) -> str:
+def pass_markdown(pass_: Pass) -> str:
     """Returns the page of a pass as Markdown."""
-    return _markdown(each.name, each.page, pass_facts(each))
+    return _markdown(pass_.name, pass_.page, pass_facts(pass_))
 
 
-def pass_facts(each: Pass) -> str:
+def pass_facts(pass_: Pass) -> str:
     """Returns in words what `trtconv passes` says of a pass beside its summary: "exact, mends TC101"."""
-    fixes = f", mends {', '.join(each.fixes)}" if each.fixes else ""
-    return f"{each.safety}{fixes}{', on request' if each.on_request else ''}"
+    fixes = f", mends {', '.join(pass_.fixes)}" if pass_.fixes else ""
+    return f"{pass_.safety}{fixes}{', on request' if pass_.on_request else ''}"
 
 
 def _markdown(title: str, page: str, facts: str = "") -> str:
@@ -54,8 +54,8 @@ def pass_index(passes: Iterable[Pass]) -> str:
         "|---|---|---|",
     ]
     rows = [
-        f"| [{each.name}]({each.name}.md) | {', '.join(each.fixes)} | {each.summary.replace('|', chr(92) + '|')} |"
-        for each in passes
+        f"| [{pass_.name}]({pass_.name}.md) | {', '.join(pass_.fixes)} | {pass_.summary.replace('|', chr(92) + '|')} |"
+        for pass_ in passes
     ]
     return "\n".join([*head, *rows]) + "\n"
 

@@ -22,9 +22,11 @@ def pipeline_text(report: PipelineReport, verbose: bool = False) -> str:
         report: The report.
         verbose: Whether all nodes that were left are listed.
     """
-    findings = [(None, report.findings), *((each, each.findings) for each in report.engines)]
+    findings = [(None, report.findings), *((engine, engine.findings) for engine in report.engines)]
     blocks = [
-        findings_text(leading(each.model.path) if each else "", listed, verbose) for each, listed in findings if listed
+        findings_text(leading(engine.model.path) if engine else "", listed, verbose)
+        for engine, listed in findings
+        if listed
     ]
     if report.pipeline is None:
         return "\n\n".join([*blocks, "no pipeline: an engine failed, and to leave nodes out does not help"])
@@ -84,7 +86,7 @@ def verified_text(report: PipelineVerifyReport) -> str:
     if report.runtime is not None:
         head.append(("runtime", f"{report.runtime} on {report.runtime.gpu}"))
     rows: list[tuple[str, ...]] = [("profile", "size", "shapes", "parts", "engines", "whole", "")]
-    rows += [_case(each, report.ran == "engines") for each in report.cases]
+    rows += [_case(result, report.ran == "engines") for result in report.cases]
     blocks = ["\n".join(table(head, ""))]
     if report.why_not_run is not None:
         blocks.append(
@@ -94,46 +96,46 @@ def verified_text(report: PipelineVerifyReport) -> str:
             )
         )
     blocks.append("largest relative errors\n" + "\n".join(table(rows, "")))
-    blocks += [verify_text(each) for each in report.engines]
+    blocks += [verify_text(engine) for engine in report.engines]
     blocks += ["\n".join(failed)] if (failed := _failures(report.cases)) else []
     return "\n\n".join([*blocks, verified_verdict(report)])
 
 
-def _case(each: PipelineCase, ran: bool) -> tuple[str, ...]:
-    case = each.case
+def _case(result: PipelineCase, ran: bool) -> tuple[str, ...]:
+    case = result.case
     place = str(case.profile), case.size, shapes_text(case.shapes)
     verdict = "skipped" if case.passed is None else "" if case.passed else "FAILED"
-    if each.selects_otherwise:
+    if result.selects_otherwise:
         verdict = "selects otherwise after a rounding of an engine; each part is right"
     whole = _worst(case.outputs) if ran else "-"
-    return (*place, _worst(each.cut), _worst(each.engines), whole, verdict)
+    return (*place, _worst(result.cut), _worst(result.engines), whole, verdict)
 
 
 def _worst(differences: Sequence[Difference]) -> str:
-    errors = [each.max_rel for each in differences if each.max_rel == each.max_rel]
-    if any(each.verdict is Verdict.SHAPE for each in differences):
+    errors = [difference.max_rel for difference in differences if difference.max_rel == difference.max_rel]
+    if any(difference.verdict is Verdict.SHAPE for difference in differences):
         return "shape"
     return f"{max(errors):.1e}" if errors else "-"
 
 
 def _failures(cases: Sequence[PipelineCase]) -> list[str]:
     lines = []
-    for each in cases:
-        case = each.case
+    for result in cases:
+        case = result.case
         if case.passed is True:
             continue
-        said = [f"{what} {d.name}: {d.why}" for what, held in _compared(each) for d in held if not d.passed]
+        said = [f"{what} {d.name}: {d.why}" for what, held in _compared(result) for d in held if not d.passed]
         lines += [clean(f"{case.size} of profile {case.profile}: {why}") for why in said or [case.skipped or ""]]
     return lines
 
 
-def _compared(each: PipelineCase) -> tuple[tuple[str, Sequence[Difference]], ...]:
-    return ("cut", each.cut), ("engine", each.engines), ("whole", each.case.outputs)
+def _compared(result: PipelineCase) -> tuple[tuple[str, Sequence[Difference]], ...]:
+    return ("cut", result.cut), ("engine", result.engines), ("whole", result.case.outputs)
 
 
 def verified_verdict(report: PipelineVerifyReport) -> str:
     """Returns in a line what `trtconv verify` found of a model in parts."""
-    sizes = count(sum(each.case.passed is not None for each in report.cases), "size")
+    sizes = count(sum(result.case.passed is not None for result in report.cases), "size")
     path = leading(report.pipeline.path)
     if report.exit_code == 0:
         what = "engines and parts" if report.ran == "engines" else "the cut and what TensorRT parsed"

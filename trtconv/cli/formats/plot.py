@@ -52,28 +52,28 @@ def draw(document: BenchReport, path: Path) -> bytes:
     Returns:
         The file's content.
     """
-    found = curves(document)
+    series = curves(document)
     title = "median latency, us, against the elements of the inputs"
     if path.suffix.lower() == ".png":
-        return _png(found, title)
-    return _svg(found, title).encode()
+        return _png(series, title)
+    return _svg(series, title).encode()
 
 
 def curves(document: BenchReport) -> Curves:
     """Returns one curve for each engine and profile."""
-    engines, found = document.engines, Curves()
+    engines, series = document.engines, Curves()
     for row, us in quickest_way(document):
         name = f"profile {row.profile}"
         if len(engines) > 1:
             name = f"{letter(row.engine)}: {Path(engines[row.engine].path).name}, {name}"
-        found.setdefault(name, []).append((elements(row), us))
-    return {name: sorted(points) for name, points in found.items()}
+        series.setdefault(name, []).append((elements(row), us))
+    return {name: sorted(points) for name, points in series.items()}
 
 
-def _png(found: Curves, title: str) -> bytes:
+def _png(series: Curves, title: str) -> bytes:
     figure = _matplotlib().Figure(figsize=(8, 5))
     axes = figure.add_subplot()
-    for name, points in found.items():
+    for name, points in series.items():
         axes.plot([x for x, _ in points], [y for _, y in points], marker="o", label=clean(name))
     axes.set(title=title, xlabel="elements", ylabel="us", xscale="log")
     axes.set_ylim(bottom=0)
@@ -83,8 +83,8 @@ def _png(found: Curves, title: str) -> bytes:
     return buffer.getvalue()
 
 
-def _svg(found: Curves, title: str) -> str:
-    points = [point for curve in found.values() for point in curve] or [(1, 1.0)]
+def _svg(series: Curves, title: str) -> str:
+    points = [point for curve in series.values() for point in curve] or [(1, 1.0)]
     low, high = min(x for x, _ in points), max(x for x, _ in points)
     top = rounded_up(max(y for _, y in points))
 
@@ -109,13 +109,13 @@ def _svg(found: Curves, title: str) -> str:
     for x in sorted({x for x, _ in points}):
         at, y = place(x, 0)
         parts.append(f'<text x="{at:.1f}" y="{y + 16:.1f}" text-anchor="middle">{x}</text>')
-    parts += _svg_curves(found, place)
+    parts += _svg_curves(series, place)
     return "\n".join([*parts, "</svg>", ""])
 
 
-def _svg_curves(found: Curves, place: Any) -> Sequence[str]:
+def _svg_curves(series: Curves, place: Any) -> Sequence[str]:
     parts = []
-    for number, (name, curve) in enumerate(found.items()):
+    for number, (name, curve) in enumerate(series.items()):
         colour = _COLOURS[number % len(_COLOURS)]
         at = [place(x, y) for x, y in curve]
         line = " ".join(f"{x:.1f},{y:.1f}" for x, y in at)

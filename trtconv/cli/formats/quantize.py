@@ -80,7 +80,7 @@ def _calibration(calibration: Calibration, metric: MetricResult | None) -> str:
 
 def _doubts(doubts: Sequence[Doubt]) -> str:
     """Says which samples mislead; of outlying ones, which may be many, the first."""
-    said = [line for each in doubts[:_LISTED] for line in indented(each.message, "  ")]
+    said = [line for doubt in doubts[:_LISTED] for line in indented(doubt.message, "  ")]
     more = [f"  ... and {len(doubts) - _LISTED} more"] if len(doubts) > _LISTED else []
     return "\n".join(["the samples may mislead:", *said, *more]) if doubts else ""
 
@@ -106,8 +106,8 @@ def _errors(report: QuantizeReport) -> str:
     if not report.error:
         return "the error was not measured: no samples were given (--data)"
     rows = [
-        (clean(name), f"rms {percent(each.rms)}{_bar(each.standard_error)}", f"cosine {each.cosine:.6f}")
-        for name, each in report.error.items()
+        (clean(name), f"rms {percent(error.rms)}{_bar(error.standard_error)}", f"cosine {error.cosine:.6f}")
+        for name, error in report.error.items()
     ]
     return "\n".join(["error against the float model, on samples that calibration did not see:", *table(rows, "  ")])
 
@@ -115,17 +115,17 @@ def _errors(report: QuantizeReport) -> str:
 def _layers(layers: Sequence[LayerError], kind: str) -> str:
     if not layers:
         return ""
-    worst = sorted(layers, key=lambda each: -each.rms)[:_LISTED]
-    rows = [(clean(each.node), each.op, f"rms {percent(each.rms)}", f"cosine {each.cosine:.6f}") for each in worst]
+    worst = sorted(layers, key=lambda layer: -layer.rms)[:_LISTED]
+    rows = [(clean(layer.node), layer.op, f"rms {percent(layer.rms)}", f"cosine {layer.cosine:.6f}") for layer in worst]
     more = len(layers) - len(worst)
     lines = [f"{count(len(layers), 'layer')} in {kind}, by the error of their results, the largest first:"]
     return "\n".join([*lines, *table(rows, "  "), *([f"  ... and {more} more"] if more else [])])
 
 
 def _budget(budget: BudgetRecord, metric: MetricResult | None) -> str:
-    asked = percent(budget.asked) if metric is None else f"{clean(metric.metric)} {budget.asked:g}"
+    limit = percent(budget.asked) if metric is None else f"{clean(metric.metric)} {budget.asked:g}"
     what = "the error" if metric is None else "it"
-    lines = [f"budget: {asked}; with every layer quantised {what} is {loss(budget.error_of_all, metric)}"]
+    lines = [f"budget: {limit}; with every layer quantised {what} is {loss(budget.error_of_all, metric)}"]
     rows = [
         (clean(step.node), f"to {loss(step.error, metric)}", f"gains {gain(step.gain, metric)}")
         for step in budget.left_in_float
@@ -146,8 +146,8 @@ def _left(report: QuantizeReport) -> str:
     lines = [] if share is None else [f"{100 * share:.1f} % of the multiply-adds are in {report.kind}"]
     layers = report.left_in_float
     if layers:
-        total = sum(each.multiply_adds or 0 for each in (*report.quantized, *layers))
-        rows = [(clean(each.node), each.op, part_of(each, total), clean(each.reason)) for each in layers]
+        total = sum(layer.multiply_adds or 0 for layer in (*report.quantized, *layers))
+        rows = [(clean(layer.node), layer.op, part_of(layer, total), clean(layer.reason)) for layer in layers]
         lines += [f"{count(len(layers), 'layer')} in float:", *table(rows, "  ")]
     return "\n".join(lines)
 
@@ -159,13 +159,13 @@ def part_of(layer: Layerwise, total: int) -> str:
 
 def _findings(findings: Sequence[Finding]) -> str:
     lines: list[str] = []
-    for each in findings:
-        lines += indented(f"{each.severity.value} {each.code} {each.location.node}: {each.message}", "  ")
+    for finding in findings:
+        lines += indented(f"{finding.severity.value} {finding.code} {finding.location.node}: {finding.message}", "  ")
     return "\n".join(["check says of the result:", *lines]) if lines else ""
 
 
 def _outcome(report: QuantizeReport) -> str:
-    worst = max((each.rms for each in report.error.values()), default=0.0)
+    worst = max((error.rms for error in report.error.values()), default=0.0)
     output, metric = report.output, report.metric
     if output:
         error = f", error {percent(worst)}" if report.error else ""
@@ -179,7 +179,7 @@ def _outcome(report: QuantizeReport) -> str:
     else:
         why = f"{clean(metric.metric)} is {metric.value:.5g}, and {metric.wanted} is asked for"
     first = "Give more samples"
-    if any(each.kind is DoubtKind.OUTLYING for each in report.calibration.doubts):
+    if any(doubt.kind is DoubtKind.OUTLYING for doubt in report.calibration.doubts):
         first = "Leave out the outlying samples above"
     return (
         f"NOT WRITTEN: {why}.\n"

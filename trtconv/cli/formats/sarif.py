@@ -44,9 +44,9 @@ def check_sarif(
     """
     codes = [report.exit_code for report in reports] + [failure.exit_code for failure in failures]
     rules = {page.code: index for index, page in enumerate(pages)}
-    found = [(report.model.path, str(report.target), item) for report in reports for item in _items(report)]
-    found += [(failure.model, failure.target, finding) for failure in failures for finding in failure.findings]
-    results = [_result(path, target, item, rules, root) for path, target, item in found]
+    rows = [(report.model.path, str(report.target), item) for report in reports for item in _items(report)]
+    rows += [(failure.model, failure.target, finding) for failure in failures for finding in failure.findings]
+    results = [_result(path, target, item, rules, root) for path, target, item in rows]
     driver = {
         "name": "trtconv",
         "semanticVersion": __version__,

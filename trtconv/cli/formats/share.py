@@ -21,6 +21,6 @@ def share_text(report: ShareReport) -> str:
         f"wrote {clean(report.page)}: how it fails, what is left of the model, a text for an issue",
         f"none of the model's {checks.names:,} names and {checks.weight_bytes:,} bytes of weights is in them",
         "",
-        *(clean(each) for each in (shown.tool, shown.polygraphy, shown.own) if each),
+        *(clean(command) for command in (shown.tool, shown.polygraphy, shown.own) if command),
     ]
     return "\n".join(lines)

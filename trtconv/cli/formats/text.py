@@ -43,8 +43,8 @@ def check_text(report: CheckReport, verbose: bool = False) -> str:
         blocks.append(clean(f"no sizes checked: no bounds were given for {', '.join(report.unbounded)} (--dim)"))
     if report.partition is not None:
         blocks += cut_blocks(report.partition, verbose)
-    told = memory_lines(report.memory)
-    lines = [*told, _parser_line(report.parser), *proof_lines(report.proof), check_summary(report)]
+    memory = memory_lines(report.memory)
+    lines = [*memory, _parser_line(report.parser), *proof_lines(report.proof), check_summary(report)]
     return "\n\n".join([*blocks, "\n".join(lines)])
 
 
@@ -62,7 +62,7 @@ def run_summary(report: CheckReport) -> str:
 
 def ignored_lines(ignored: Sequence[Ignored]) -> list[str]:
     """Says which findings do not count, and why."""
-    counts = Counter((each.finding.code, each.finding.name, each.reason) for each in ignored)
+    counts = Counter((entry.finding.code, entry.finding.name, entry.reason) for entry in ignored)
     lines = []
     for (code, name, reason), number in counts.items():
         lines.append(clean(f"ignored: {code} {name}" + (f" ({number})" if number > 1 else "")))
@@ -173,9 +173,9 @@ def proof_lines(proof: BuildProof | None) -> list[str]:
     run = f"{proof.pieces.proven} of {count(proof.pieces.of, 'piece')}, {run}" if proof.pieces.of else run
     partly = "in part: " if proof.agrees and proof.missing else ""
     lines = [f"proof: {partly}what TensorRT parsed {verdict} ({run}{far})", *_weights_line(proof.weights)]
-    kinds = Counter((each.kind, each.reason) for each in proof.unproven)
+    kinds = Counter((layer.kind, layer.reason) for layer in proof.unproven)
     lines += [f"  not proven: {count(number, 'layer')} {kind}: {why}" for (kind, why), number in kinds.items()]
-    lacking = Counter((each.what.value, each.reason) for each in proof.missing)
+    lacking = Counter((gap.what.value, gap.reason) for gap in proof.missing)
     first = list(lacking.items())[:_MOST_LACKING]
     lines += [f"  not shown: {number} by {what}: {why}" for (what, why), number in first]
     if proof.why and (lacking or not proof.agrees):
@@ -202,14 +202,14 @@ def build_text(report: BuildReport, verbose: bool = False) -> str:
     if report.up_to_date:
         return "\n".join(line for line in (signed, _verdict(report)) if line)
     mended = [] if verbose else [finding for finding in report.findings if finding.mended_by]
-    told = [finding for finding in report.findings if verbose or not finding.mended_by]
+    findings = [finding for finding in report.findings if verbose or not finding.mended_by]
     blocks = [
         "\n".join(_head(report)),
         *("\n".join(lines) for lines in _profiles(report.plan.profiles)),
         "\n".join(clean(note) for note in report.notes),
         _changes("edit", report.edits),
         _changes("skip", report.skipped),
-        findings_text(leading(report.model.path), told, verbose),
+        findings_text(leading(report.model.path), findings, verbose),
         "\n".join(_mended_lines(mended)),
         "\n".join(ignored_lines(report.ignored)),
         mix_text(report.mix) if report.mix else "",
@@ -304,8 +304,8 @@ def _verdict(report: BuildReport) -> str:
     if report.up_to_date:
         return f"{engine} is up to date{_REBUILD}"
     total = "" if not report.seconds else f" in {report.seconds.get('total', sum(report.seconds.values())):.1f} s"
-    found = f"; {_summary(report.findings)}" if report.findings else ""
-    return f"built {engine}{total}{found}"
+    summary = f"; {_summary(report.findings)}" if report.findings else ""
+    return f"built {engine}{total}{summary}"
 
 
 def _again(report: BuildReport) -> str:
@@ -316,8 +316,8 @@ def _where(report: BuildReport) -> str:
     """Says where the engine runs, which is the first thing that its user has to know."""
     if report.engine is None:
         return ""
-    found = runs_on(report.runtime, report.plan.options)
-    return "\n".join(table([("runs with", found.loader), ("runs on", found.cards)], ""))
+    requirements = runs_on(report.runtime, report.plan.options)
+    return "\n".join(table([("runs with", requirements.loader), ("runs on", requirements.cards)], ""))
 
 
 def runs_text(results: Sequence[CheckReport | BuildReport | FailedRun], verbose: bool = False) -> str:
@@ -348,9 +348,9 @@ def _details(result: CheckReport | BuildReport | FailedRun, path: str, verbose: 
         return []
     # What build mends may still have failed the run; an info never does.
     own = [f for f in result.findings if verbose or not f.mended_by or (result.exit_code and f.severity.rank)]
-    found = [findings_text(path, own, verbose)] if own else []
+    blocks = [findings_text(path, own, verbose)] if own else []
     ignored = [] if isinstance(result, FailedRun) else ignored_lines(result.ignored)
-    return [*found, *(["\n".join([path, *(f"  {line}" for line in ignored)])] if ignored else [])]
+    return [*blocks, *(["\n".join([path, *(f"  {line}" for line in ignored)])] if ignored else [])]
 
 
 def run_row(result: CheckReport | BuildReport | FailedRun) -> str:

@@ -14,10 +14,10 @@ def plan_text(plan: TrafficPlan) -> str:
     """Renders a plan: profiles, sizes that are padded, what it costs beside others, and the command to build with."""
     cost = plan.cost
     rows = [("profile", "dimensions", "requests", "cost", "activations")]
-    for index, each in enumerate(plan.profiles):
-        dims = ", ".join(f"{name}={bound.short}" for name, bound in each.dims.items())
-        share = f"{each.requests / plan.requests:.1%}"
-        rows.append((str(index), dims, share, f"{each.cost:.3f}", byte_size(each.activation_bytes)))
+    for index, profile in enumerate(plan.profiles):
+        dims = ", ".join(f"{name}={bound.short}" for name, bound in profile.dims.items())
+        share = f"{profile.requests / plan.requests:.1%}"
+        rows.append((str(index), dims, share, f"{profile.cost:.3f}", byte_size(profile.activation_bytes)))
     padded = [(", ".join(f"{n} {s}" for n, s in run.sizes.items()), run) for run in plan.runs if run.padded]
     lines = [f"padded to {sizes}: {run.padded:g} of {plan.requests:g} requests" for sizes, run in padded[:_MOST_RUNS]]
     lines += [f"and to {count(len(padded) - _MOST_RUNS, 'other size')}"] if len(padded) > _MOST_RUNS else []

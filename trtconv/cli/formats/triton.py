@@ -79,15 +79,15 @@ def libraries_of(engine: Path, report: SavedReport, given: Sequence[PluginLibrar
     Raises:
         InputError: One is not among them.
     """
-    held = {each.sha256: each for each in given}
-    wanted = [each for each in report.report.plan.plugins if not each.serialized]
-    for each in wanted:
-        if each.sha256 not in held:
+    held = {library.sha256: library for library in given}
+    wanted = [plugin for plugin in report.report.plan.plugins if not plugin.serialized]
+    for plugin in wanted:
+        if plugin.sha256 not in held:
             raise InputError(
-                f"{engine} was built with the plugins of {each.file} (SHA-256 {each.sha256}), which is not given",
-                f"Give the same file: --plugin {shlex.quote(each.file)}.",
+                f"{engine} was built with the plugins of {plugin.file} (SHA-256 {plugin.sha256}), which is not given",
+                f"Give the same file: --plugin {shlex.quote(plugin.file)}.",
             )
-    return tuple(held[each.sha256] for each in wanted)
+    return tuple(held[plugin.sha256] for plugin in wanted)
 
 
 def served(name: str, report: SavedReport) -> Served:
@@ -154,7 +154,7 @@ def _batch(report: SavedReport, tensors: Sequence[TensorInfo]) -> tuple[int, str
         return 0, "it has no inputs"
     if any(profile.values for profile in report.profiles):
         return 0, "an input holds sizes"
-    first = {each.dims[0] if each.dims else None for each in report.inputs}
+    first = {spec.dims[0] if spec.dims else None for spec in report.inputs}
     if len(first) != 1:
         return 0, "the first dimension is not the same one in every input"
     ranges = [_batch_range(profile, tensors) for profile in report.profiles]
@@ -208,21 +208,21 @@ def ensemble(name: str, document: PipelineDocument, members: Sequence[tuple[Serv
     tensors: dict[str, TensorInfo] = {}
     for served_as, own in members:
         for tensor in own:
-            known = tensors.setdefault(tensor.name, tensor)
-            if known.dtype != tensor.dtype:
+            other = tensors.setdefault(tensor.name, tensor)
+            if other.dtype != tensor.dtype:
                 raise InputError(
-                    f"{served_as.name} has {tensor.dtype} for {tensor.name}, another engine {known.dtype}",
+                    f"{served_as.name} has {tensor.dtype} for {tensor.name}, another engine {other.dtype}",
                     "Build the parts for one target and precision.",
                 )
     # No model of an ensemble may take smaller batches than the ensemble.
-    batch = min(each.batch for each, _ in members)
+    batch = min(member.batch for member, _ in members)
     lines = [f"name: {_text(name)}", 'platform: "ensemble"', f"max_batch_size: {batch}"]
     for kind, listed in (("input", document.inputs), ("output", document.outputs)):
-        blocks = [_block(tensors[each.name], batched=batch > 0) for each in listed]
+        blocks = [_block(tensors[tensor.name], batched=batch > 0) for tensor in listed]
         lines += [f"{kind} [", *",\n".join(blocks).splitlines(), "]"]
     lines.append("ensemble_scheduling {")
-    for each, own in members:
-        lines += ["  step [", "    {", f"      model_name: {_text(each.name)}", "      model_version: -1"]
+    for member, own in members:
+        lines += ["  step [", "    {", f"      model_name: {_text(member.name)}", "      model_version: -1"]
         for tensor in own:
             lines.append(f"      {tensor.kind}_map {{ key: {_text(tensor.name)} value: {_text(tensor.name)} }}")
         lines += ["    }", "  ]"]
@@ -249,7 +249,7 @@ def _text(text: str) -> str:
 def triton_json(files: Sequence[tuple[Served, str, Sequence[PluginLibrary]]]) -> str:
     """Renders what was written: each model, its folder, and the libraries beside it."""
     models = []
-    for each, folder, own in files:
+    for model, folder, own in files:
         names = tuple(library.path.name for library in own)
-        models.append(TritonModel(each.name, folder, each.batch, each.why, names or None))
+        models.append(TritonModel(model.name, folder, model.batch, model.why, names or None))
     return render(TritonReport(tuple(models)).to_json())

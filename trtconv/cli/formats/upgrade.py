@@ -23,22 +23,22 @@ def upgrade_text(report: UpgradeReport, verbose: bool = False) -> str:
         report: What was found.
         verbose: List every node that is parsed otherwise.
     """
-    rows = [(leading(each.model), *cells(each)) for each in report.models]
-    details = (line for each in report.models for line in _details(each, verbose))
+    rows = [(leading(upgrade.model), *cells(upgrade)) for upgrade in report.models]
+    details = (line for upgrade in report.models for line in _details(upgrade, verbose))
     title = f"from {report.before} to {report.after}"
     return "\n".join([title, "", *table([_HEADINGS, *rows], ""), *details, "", verdict(report)])
 
 
-def cells(each: ModelUpgrade) -> tuple[str, ...]:
+def cells(upgrade: ModelUpgrade) -> tuple[str, ...]:
     """Returns what a table shows of a model behind its name."""
-    one, other = each.before, each.after
+    one, other = upgrade.before, upgrade.after
     return (
         fate_text(one),
         fate_text(other),
         _pair(_error(one), _error(other)),
         _pair(_seconds(one), _seconds(other)),
-        f"{len(each.layers)} otherwise" if each.layers else str(other.layers or "-"),
-        each.change.value,
+        f"{len(upgrade.layers)} otherwise" if upgrade.layers else str(other.layers or "-"),
+        upgrade.change.value,
     )
 
 
@@ -49,8 +49,8 @@ def fate_text(side: TrialSummary) -> str:
 
 def verdict(report: UpgradeReport) -> str:
     """Returns how many models the upgrade means what for."""
-    told = [f"{number} {name}" for name, number in report.summary().items() if number]
-    return f"{count(len(report.models), 'model')}: {', '.join(told)}"
+    counts = [f"{number} {name}" for name, number in report.summary().items() if number]
+    return f"{count(len(report.models), 'model')}: {', '.join(counts)}"
 
 
 def _pair(one: str, other: str) -> str:
@@ -65,24 +65,24 @@ def _seconds(side: TrialSummary) -> str:
     return "-" if side.build_s is None else f"{side.build_s:.1f}"
 
 
-def _details(each: ModelUpgrade, verbose: bool) -> Iterator[str]:
-    found = each.findings if verbose else (*each.regressions, *_notes(each)[:_SHOWN])
-    lines = [line for finding in found for line in indented(_line(finding), "    ", "  ")]
-    for side in _untried(each)[:1]:
+def _details(upgrade: ModelUpgrade, verbose: bool) -> Iterator[str]:
+    findings = upgrade.findings if verbose else (*upgrade.regressions, *_notes(upgrade)[:_SHOWN])
+    lines = [line for finding in findings for line in indented(_line(finding), "    ", "  ")]
+    for side in _untried(upgrade)[:1]:
         lines += [*indented(side.why, "  "), *indented(side.hint, "    ", "  hint: ")]
-    more = len(each.findings) - len(found)
+    more = len(upgrade.findings) - len(findings)
     if more:
         lines.append(f"  and {count(more, 'more node')} parsed otherwise: -v")
     if lines:
-        yield from ("", leading(each.model), *lines)
+        yield from ("", leading(upgrade.model), *lines)
 
 
-def _notes(each: ModelUpgrade) -> tuple[Finding, ...]:
-    return tuple(finding for finding in each.findings if finding not in each.regressions)
+def _notes(upgrade: ModelUpgrade) -> tuple[Finding, ...]:
+    return tuple(finding for finding in upgrade.findings if finding not in upgrade.regressions)
 
 
-def _untried(each: ModelUpgrade) -> list[TrialSummary]:
-    return [side for side in (each.before, each.after) if side.fate is Fate.NOT_TRIED]
+def _untried(upgrade: ModelUpgrade) -> list[TrialSummary]:
+    return [side for side in (upgrade.before, upgrade.after) if side.fate is Fate.NOT_TRIED]
 
 
 def _line(finding: Finding) -> str:
@@ -94,14 +94,14 @@ def as_results(report: UpgradeReport) -> list[CheckReport | FailedRun]:
     """Returns the models as checks against the new version: CI formats are made of these."""
     runtime = report.after
     target = Target.of(runtime.family, runtime.version)
-    return [_as_result(each, target, report) for each in report.models]
+    return [_as_result(upgrade, target, report) for upgrade in report.models]
 
 
-def _as_result(each: ModelUpgrade, target: Target, report: UpgradeReport) -> CheckReport | FailedRun:
-    if each.change is Effect.NOT_TRIED:
-        side = _untried(each)[0]
-        return FailedRun(each.model, str(target), "NotTried", side.why, side.hint, side.exit_code)
+def _as_result(upgrade: ModelUpgrade, target: Target, report: UpgradeReport) -> CheckReport | FailedRun:
+    if upgrade.change is Effect.NOT_TRIED:
+        side = _untried(upgrade)[0]
+        return FailedRun(upgrade.model, str(target), "NotTried", side.why, side.hint, side.exit_code)
     runtime = report.after
-    parser = ParserVerdict(runtime.family, runtime.version, each.after.layers > 0, each.after.fate.good)
-    code = 1 if each.regressions else 0
-    return CheckReport(FileIdentity(each.model), target, each.findings, parser, code)
+    parser = ParserVerdict(runtime.family, runtime.version, upgrade.after.layers > 0, upgrade.after.fate.good)
+    code = 1 if upgrade.regressions else 0
+    return CheckReport(FileIdentity(upgrade.model), target, upgrade.findings, parser, code)

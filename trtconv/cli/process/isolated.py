@@ -112,7 +112,7 @@ def _fork() -> Child | None:
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError, AttributeError):
             stream.flush()
-    told, tell = os.pipe()
+    status_fd, tell = os.pipe()
     shown, show = os.pipe()
     parent = os.getpid()
     pid = os.fork()
@@ -121,8 +121,8 @@ def _fork() -> Child | None:
         os.close(show)
         from trtconv.cli.process.watching import Child
 
-        return Child(pid, told, shown)
-    os.close(told)
+        return Child(pid, status_fd, shown)
+    os.close(status_fd)
     os.close(shown)
     _become_child(parent, tell, show)
     return None

@@ -75,8 +75,8 @@ def _keep_model(source: Path, folder: Path) -> str:
         files = _copy_alone(source, folder)
     if not files:
         return MODEL
-    known = [{"path": str(f), "sha256": sha256_of(f), "bytes": f.stat().st_size} for f in map(Path, files)]
-    _write(folder / "model.json", json.dumps(known, indent=2))
+    identities = [{"path": str(f), "sha256": sha256_of(f), "bytes": f.stat().st_size} for f in map(Path, files)]
+    _write(folder / "model.json", json.dumps(identities, indent=2))
     return str(source.absolute())
 
 

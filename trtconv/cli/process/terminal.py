@@ -59,7 +59,7 @@ def dressed(text: str, stream: TextIO) -> str:
         text = "\n".join(part for line in text.split("\n") for part in _wrapped(line, width))
     if coloured(stream):
         for pattern, colour in _WORDS:
-            text = pattern.sub(lambda found, fg=colour: found[1] + click.style(found[2], fg=fg, bold=True), text)  # type: ignore[misc]
+            text = pattern.sub(lambda match, fg=colour: match[1] + click.style(match[2], fg=fg, bold=True), text)  # type: ignore[misc]
     return text
 
 

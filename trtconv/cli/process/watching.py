@@ -32,12 +32,12 @@ class ProcessEnded(BuildFailed):
     """TensorRT, or somebody else, ended the process that worked."""
 
 
-def _text(told: str) -> str:
+def _text(message: str) -> str:
     """Returns what `status.announce` was given; what else comes through the pipe is taken as it is."""
     try:
-        return str(json.loads(told))
+        return str(json.loads(message))
     except ValueError:
-        return told
+        return message
 
 
 @dataclasses.dataclass
@@ -68,8 +68,8 @@ class Child:
 
     def hear(self, line: str) -> None:
         """Takes one line of what the child tells."""
-        kind, _, told = line.partition(" ")
-        text = _text(told)
+        kind, _, message = line.partition(" ")
+        text = _text(message)
         if kind == status.STAGE:
             self.stage, self.phase = text, ""
         elif kind == status.PHASE:
@@ -111,10 +111,10 @@ def watch(child: Child, held: set[int], arguments: list[str], params: dict[str, 
     """
     kills = _out_of_memory_kills()
     models = params.get("models") or [params.get("model") or params.get("file") or ""]
-    with _signals_passed_on(child) as asked:
+    with _signals_passed_on(child) as interrupts:
         signal.pthread_sigmask(signal.SIG_SETMASK, held)
-        ended = _listen(child, asked, Ration(child.pid, models))
-    if asked:
+        ended = _listen(child, interrupts, Ration(child.pid, models))
+    if interrupts:
         # What the child had started may still be writing.
         _clean_up(child)
     if child.exit_code is not None:
@@ -124,8 +124,8 @@ def watch(child: Child, held: set[int], arguments: list[str], params: dict[str, 
     _clean_up(child)
     if child.answered:
         return BuildFailed.exit_code
-    if asked:
-        signals.raise_as_received(asked[0])
+    if interrupts:
+        signals.raise_as_received(interrupts[0])
     from trtconv.cli.process import reproduction
 
     number = os.WTERMSIG(ended)
@@ -155,10 +155,10 @@ def _signals_passed_on(child: Child) -> Iterator[list[int]]:
 
     Once one came, or the child has told its result, further ones find nothing left to end.
     """
-    asked: list[int] = []
+    interrupts: list[int] = []
 
     def forward(number: int, frame: FrameType | None) -> None:
-        asked.append(number)
+        interrupts.append(number)
         with contextlib.suppress(ProcessLookupError):
             os.kill(child.pid, number)
 
@@ -174,9 +174,9 @@ def _signals_passed_on(child: Child) -> Iterator[list[int]]:
         handlers[signal.SIGINT] = forward
     before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
     try:
-        yield asked
+        yield interrupts
     finally:
-        if asked or child.answered:
+        if interrupts or child.answered:
             signals.ignore()
             before.pop(signal.SIGINT, None)
             before.pop(signal.SIGTERM)
@@ -184,12 +184,12 @@ def _signals_passed_on(child: Child) -> Iterator[list[int]]:
             signal.signal(number, handler)
 
 
-def _listen(child: Child, asked: list[int], ration: Ration) -> int:
+def _listen(child: Child, interrupts: list[int], ration: Ration) -> int:
     """Takes what the child says until it ends. Returns its status as `os.waitpid` gives it; 0 where it
     has told that itself."""
-    told = _Lines(child.status, child.hear)
+    status_lines = _Lines(child.status, child.hear)
     shown = _Lines(child.stderr, child.log.append, echo=True)
-    readers = {each.pipe: each for each in (told, shown)}
+    readers = {reader.pipe: reader for reader in (status_lines, shown)}
     deadline = None
     ended: int | None = None
     # To give back all the memory that TensorRT took is nothing to wait for.
@@ -204,7 +204,7 @@ def _listen(child: Child, asked: list[int], ration: Ration) -> int:
             _clean_up(child)
             os.waitpid(child.pid, 0)
             raise breach
-        if asked and ended is None:
+        if interrupts and ended is None:
             deadline = deadline or time.monotonic() + GRACE_SECONDS
             if time.monotonic() > deadline:
                 os.kill(child.pid, signal.SIGKILL)
@@ -212,7 +212,7 @@ def _listen(child: Child, asked: list[int], ration: Ration) -> int:
     for pipe, reader in readers.items():
         while select.select([pipe], [], [], 0)[0] and reader.read():
             pass
-    for reader in (told, shown):
+    for reader in (status_lines, shown):
         reader.close()
     return ended or 0
 

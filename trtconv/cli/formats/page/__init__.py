@@ -83,12 +83,12 @@ def upgrade_page(report: UpgradeReport) -> bytes:
     rows = [
         {
             "number": number,
-            "model": each.model,
-            "cells": cells(each),
-            "kind": kinds.get(each.change, "warn"),
-            "findings": each.findings,
+            "model": upgrade.model,
+            "cells": cells(upgrade),
+            "kind": kinds.get(upgrade.change, "warn"),
+            "findings": upgrade.findings,
         }
-        for number, each in enumerate(report.models, 1)
+        for number, upgrade in enumerate(report.models, 1)
     ]
     return rendered("upgrade.html", {"report": report, "rows": rows, "verdict": verdict(report)})
 

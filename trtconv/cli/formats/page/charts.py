@@ -132,9 +132,9 @@ def errors_chart(errors: Mapping[str, Sequence[tuple[str, float]]], tolerance: f
         errors: Output name to sizes and their errors.
         tolerance: Above 0.
     """
-    found = [error for cases in errors.values() for _, error in cases if 0 < error < math.inf]
-    low = 10.0 ** math.floor(math.log10(min([*found, tolerance * 1e-4])))
-    high = 10.0 ** math.ceil(math.log10(max([*found, tolerance * 10])))
+    magnitudes = [error for cases in errors.values() for _, error in cases if 0 < error < math.inf]
+    low = 10.0 ** math.floor(math.log10(min([*magnitudes, tolerance * 1e-4])))
+    high = 10.0 ** math.ceil(math.log10(max([*magnitudes, tolerance * 10])))
     place = _Scale(low, high, _LEFT + 54)
     height = 22.0 * len(errors) + 34
     decades = range(round(math.log10(low)), round(math.log10(high)) + 1)

@@ -55,8 +55,8 @@ def graph_drawing(nodes: Sequence[DrawnNode], other: Sequence[DrawnNode], marked
 
 
 def _outside(nodes: Sequence[DrawnNode]) -> list[str]:
-    made = {name for node in nodes for name in node.outputs}
-    return [name for name in dict.fromkeys(name for node in nodes for name in node.inputs) if name not in made]
+    results = {name for node in nodes for name in node.outputs}
+    return [name for name in dict.fromkeys(name for node in nodes for name in node.inputs) if name not in results]
 
 
 def _rows(nodes: Sequence[DrawnNode]) -> list[list[DrawnNode]]:

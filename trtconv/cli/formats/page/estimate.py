@@ -31,12 +31,12 @@ class Estimate:
 
     def total(self, profile: int) -> float:
         """Returns what all layers take at opt of a profile, in seconds."""
-        return sum(each or 0.0 for each in self.times[profile])
+        return sum(time or 0.0 for time in self.times[profile])
 
 
-def gpu_for(report: BuildReport, asked: str | None) -> GpuPeaks:
+def gpu_for(report: BuildReport, gpu: str | None) -> GpuPeaks:
     """Returns the GPU to estimate for: the one that is asked for, that of the target or of the build, or an L4."""
-    labels = (asked or "", report.plan.target.gpu or "", *gpu_labels(report.runtime.gpu), USUAL_GPU)
+    labels = (gpu or "", report.plan.target.gpu or "", *gpu_labels(report.runtime.gpu), USUAL_GPU)
     return next(PEAKS[label] for label in labels if label in PEAKS)
 
 
@@ -52,7 +52,9 @@ def estimate(report: BuildReport, table: LayerTable, gpu: GpuPeaks) -> Estimate:
     makers = {number: layer for layer in table.layers for number in layer.outputs}
     count = len(table.layers[0].moved) if table.layers else 0
     both = [[_time(table, layer, profile, gpu, narrow, makers) for layer in table.layers] for profile in range(count)]
-    return Estimate(gpu, [[time for time, _ in each] for each in both], [[limit for _, limit in each] for each in both])
+    return Estimate(
+        gpu, [[time for time, _ in pairs] for pairs in both], [[limit for _, limit in pairs] for pairs in both]
+    )
 
 
 def _time(

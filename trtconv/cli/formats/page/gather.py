@@ -86,29 +86,29 @@ def with_measured(
     measured: dict[str, Any] = {}
     notes = []
     for file in given:
-        kind, found = _measured(file, *_KINDS)
-        if isinstance(found, ErrorReport):
-            notes.append(f"{kind} failed: {found.error.message}")
+        kind, document = _measured(file, *_KINDS)
+        if isinstance(document, ErrorReport):
+            notes.append(f"{kind} failed: {document.error.message}")
             continue
-        if not _is_of(found, report):
+        if not _is_of(document, report):
             raise InputError(f"{file} is of another engine than {path}", f"Run trtconv {kind} again.")
-        measured[kind] = found
+        measured[kind] = document
     for kind, beside in _beside(path):
         if kind in measured:
             continue
         try:
-            _, found = _measured(beside, kind)
+            _, document = _measured(beside, kind)
         except InputError as error:
             if unread is None:
                 raise
             unread[str(beside)] = error.message
             notes.append(error.message)
             continue
-        if isinstance(found, ErrorReport):
+        if isinstance(document, ErrorReport):
             # It tells of no engine: where it lies is all there is to go by.
-            notes.append(f"{kind} failed: {found.error.message}")
-        elif _is_of(found, report):
-            measured[kind] = found
+            notes.append(f"{kind} failed: {document.error.message}")
+        elif _is_of(document, report):
+            measured[kind] = document
         else:
             notes.append(f"{beside.name} is of another engine and is not shown")
     return PageSubject(path, report, notes=tuple(dict.fromkeys(notes)), **measured)
@@ -205,7 +205,7 @@ def gather_all(folder: Path) -> Folder:
     Raises:
         InputError: There is none.
     """
-    found: list[PageSubject] = []
+    subjects: list[PageSubject] = []
     left_out: dict[str, str] = {}
     failures: list[FailedEngine] = []
     others = 0
@@ -231,11 +231,11 @@ def gather_all(folder: Path) -> Folder:
         except Fault as error:
             left_out[str(path)] = str(error)
             continue
-        found.append(with_measured(path, report, unread=left_out))
-    if not found and not left_out and not failures:
+        subjects.append(with_measured(path, report, unread=left_out))
+    if not subjects and not left_out and not failures:
         raise InputError(f"{folder} has no report of a build", "Build a model into it: trtconv build MODEL -o ENGINE.")
     # Two documents may tell of one build.
-    return Folder(tuple(found), others, left_out, tuple(dict.fromkeys(failures)))
+    return Folder(tuple(subjects), others, left_out, tuple(dict.fromkeys(failures)))
 
 
 @frozen
@@ -265,17 +265,17 @@ class _ListedRun:
 
 def _failures(document: Mapping[str, Any]) -> Iterator[FailedEngine]:
     """Yields the builds of a document of several models that made no engine."""
-    for each in decoded(_ListedRuns, document).runs:
-        run = decoded(_ListedRun, each)
+    for entry in decoded(_ListedRuns, document).runs:
+        run = decoded(_ListedRun, entry)
         if run.error is not None:
             yield FailedEngine(Path(str(run.model)).name, run.target, (), run.error.message, run.error.hint)
-        elif run.exit_code and {"plan", "edits"} <= each.keys():
-            yield _failed_build(decoded(BuildReport, each))
+        elif run.exit_code and {"plan", "edits"} <= entry.keys():
+            yield _failed_build(decoded(BuildReport, entry))
 
 
 def _failed_build(report: BuildReport) -> FailedEngine:
-    errors = [each for each in report.findings if each.severity is Severity.ERROR] or list(report.findings)
-    codes = tuple(dict.fromkeys(each.code for each in errors))
+    errors = [finding for finding in report.findings if finding.severity is Severity.ERROR] or list(report.findings)
+    codes = tuple(dict.fromkeys(error.code for error in errors))
     first = errors[0] if errors else None
     why = "no engine was made" if first is None else first.message
     name, target = Path(report.model.path).name, str(report.plan.target)

@@ -46,7 +46,7 @@ def boxes(table: LayerTable) -> list[Box]:
         joins = before < number and members[head[before]][-1] == before
         head[number] = head[before] if joins else number
         members.setdefault(head[number], []).append(number)
-    return [Box(tuple(each)) for each in members.values()]
+    return [Box(tuple(layers)) for layers in members.values()]
 
 
 def _makers(table: LayerTable) -> dict[int, int]:
@@ -80,12 +80,12 @@ def _before(table: LayerTable, drawn: Sequence[Box]) -> list[list[int]]:
     """Returns for each box those whose tensors it takes."""
     owner = {number: place for place, box in enumerate(drawn) for number in box.layers}
     makers = _makers(table)
-    found = []
+    sources = []
     for place, box in enumerate(drawn):
         ends = (end for number in box.layers for end in table.layers[number].inputs if end in makers)
         those = (owner[makers[end]] for end in ends if makers[end] in owner)
-        found.append([each for each in dict.fromkeys(those) if each != place])
-    return found
+        sources.append([source for source in dict.fromkeys(those) if source != place])
+    return sources
 
 
 def _rows(before: Sequence[Sequence[int]]) -> list[list[int]]:
@@ -93,7 +93,7 @@ def _rows(before: Sequence[Sequence[int]]) -> list[list[int]]:
     count."""
     depth: dict[int, int] = {}
     for number, those in enumerate(before):
-        depth[number] = max((depth[each] + 1 for each in those if each in depth), default=0)
+        depth[number] = max((depth[source] + 1 for source in those if source in depth), default=0)
     rows: list[list[int]] = [[] for _ in range(max(depth.values(), default=-1) + 1)]
     for number, row in depth.items():
         rows[row].append(number)
@@ -105,7 +105,7 @@ def _places(rows: Sequence[Sequence[int]], before: Sequence[Sequence[int]]) -> d
     at: dict[int, tuple[float, float]] = {}
     step = _WIDTH + _BESIDE
     for level, row in enumerate(rows):
-        wanted = {n: _mean([at[each][0] for each in before[n] if each in at]) for n in row}
+        wanted = {n: _mean([at[source][0] for source in before[n] if source in at]) for n in row}
         free = 0.0
         for number in sorted(row, key=lambda n: (wanted[n], n)):
             # In whole columns, so that chains are straight.

@@ -10,16 +10,21 @@ from trtconv.cli.formats.page.views import is_proven, model_name, summarized, ve
 
 def matrix(subjects: Sequence[PageSubject], failures: Sequence[FailedEngine]) -> dict[str, object]:
     """Returns models by rows and targets by columns, the engines one by one, and the builds that failed."""
-    engines = [{**summarized(each), "number": number, "report": each.path.name} for number, each in enumerate(subjects)]
-    places = [(model_name(each), _column(each)) for each in subjects]
+    engines = [
+        {**summarized(subject), "number": number, "report": subject.path.name}
+        for number, subject in enumerate(subjects)
+    ]
+    places = [(model_name(subject), _column(subject)) for subject in subjects]
     columns = list(dict.fromkeys(column for _, column in places))
     cells = {
         row: [[engine for engine, at in zip(engines, places, strict=True) if at == (row, column)] for column in columns]
         for row, _ in places
     }
-    built = sum(verdict(each.report).kind == "ok" for each in subjects)
+    built = sum(verdict(subject.report).kind == "ok" for subject in subjects)
     proven = sum(map(is_proven, subjects))
-    failed = {row: [each for each in failures if each.model == row] for row in (*cells, *(f.model for f in failures))}
+    failed = {
+        row: [failure for failure in failures if failure.model == row] for row in (*cells, *(f.model for f in failures))
+    }
     return {
         "columns": columns,
         "rows": {**cells, **{row: [[] for _ in columns] for row in failed if row not in cells}},

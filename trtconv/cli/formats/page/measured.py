@@ -72,12 +72,12 @@ def compared(proof: BuildProof | None) -> list[dict[str, str]]:
     listed = () if proof is None else proof.compared[:_MOST_CASES]
     return [
         {
-            "output": each.output,
-            "size": each.size,
-            "shapes": shapes_text(each.shapes),
-            "error": _number(each.error, ".1e") if each.error else "0",
+            "output": case.output,
+            "size": case.size,
+            "shapes": shapes_text(case.shapes),
+            "error": _number(case.error, ".1e") if case.error else "0",
         }
-        for each in listed
+        for case in listed
     ]
 
 
@@ -117,7 +117,7 @@ def latency(bench: BenchReport | None) -> Latency | None:
         }
         for row in mine
     ]
-    opt = next((each for each in best if each.row.size == "opt"), best[0] if best else None)
+    opt = next((timing for timing in best if timing.row.size == "opt"), best[0] if best else None)
     return Latency(
         bench.runtime,
         "" if not best else "as a CUDA graph" if best[0].row.graph else "with plain launches",
@@ -173,7 +173,7 @@ def _kinds(listed: Sequence[Layer], timed: Sequence[float], total: float) -> lis
         kind = layer.type or "-", layer.precision or "-"
         numbers[kind] += 1
         times[kind] += time  # type: ignore[assignment]
-    found = sorted(numbers, key=lambda kind: (-times[kind], -numbers[kind], kind))
+    kinds = sorted(numbers, key=lambda kind: (-times[kind], -numbers[kind], kind))
     return [
         {
             "type": kind[0],
@@ -182,7 +182,7 @@ def _kinds(listed: Sequence[Layer], timed: Sequence[float], total: float) -> lis
             "time": f"{times[kind]:,.1f}" if total else "-",
             "bar": share_bar(times[kind] / total, _colour(kind[1])) if total else "",
         }
-        for kind in found[:12]
+        for kind in kinds[:12]
     ]
 
 
@@ -210,15 +210,18 @@ def memory(subject: PageSubject) -> dict[str, object]:
     timed = subject.bench.engines[0] if subject.bench is not None and subject.bench.engines else None
     if timed is not None and timed.weight_memory_bytes is not None:
         rows.append(("GPU memory that loading takes", byte_size(timed.weight_memory_bytes)))
-    told = timed if timed is not None and timed.activation_memory_bytes else inspect
-    if told is not None and told.activation_memory_bytes is not None:
-        memory = byte_size(told.activation_memory_bytes) + memory_by_profile(told.profile_memory_bytes)
+    source = timed if timed is not None and timed.activation_memory_bytes else inspect
+    if source is not None and source.activation_memory_bytes is not None:
+        memory = byte_size(source.activation_memory_bytes) + memory_by_profile(source.profile_memory_bytes)
         rows.append(("GPU memory for activations, largest profile", memory))
     if subject.report.memory is not None:
         rows += _activations(subject.report.memory, several=len(subject.report.profiles) > 1)
     types = {tensor.name: tensor.dtype for tensor in subject.report.io}
     profiles = [
-        [_inputs_size({name: getattr(each, pick) for name, each in profile.inputs.items()}, types) for pick in PICKS]
+        [
+            _inputs_size({name: getattr(bounds, pick) for name, bounds in profile.inputs.items()}, types)
+            for pick in PICKS
+        ]
         for profile in subject.report.profiles
     ]
     return {"rows": rows, "profiles": profiles}
@@ -226,10 +229,10 @@ def memory(subject: PageSubject) -> dict[str, object]:
 
 def _activations(memory: MemoryRecord, *, several: bool) -> Iterator[tuple[str, str]]:
     """Yields what activations take at max of each profile, by shapes alone."""
-    for number, each in enumerate(memory.profiles):
-        sizes = ", ".join(f"{name} {size}" for name, size in each.sizes.items())
+    for number, profile in enumerate(memory.profiles):
+        sizes = ", ".join(f"{name} {size}" for name, size in profile.sizes.items())
         place = f"at max of profile {number}" if several else "at max"
-        said = byte_size(each.bytes) if each.complete else f"at least {byte_size(each.bytes)}"
+        said = byte_size(profile.bytes) if profile.complete else f"at least {byte_size(profile.bytes)}"
         yield f"activations {place}, estimated from shapes", f"{said}{f' ({sizes})' if sizes else ''}"
 
 

@@ -66,7 +66,7 @@ def network(report: BuildReport, gpu: str | None) -> dict[str, object] | None:
     weighed = [_weighed(group, table, guess) for group in groups]
     ranked = sorted(range(len(groups)), key=lambda place: -weighed[place].time)
     shown = sorted(ranked[:MOST_ROWS])
-    longest = max((each.time for each in weighed), default=0.0)
+    longest = max((cost.time for cost in weighed), default=0.0)
     rows = [_row(groups[place], weighed[place], table, longest, place in ranked[:MOST_PRINTED]) for place in shown]
     linked = {row.number for row in rows}
     return {
@@ -100,8 +100,8 @@ def _weighed(box: Box, table: LayerTable, guess: Estimate) -> _Weighed:
     limit = guess.limits[0][box.layers[times.index(max(times))]]
     return _Weighed(
         sum(times),
-        None if None in products else sum(each or 0 for each in products),
-        None if None in moved else sum(each or 0 for each in moved),
+        None if None in products else sum(number or 0 for number in products),
+        None if None in moved else sum(size or 0 for size in moved),
         limit,
     )
 
@@ -136,7 +136,7 @@ def _short(number: float | None) -> str:
 
 
 def _total(number: int, table: LayerTable, guess: Estimate) -> dict[str, object]:
-    unknown = sum(each is None for each in guess.times[number])
+    unknown = sum(time is None for time in guess.times[number])
     return {
         "number": number,
         "products": _short(sum(layer.products[number] or 0 for layer in table.layers)),
@@ -164,17 +164,17 @@ def _kinds(table: LayerTable, guess: Estimate) -> Sequence[Mapping[str, object]]
         sum_.moved += layer.moved[0] or 0
         sum_.time += time or 0
     total = guess.total(0)
-    ranked = sorted(sums.items(), key=lambda each: (-each[1].time, -each[1].layers, each[0]))
+    ranked = sorted(sums.items(), key=lambda entry: (-entry[1].time, -entry[1].layers, entry[0]))
     return [
         {
             "kind": kind.lower().replace("_", " "),
             "dtype": dtype,
-            "layers": each.layers,
-            "products": _short(each.products),
-            "moved": byte_size(int(each.moved)) if each.moved else "-",
-            "bar": share_bar(each.time / total) if total else "",
+            "layers": subtotal.layers,
+            "products": _short(subtotal.products),
+            "moved": byte_size(int(subtotal.moved)) if subtotal.moved else "-",
+            "bar": share_bar(subtotal.time / total) if total else "",
         }
-        for (kind, dtype), each in ranked[:_MOST_KINDS]
+        for (kind, dtype), subtotal in ranked[:_MOST_KINDS]
     ]
 
 

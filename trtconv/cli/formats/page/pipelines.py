@@ -26,18 +26,18 @@ def pipeline_page(saved: SavedPipeline) -> bytes:
     nodes = [_drawn(part, report) for part, report in zip(document.parts, reports, strict=True)]
     crossings = [
         {
-            "name": each.name,
-            "dtype": each.dtype,
-            "shape": "?" if each.shape is None else shape_text(each.shape),
-            "source": each.source,
-            "target": each.target,
+            "name": tensor.name,
+            "dtype": tensor.dtype,
+            "shape": "?" if tensor.shape is None else shape_text(tensor.shape),
+            "source": tensor.source,
+            "target": tensor.target,
         }
-        for each in document.crossings
+        for tensor in document.crossings
     ]
     values: dict[str, object] = {
         "name": document.model.path,
         "drawing": graph_drawing(nodes, nodes, "new"),
-        "parts": [_row(number, *each) for number, each in enumerate(zip(document.parts, reports, strict=True), 1)],
+        "parts": [_row(number, *pair) for number, pair in enumerate(zip(document.parts, reports, strict=True), 1)],
         "crossings": crossings,
         "left": document.left,
         "notes": document.notes,
@@ -59,7 +59,7 @@ def _report(saved: SavedPipeline, part: PartRecord) -> BuildReport | None:
 def _drawn(part: PartRecord, report: BuildReport | None) -> DrawnNode:
     runs = "ONNX Runtime" if part.onnx is None else "engine"
     notes = (count(part.nodes, "node"), *([_proof(report)] if part.onnx is not None else []))
-    inputs, outputs = ([each.name for each in side] for side in (part.inputs, part.outputs))
+    inputs, outputs = ([tensor.name for tensor in side] for side in (part.inputs, part.outputs))
     return DrawnNode(runs, part.file, tuple(inputs), tuple(outputs), notes, ())
 
 
@@ -80,6 +80,6 @@ def _row(number: int, part: PartRecord, report: BuildReport | None) -> dict[str,
         "nodes": part.nodes,
         "proof": proof,
         "badge": kinds.get(proof, "info"),
-        "inputs": ", ".join(each.name for each in part.inputs),
-        "outputs": ", ".join(each.name for each in part.outputs),
+        "inputs": ", ".join(tensor.name for tensor in part.inputs),
+        "outputs": ", ".join(tensor.name for tensor in part.outputs),
     }

@@ -44,19 +44,19 @@ def quantization(report: QuantizeReport | None) -> dict[str, object] | None:
         "kind": report.kind,
         "share": "" if share is None else percent(share),
         "how": f"{count(calibration.samples, 'sample')} of {calibration.source}, by {calibration.method}",
-        "errors": [(name, percent(each.rms), f"{each.cosine:.6f}") for name, each in report.error.items()],
+        "errors": [(name, percent(error.rms), f"{error.cosine:.6f}") for name, error in report.error.items()],
         "metric": None if report.metric is None else f"{report.metric.metric} {report.metric.value:.5g}",
         "rows": rows[:_MOST_LAYERS],
         "left": max(0, len(rows) - _MOST_LAYERS),
         "tried": report.budget is not None,
-        "doubts": [each.message for each in calibration.doubts],
+        "doubts": [doubt.message for doubt in calibration.doubts],
     }
 
 
 def _rows(report: QuantizeReport) -> list[LayerRow]:
-    errors = {each.node: each.rms for each in report.per_layer}
-    layers = [(each, report.kind) for each in report.quantized] + [(each, "float") for each in report.left_in_float]
-    total = sum(each.multiply_adds or 0 for each, _ in layers)
+    errors = {layer.node: layer.rms for layer in report.per_layer}
+    layers = [(layer, report.kind) for layer in report.quantized] + [(layer, "float") for layer in report.left_in_float]
+    total = sum(layer.multiply_adds or 0 for layer, _ in layers)
 
     def row(layer: Layerwise, runs: str) -> LayerRow:
         error = errors.get(layer.node)
@@ -66,7 +66,7 @@ def _rows(report: QuantizeReport) -> list[LayerRow]:
         )
 
     # Those without an error come last; of a sort that is stable, in the order of the graph.
-    return [row(*each) for each in sorted(layers, key=lambda each: -errors.get(each[0].node, -1.0))]
+    return [row(*pair) for pair in sorted(layers, key=lambda pair: -errors.get(pair[0].node, -1.0))]
 
 
 def _alone(report: QuantizeReport, node: str) -> str:

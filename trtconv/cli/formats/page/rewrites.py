@@ -20,12 +20,12 @@ _MOST_NAMES = 12
 def rewrites(subject: PageSubject) -> dict[str, object]:
     """Returns the rewrites, those that are alike together."""
     listed = subject.report.edits
-    skipped = [each.to_json() for each in subject.report.skipped[:100]]
+    skipped = [skip.to_json() for skip in subject.report.skipped[:100]]
     drawn, why_not = _changes(subject) if listed else ((), "")
     groups = _alike(drawn)
-    shown = [_group(each) for each in groups[:MOST_DRAWN]]
+    shown = [_group(group) for group in groups[:MOST_DRAWN]]
     named = {edit.node for members in groups[:MOST_DRAWN] for change in members for edit in change.edits}
-    rest = [each.to_json() for each in listed if each.node not in named]
+    rest = [edit.to_json() for edit in listed if edit.node not in named]
     return {"count": len(listed), "groups": shown, "rest": rest[:200], "left": max(0, len(rest) - 200),
             "skipped": skipped, "why_not": why_not}  # fmt: skip
 
@@ -85,12 +85,12 @@ def _ops(nodes: Sequence[DrawnNode]) -> str:
 
 
 def _taps(change: Change) -> list[dict[str, object]]:
-    found: list[dict[str, object]] = []
+    taps: list[dict[str, object]] = []
     for names, axis in alike(change.axes):
         picture = taps_drawing(axis)
         if picture:
             size = axis.sample.size if axis.sample is not None else 0
-            found.append(
+            taps.append(
                 {
                     "title": f"axis {names[0]}" if len(names) == 1 else f"axes {' and '.join(names)}, alike",
                     "size": size,
@@ -99,4 +99,4 @@ def _taps(change: Change) -> list[dict[str, object]]:
                     "legend": legend(axis)[0].strip(" ()"),
                 }
             )
-    return found
+    return taps

@@ -52,7 +52,7 @@ def model_name(subject: PageSubject) -> str:
 def summarized(subject: PageSubject) -> dict[str, object]:
     """Returns what the head of a page, and a folder's matrix, show of an engine."""
     report = subject.report
-    findings = sorted(report.findings, key=lambda each: _ORDER.index(each.severity))
+    findings = sorted(report.findings, key=lambda finding: _ORDER.index(finding.severity))
     timed = latency(subject.bench)
     return {
         "model": model_name(subject),
@@ -62,9 +62,9 @@ def summarized(subject: PageSubject) -> dict[str, object]:
         "runtime": report.runtime,
         "verdict": verdict(report),
         "proof": proof_of(subject),
-        "findings": [each.to_json() for each in findings[:_MOST_FINDINGS]],
+        "findings": [finding.to_json() for finding in findings[:_MOST_FINDINGS]],
         "more_findings": max(0, len(findings) - _MOST_FINDINGS),
-        "counts": {level.value: sum(each.severity is level for each in findings) for level in _ORDER},
+        "counts": {level.value: sum(finding.severity is level for finding in findings) for level in _ORDER},
         "ignored": report.ignored,
         "size": "-" if report.engine is None else byte_size(report.engine.bytes),
         "headline": None if timed is None else timed.headline,
@@ -167,8 +167,8 @@ def _verified(verify: VerifyReport) -> Badge:
 def _proven(proof: BuildProof) -> Badge:
     what = {"engine": "the engine", "network": "TensorRT's network", "rewritten": "the model as rewritten"}
     rows = (
-        *((f"{each.layer} ({each.kind})", each.reason) for each in proof.unproven[:50]),
-        *((f"{each.where} ({each.what.value})", each.reason) for each in proof.missing[:50]),
+        *((f"{layer.layer} ({layer.kind})", layer.reason) for layer in proof.unproven[:50]),
+        *((f"{gap.where} ({gap.what.value})", gap.reason) for gap in proof.missing[:50]),
     )
     left = f"; {count(len(proof.unproven), 'layer')} not proven" if proof.unproven else ""
     said = f"{count(proof.sizes, 'size')}{_error(proof.max_relative_error)}{left}"
@@ -230,8 +230,8 @@ def _since(report: BuildReport) -> Iterator[str]:
 
 
 def _bounds(profiles: Sequence[Mapping[str, Range]]) -> str:
-    shown = [", ".join(f"{name} {bound.short}" for name, bound in each.items()) for each in profiles]
-    return " | ".join(each or "fixed" for each in shown) or "fixed"
+    shown = [", ".join(f"{name} {bound.short}" for name, bound in profile.items()) for profile in profiles]
+    return " | ".join(text or "fixed" for text in shown) or "fixed"
 
 
 def _profiles(report: BuildReport) -> list[dict[str, object]]:
@@ -244,9 +244,9 @@ def _profiles(report: BuildReport) -> list[dict[str, object]]:
 
 def _shape(tensor: TensorInfo, report: BuildReport) -> str:
     """Returns a tensor's shape, with the names of its dimensions where the report tells them."""
-    known = {} if report.layers is None else {each.name: each.shape for each in report.layers.tensors}
-    named = {each.name: each.dims for each in report.inputs}
-    dims = named.get(tensor.name) or known.get(tensor.name) or tensor.shape
+    shapes = {} if report.layers is None else {entry.name: entry.shape for entry in report.layers.tensors}
+    named = {entry.name: entry.dims for entry in report.inputs}
+    dims = named.get(tensor.name) or shapes.get(tensor.name) or tensor.shape
     return dims_text(dims)
 
 
@@ -256,7 +256,7 @@ def _sizes(report: BuildReport) -> dict[str, object]:
         "chart": sizes_chart(lattice.dims, report.dims),
         "rows": [(name, dim.accepted) for name, dim in lattice.dims.items()],
         "joint": lattice.joint,
-        "imposed": list(dict.fromkeys(each.text for each in lattice.imposed))[:30],
+        "imposed": list(dict.fromkeys(demand.text for demand in lattice.imposed))[:30],
         "exact": lattice.exact,
     }
 
