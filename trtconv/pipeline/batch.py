@@ -72,13 +72,13 @@ def run_all(
     Returns:
         One result a request, in their order.
     """
-    told = progress or NullProgress()
+    listener = progress or NullProgress()
     results: dict[int, Result] = {}
-    with told.stage(f"{len(requests)} models"), contextlib.closing(executor.run(requests)) as done:
+    with listener.stage(f"{len(requests)} models"), contextlib.closing(executor.run(requests)) as done:
         for index, result in done:
             results[index] = result
             ended(index, result)
-            told.phase(requests[index].model.name, len(results), len(requests))
+            listener.phase(requests[index].model.name, len(results), len(requests))
     return [results[index] for index in sorted(results)]
 
 
@@ -123,8 +123,8 @@ class LocalPool:
             for worker in workers:
                 worker.close()
             pool.shutdown(wait=False, cancel_futures=True)
-            builds = [each for each in left.values() if isinstance(each, BuildRequest)]
-            remove_abandoned(path for each in builds for path in (each.engine_path, each.report_path))
+            builds = [request for request in left.values() if isinstance(request, BuildRequest)]
+            remove_abandoned(path for build in builds for path in (build.engine_path, build.report_path))
 
 
 def suitable_jobs(requests: Sequence[Request]) -> int:
@@ -221,7 +221,7 @@ def failed_run(request: Request | RewriteRequest, error: TrtconvError) -> Failed
     """Returns what stands for a request that ended with an exception."""
     target = "auto" if request.target is None else str(request.target)
     kind = type(error).__name__
-    findings = tuple(each for each in getattr(error, "findings", ()) if isinstance(each, Finding))
+    findings = tuple(finding for finding in getattr(error, "findings", ()) if isinstance(finding, Finding))
     return FailedRun(str(request.model), target, kind, error.message, error.hint, error.exit_code, findings=findings)
 
 

@@ -94,12 +94,12 @@ def _build(request: BuildRequest, clock: Stopwatch) -> BuildReport:
             require_race(engine.info)
     # MEASURE has no time limit: the user's samples may be slow.
     with clock.stage(Stage.PLAN if request.data is None else Stage.MEASURE):
-        asked = planned(request, model, engine.info)
-        kept = Stale() if request.force else standing(request, asked)
+        draft = planned(request, model, engine.info)
+        kept = Stale() if request.force else standing(request, draft)
     if not isinstance(kept, Stale):
         return kept
-    asked = dataclasses.replace(asked, rebuilt=kept.why or None)
-    report, blob = build_model(request, model, asked, engine, clock)
+    draft = dataclasses.replace(draft, rebuilt=kept.why or None)
+    report, blob = build_model(request, model, draft, engine, clock)
     model.require_unchanged_data()
     if blob is not None or request.report is not None:
         report = write_engine(request, report, blob, clock)
@@ -107,21 +107,21 @@ def _build(request: BuildRequest, clock: Stopwatch) -> BuildReport:
 
 
 def build_model(
-    request: BuildRequest, model: OnnxModel, asked: BuildReport, engine: Runtime, clock: Stopwatch
+    request: BuildRequest, model: OnnxModel, draft: BuildReport, engine: Runtime, clock: Stopwatch
 ) -> tuple[BuildReport, EngineBlob | None]:
     """Takes a model through the stages of a build, and writes nothing.
 
     Args:
         request: What was asked.
         model: The model, which the stages change.
-        asked: The report that the build begins with; see `planned`.
+        draft: The report that the build begins with; see `planned`.
         engine: The TensorRT that builds.
         clock: Times the stages.
 
     Returns:
         The report; and the engine, None where the model failed.
     """
-    report, blob = _Work(request, engine, clock).run(model, asked)
+    report, blob = _Work(request, engine, clock).run(model, draft)
     shown, ignored = request.selection.divide(report.findings)
     code = 1 if blob is None else 0
     return dataclasses.replace(report, findings=shown, ignored=ignored, seconds=clock.seconds, exit_code=code), blob
@@ -144,7 +144,7 @@ def planned(
     profiles = asked_profiles(model, request)
     # A family alone means the version that is installed: the plan is then the same however it was asked for.
     target = Target(info.family, request.target.version) if request.target and request.target.version else info.target
-    asked = profiles if request.rounded or request.split is not None else None
+    original = profiles if request.rounded or request.split is not None else None
     if not info.capabilities.casts(request.precision, request.node_precisions):
         cast_by = {}
     elif cast_by is None:
@@ -153,7 +153,7 @@ def planned(
         cast_by = apply.tools()
     code, added = code_of(request), admit(request.extend, request.agree)
     named = {"plugins": code.plugin_identities, "references": code.reference_identities, "extensions": added}
-    plan = BuildPlan(target, profiles, asked, cast_by, **named, **shared(request, BuildSettings))  # type: ignore[arg-type]
+    plan = BuildPlan(target, profiles, original, cast_by, **named, **shared(request, BuildSettings))  # type: ignore[arg-type]
     if request.precision == "auto" and (request.data is not None or request.metric is not None):
         # Loaded only here: most builds measure nothing.
         from trtconv.pipeline.mixing import sampled
@@ -215,42 +215,42 @@ class _Work:
     forms: Forms = dataclasses.field(default_factory=dict)
     tuned: tuple[Tuned, ...] | None = None
 
-    def run(self, model: OnnxModel, asked: BuildReport) -> tuple[BuildReport, EngineBlob | None]:
+    def run(self, model: OnnxModel, draft: BuildReport) -> tuple[BuildReport, EngineBlob | None]:
         """Goes through the stages, as far as the model lets it; again with other forms where the builder refuses it.
 
         Args:
             model: The model, which the stages change.
-            asked: The report so far: what is asked.
+            draft: The report so far: what is asked.
 
         Returns:
             The report, with all findings; and the engine, None where the model failed, and the findings say why.
         """
-        if asked.images is not None:
+        if draft.images is not None:
             # Loaded only here: most engines take what the model does.
             from trtconv.precision.image_check import compared_images
 
             with self.clock.stage(Stage.IMAGES):
-                asked = dataclasses.replace(asked, images=compared_images(model, asked.images))
-        report, made = self._once(model, asked)
-        if any(each.form != each.usual for each in report.tuned):
+                draft = dataclasses.replace(draft, images=compared_images(model, draft.images))
+        report, outcome = self._once(model, draft)
+        if any(choice.form != choice.usual for choice in report.tuned):
             # Loaded only here: most builds tune nothing.
             from trtconv.pipeline.tuned_network import better
 
-            usual = dataclasses.replace(self, tuned=tuple(each.as_usual for each in report.tuned))
-            report, made = better(
-                (report, made), lambda: usual._once(write_types(reloaded(model)), asked), self.engine, self.clock
+            usual = dataclasses.replace(self, tuned=tuple(choice.as_usual for choice in report.tuned))
+            report, outcome = better(
+                (report, outcome), lambda: usual._once(write_types(reloaded(model)), draft), self.engine, self.clock
             )
-        if not isinstance(made, RefusedNetwork):
-            return report, made
-        for forms in made.other_forms() if self.request.mend and self.request.rewrite else ():
+        if not isinstance(outcome, RefusedNetwork):
+            return report, outcome
+        for forms in outcome.other_forms() if self.request.mend and self.request.rewrite else ():
             work = dataclasses.replace(self, forms=forms, tuned=report.tuned)
-            mended, engine = work._once(write_types(reloaded(model)), asked)
+            mended, engine = work._once(write_types(reloaded(model)), draft)
             if isinstance(engine, EngineBlob):
-                return dataclasses.replace(mended, respelled={**asked.respelled, **forms}), engine
-        return _with_findings(report, made.narrower_offered()), None
+                return dataclasses.replace(mended, respelled={**draft.respelled, **forms}), engine
+        return _with_findings(report, outcome.narrower_offered()), None
 
-    def _once(self, model: OnnxModel, asked: BuildReport) -> tuple[BuildReport, EngineBlob | RefusedNetwork | None]:
-        report, prepared = self._prepare(model, asked)
+    def _once(self, model: OnnxModel, draft: BuildReport) -> tuple[BuildReport, EngineBlob | RefusedNetwork | None]:
+        report, prepared = self._prepare(model, draft)
         if prepared is None:
             return report, None
         network, faults = parse_model(model, self.engine, self.clock)
@@ -279,25 +279,25 @@ class _Work:
         differing = prepared.origin.place(differences, prepared.subject.rewritten)
         report = dataclasses.replace(_with_findings(report, differing), proof=proven, layers=proof.layers)
         # What differs is not written, nor what is not shown where it must be.
-        if any(each.severity is Severity.ERROR for each in differing):
+        if any(finding.severity is Severity.ERROR for finding in differing):
             return report, None
-        io = tuple(each.laid_out(model.io) for each in (*network.inputs, *network.outputs))
+        io = tuple(tensor.laid_out(model.io) for tensor in (*network.inputs, *network.outputs))
         return dataclasses.replace(
             report, engine=file_identity(self.request.engine_path, blob.data, hashing, blob.tactics), io=io
         ), blob
 
-    def _prepare(self, model: OnnxModel, asked: BuildReport) -> tuple[BuildReport, _Prepared | None]:
+    def _prepare(self, model: OnnxModel, draft: BuildReport) -> tuple[BuildReport, _Prepared | None]:
         request, capabilities = self.request, self.engine.info.capabilities
         preparation = Preparation(model, self.engine.info.target, self.clock)
-        tuned = self._tune(model, asked.plan) if self.tuned is None else self.tuned
-        forms = {**asked.respelled, **{choice.node: choice.form for choice in tuned}, **self.forms}
-        passes = passes_of(asked.plan, forms)
-        judged = preparation.judge(passes, checks=checks_of(asked.plan))
+        tuned = self._tune(model, draft.plan) if self.tuned is None else self.tuned
+        forms = {**draft.respelled, **{choice.node: choice.form for choice in tuned}, **self.forms}
+        passes = passes_of(draft.plan, forms)
+        judged = preparation.judge(passes, checks=checks_of(draft.plan))
         covered = request.dims if request.profiles else None
-        sized = preparation.size(asked.profiles, rounded=request.rounded, split=request.split, covered=covered)
-        plan, edits = dataclasses.replace(asked.plan, profiles=sized.profiles), judged.done.edits
+        sized = preparation.size(draft.profiles, rounded=request.rounded, split=request.split, covered=covered)
+        plan, edits = dataclasses.replace(draft.plan, profiles=sized.profiles), judged.done.edits
         report = dataclasses.replace(
-            asked,
+            draft,
             plan=plan,
             edits=edits,
             skipped=judged.done.skipped,
@@ -350,7 +350,7 @@ class _Work:
             )
         types = preparation.choose_types(
             plan,
-            lambda model, asked: self._search_types(model, plan, asked),
+            lambda model, types: self._search_types(model, plan, types),
             by_flags=info.capabilities.builder_precision_flags,
         )
         # The optimum of the first profile is what its author thinks typical.
@@ -362,8 +362,8 @@ class _Work:
         from trtconv.pipeline.mixing import mixed, samples_of
 
         samples = samples_of(self.request, model, plan.profiles, settled=True)
-        told = self._builder_plan(plan, pinned)
-        mix = mixed(self.request, model, pinned, samples, self.engine, told, self.clock)
+        builder_plan = self._builder_plan(plan, pinned)
+        mix = mixed(self.request, model, pinned, samples, self.engine, builder_plan, self.clock)
         if plan.cast_interface and mix.precision == "as-is":
             raise InputError(
                 f"--precision auto found no types within a tolerance of {mix.tolerance:g}, so that --cast-io has none",
@@ -383,15 +383,15 @@ class _Work:
                 return build_in_thread(network, plan, self.clock, meanwhile=source_checksum), None
             return best_build(network, plan, self.engine, count, self.clock, source_checksum)
         except BuildFailed as error:
-            found = (*findings_of(error, model), *(refused_with_tactics() if plan.tactics else ()))
-            return RefusedNetwork(found, model, prepared.sized, plan, self.engine, self.clock), None
+            findings = (*findings_of(error, model), *(refused_with_tactics() if plan.tactics else ()))
+            return RefusedNetwork(findings, model, prepared.sized, plan, self.engine, self.clock), None
 
     def _builder_plan(self, plan: BuildPlan, types: Types, shown: tuple[str, ...] = ()) -> BuildPlan:
         """Returns what the builder is told: a strongly typed one finds the precision in the graph."""
         info = self.engine.info
-        told = types if info.capabilities.builder_precision_flags else Types()
+        flags = types if info.capabilities.builder_precision_flags else Types()
         options = dataclasses.replace(plan.options, debug_tensors=shown)
-        plan = dataclasses.replace(plan, precision=told.precision, node_precisions=told.nodes, options=options)
+        plan = dataclasses.replace(plan, precision=flags.precision, node_precisions=flags.nodes, options=options)
         return dataclasses.replace(affordable(plan, info.capabilities), timing_cache=timing_cache(self.request, info))
 
 

@@ -48,10 +48,10 @@ def cached_scales(path: Path, original: OnnxModel, model: OnnxModel, layers: Seq
         InputError: The file is no cache, or has the scales of no layer.
     """
     cache = read_cache(path)
-    known, scope = cache.ranges, model.main
+    cached_ranges, scope = cache.ranges, model.main
     kept, lacking = list(layers), dict[int, str]()
     placement = place(scope, kept)
-    while missing := _missing(placement, known):
+    while missing := _missing(placement, cached_ranges):
         spared = _in_need(scope, kept, missing)
         lacking |= {layer.index: missing[0] for layer in spared}
         kept = [layer for layer in kept if layer not in spared]
@@ -62,16 +62,16 @@ def cached_scales(path: Path, original: OnnxModel, model: OnnxModel, layers: Seq
             f"{path} has the scales of no layer of {original.path.name}: it is of another model, or names have changed",
             f"Its first tensor is {first!r}; trtconv inspect names those of the model." if first else "It is empty.",
         )
-    ranges = _filled(placement, known)
+    ranges = _filled(placement, cached_ranges)
     layers_kept = tuple(layer for layer in kept if layer.index in placement.layers)
     return CachedScales(
         cache.calibrator, layers_kept, lacking, ranges, _record(path, cache, original, placement, ranges)
     )
 
 
-def _missing(placement: Placement, known: Ranges) -> list[str]:
+def _missing(placement: Placement, ranges: Ranges) -> list[str]:
     """Returns the tensors for which there is no scale, nor for any that shares one with them."""
-    groups = {first for tensor, first in placement.shared.items() if tensor in known}
+    groups = {first for tensor, first in placement.shared.items() if tensor in ranges}
     return [tensor for tensor in placement.tensors if placement.shared[tensor] not in groups]
 
 
@@ -84,24 +84,24 @@ def _in_need(scope: Scope, layers: Sequence[WeightedLayer], missing: Sequence[st
     alone = [
         layer
         for layer in layers
-        if not set(missing) <= set(place(scope, [each for each in layers if each is not layer]).tensors)
+        if not set(missing) <= set(place(scope, [other for other in layers if other is not layer]).tensors)
     ]
     return alone or list(layers)
 
 
-def _filled(placement: Placement, known: Ranges) -> dict[str, float]:
+def _filled(placement: Placement, ranges: Ranges) -> dict[str, float]:
     """Returns the ranges of all tensors; those without one have that of what they share a scale with."""
     widest: dict[str, float] = {}
     for tensor, first in placement.shared.items():
-        widest[first] = max(widest.get(first, 0.0), known.get(tensor, 0.0))
-    return {tensor: known.get(tensor, widest[first]) for tensor, first in placement.shared.items()}
+        widest[first] = max(widest.get(first, 0.0), ranges.get(tensor, 0.0))
+    return {tensor: ranges.get(tensor, widest[first]) for tensor, first in placement.shared.items()}
 
 
 def _record(
     path: Path, cache: CalibrationCache, original: OnnxModel, placement: Placement, ranges: Ranges
 ) -> CacheRecord:
     columns = original.main.columns
-    names = {spec.name for spec in original.inputs} | {name for made in columns.outputs for name in made}
+    names = {spec.name for spec in original.inputs} | {name for outputs in columns.outputs for name in outputs}
     written = scales(placement, ranges)
     others = (
         OtherScale(tensor, cache.scales[tensor], float(scale))

@@ -93,11 +93,11 @@ def choose_ranges(
         unseen = Calibration(0, samples.source, (), "none: weights alone", methods={}, equalized=False, cached=False)
         return Chosen(model, (), tuple(quantizable), {}, unseen)
     plain = _Calibrating(request, model, samples, clock, source)
-    found = [plain.calibrated(quantizable)]
+    choices = [plain.calibrated(quantizable)]
     equal = plain.equalized()
     if equal is not None:
-        found.append(equal.calibrated(quantizable))
-    return min(found, key=lambda each: each.error)
+        choices.append(equal.calibrated(quantizable))
+    return min(choices, key=lambda choice: choice.error)
 
 
 def _as_given(given: CachedScales, model: OnnxModel) -> Chosen:
@@ -131,13 +131,13 @@ class _Calibrating:
         tensors = linked_tensors(links)
         if not tensors:
             return None
-        key, known = self._kept(KeptSizes, tuple(tensors), "filled channels")
+        key, sizes = self._kept(KeptSizes, tuple(tensors), "filled channels")
         with self._clock.stage(Stage.EQUALIZE):
-            if known is None:
-                known = KeptSizes(sizes_by_channel(self._model, tensors, self._samples, self._tell))
-                cache.store(self._request.cache, key, known)
+            if sizes is None:
+                sizes = KeptSizes(sizes_by_channel(self._model, tensors, self._samples, self._tell))
+                cache.store(self._request.cache, key, sizes)
             other = _Calibrating(self._request, self._model.copy(), self._samples, self._clock, self._source)
-            other._edits = equalize(other._model, links, known.sizes, self._source.file.store)
+            other._edits = equalize(other._model, links, sizes.sizes, self._source.file.store)
         return other if other._edits else None
 
     def calibrated(self, layers: Sequence[WeightedLayer]) -> Chosen:
@@ -147,22 +147,22 @@ class _Calibrating:
         by_index = {layer.index: layer for layer in layers}
         kept = tuple(by_index[index] for index in placement.layers)
         methods = candidates(self._request.method, self._request.percentile, kind.methods)
-        key, known = self._kept(KeptRanges, placement.tensors, (methods, bool(self._edits)))
-        found = known if known is not None else self._found(placement, methods)
-        if known is None:
-            cache.store(self._request.cache, key, found)
+        key, entry = self._kept(KeptRanges, placement.tensors, (methods, bool(self._edits)))
+        ranges = entry if entry is not None else self._found(placement, methods)
+        if entry is None:
+            cache.store(self._request.cache, key, ranges)
         calibration = Calibration(
             samples=len(self._samples),
             source=self._samples.source,
             sizes=tuple(self._samples.sizes()),
-            method=found.method,
-            methods=found.errors,
+            method=ranges.method,
+            methods=ranges.errors,
             equalized=bool(self._edits),
-            cached=known is not None,
+            cached=entry is not None,
         )
-        return Chosen(self._model, self._edits, kept, found.ranges, calibration)
+        return Chosen(self._model, self._edits, kept, ranges.ranges, calibration)
 
-    def _kept(self, kind: type[cache.Kept], tensors: Sequence[str], asked: object) -> tuple[str, cache.Kept | None]:
+    def _kept(self, kind: type[cache.Kept], tensors: Sequence[str], extra: object) -> tuple[str, cache.Kept | None]:
         """Returns the name under which what was found of some tensors is kept, and what is kept there."""
         request = self._request
         if request.cache is None:
@@ -171,7 +171,7 @@ class _Calibrating:
         counts = {} if goal is None else {"metric": goal.identity}
         if self._source.weights.kind is not INT8:
             counts |= {"kind": self._source.weights.kind.name}
-        settings = {"asked": asked, "target": str(self._source.target), **counts}
+        settings = {"asked": extra, "target": str(self._source.target), **counts}
         key = cache.key_of(self._source.identity.sha256 or "", self._samples.digest(), tensors, settings)
         return key, cache.load(request.cache, key, kind, tensors)
 

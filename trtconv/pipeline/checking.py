@@ -99,8 +99,8 @@ def _check(request: CheckRequest, clock: Stopwatch) -> CheckReport:
         parser = ParserVerdict(why=engine)
     else:
         subject = ProofSubject(promise_of(judged.done.edits, passes), model, model)
-        told, parser, proof = _try_out(subject, engine, plan, request, clock)
-        findings += _not_told_yet(judged.origin.place(told, model), findings)
+        faults, parser, proof = _try_out(subject, engine, plan, request, clock)
+        findings += _not_told_yet(judged.origin.place(faults, model), findings)
     kept, ignored = request.selection.divide(sorted(findings, key=_worst_first))
     cut = _cut(model, target, engine, profiles, bounds, request, clock) if request.partition else None
     code = _exit_code(kept, cut, request)
@@ -138,7 +138,9 @@ def _exit_code(findings: Sequence[Finding], cut: PlannedCut | None, request: Che
     """Returns 1 where a build would fail; of one in parts, where it would have no engine, or not all faults are cut."""
     if cut is None:
         return int(fails(findings, request.fail_on))
-    return int(not cut.has_engine or fails([each for each in findings if not is_curable([each])], request.fail_on))
+    return int(
+        not cut.has_engine or fails([finding for finding in findings if not is_curable([finding])], request.fail_on)
+    )
 
 
 def _cut(
@@ -173,10 +175,10 @@ def _checks(plan: BuildPlan, selection: Selection) -> tuple[Rule, ...]:
     return checks
 
 
-def _not_told_yet(found: Iterable[Finding], told: Sequence[Finding]) -> tuple[Finding, ...]:
+def _not_told_yet(findings: Iterable[Finding], earlier: Sequence[Finding]) -> tuple[Finding, ...]:
     """Leaves out what the builder says of sizes that the lattice has refused already, with the nearest good ones."""
-    refused = any(f.code in MISFITS and f.severity is Severity.ERROR for f in told)
-    return tuple(f for f in found if not (refused and f.code == codes.PROFILE_INCONSISTENT.code))
+    refused = any(f.code in MISFITS and f.severity is Severity.ERROR for f in earlier)
+    return tuple(f for f in findings if not (refused and f.code == codes.PROFILE_INCONSISTENT.code))
 
 
 def _try_out(
@@ -184,13 +186,13 @@ def _try_out(
 ) -> tuple[tuple[Finding, ...], ParserVerdict, BuildProof | None]:
     """Goes as far towards an engine as is cheap, or all the way: parses, audits, asks the builder, builds, proves."""
     verdict = functools.partial(ParserVerdict, engine.info.family, engine.info.version)
-    network, told = parse_model(subject.parsed, engine, clock)
+    network, findings = parse_model(subject.parsed, engine, clock)
     if network is None:
-        return told, verdict(not any(finding.code == codes.PARSER_REFUSED.code for finding in told)), None
+        return findings, verdict(not any(finding.code == codes.PARSER_REFUSED.code for finding in findings)), None
     with NetworkProof(network, subject, plan.profiles, request.prove, request.prove_time) as proof:
         faults = network.faults(plan) if plan.profiles else ()
         if faults:
-            return (*told, *faults), verdict(True, False), None
+            return (*findings, *faults), verdict(True, False), None
         # Whether int8 layers build is for the builder to say, not for the parser.
         telling = network.layer_count <= _SMALL_NETWORK or quantizes(subject.parsed)
         cheap = engine.info.capabilities.builds_without_gpu and telling
@@ -199,9 +201,9 @@ def _try_out(
             if built:
                 build_in_thread(network, plan, clock)
         except BuildFailed as error:
-            return (*told, *findings_of(error, subject.parsed)), verdict(True, False), None
+            return (*findings, *findings_of(error, subject.parsed)), verdict(True, False), None
         shown, differs = proof.finish(clock)
-        return (*told, *differs), verdict(True, built), shown
+        return (*findings, *differs), verdict(True, built), shown
 
 
 def target_and_runtime(target: Target | None) -> tuple[Target, Runtime | str]:

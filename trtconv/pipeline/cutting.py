@@ -91,8 +91,8 @@ class Cutting:
 
     def model_of(self, part: Slice) -> OnnxModel:
         """Returns a part as a model with its weights inside."""
-        inputs = [self._shapes.value(each.name) for each in part.inputs]
-        outputs = [self._shapes.result(each.name) for each in part.outputs]
+        inputs = [self._shapes.value(tensor.name) for tensor in part.inputs]
+        outputs = [self._shapes.result(tensor.name) for tensor in part.outputs]
         proto = self._divisible.part(part.nodes, inputs, outputs)
         model = OnnxModel(proto, self._divisible.model.path)
         model.embed()

@@ -53,7 +53,7 @@ class Disguise:
         # A name such as "a" may stand in the message as a word, too.
         op, node = aliases.operator(part.failure.op), aliases("n", part.failure.node)
         messages = (aliases.text(part.failure.message), part.failure.message)
-        self._wanted = [dataclasses.replace(part.failure, op=op, node=node, message=each) for each in messages]
+        self._wanted = [dataclasses.replace(part.failure, op=op, node=node, message=message) for message in messages]
         failure = self._try(self.proto, "other names")
         if failure is None:
             raise InputError(
@@ -77,8 +77,8 @@ class Disguise:
             raise InputError("the trials ended before the weights were others", "Allow more with --trials.") from None
         is_whole &= self._within_trials(lambda: self._relax(original, held, likeness))
         self.constants = tuple(
-            SharedConstant(each.name, each.dtype, each.values.shape, like.value)
-            for each, like in zip(constants(self.proto), likeness, strict=True)
+            SharedConstant(constant.name, constant.dtype, constant.values.shape, like.value)
+            for constant, like in zip(constants(self.proto), likeness, strict=True)
         )
         is_whole &= self._within_trials(self._give_weights)
         return is_whole
@@ -129,10 +129,12 @@ class Disguise:
     def _replace_weights(self, held: Sequence[Constant]) -> list[Likeness]:
         """Replaces every weight; returns what each has of the model's own values."""
         kept, pattern = Likeness.KEPT, Likeness.PATTERN
-        likeness = [each.least for each in held]
+        likeness = [constant.least for constant in held]
         if self._accept(with_stand_ins(self.proto, likeness), "other weights"):
             return likeness
-        likeness = [each.least if each.is_structure else kept if each.may_stay else pattern for each in held]
+        likeness = [
+            constant.least if constant.is_structure else kept if constant.may_stay else pattern for constant in held
+        ]
         if self._accept(with_stand_ins(self.proto, likeness), "other weights of the same pattern"):
             return likeness
         raise InputError(
@@ -142,8 +144,8 @@ class Disguise:
 
     def _relax(self, original: onnx.ModelProto, held: Sequence[Constant], likeness: list[Likeness]) -> None:
         """Takes what is left of the model's values from the weights whose own the failure does not need."""
-        for index, each in enumerate(held):
-            for less in _less_than(Likeness.STATISTICS if each.is_structure else likeness[index]):
+        for index, constant in enumerate(held):
+            for less in _less_than(Likeness.STATISTICS if constant.is_structure else likeness[index]):
                 changed = [*likeness[:index], less, *likeness[index + 1 :]]
                 if self._accept(with_stand_ins(original, changed), f"constant {index + 1} of {len(held)}"):
                     likeness[index] = less
@@ -154,13 +156,13 @@ class Disguise:
         if self.proto.ByteSize() > _LARGE_BYTES and self._accept(
             as_inputs(self.proto, _LARGE_WEIGHT_BYTES), "weights as inputs"
         ):
-            held = {each.name for each in constants(self.proto)}
-            self.constants = tuple(each for each in self.constants if each.name in held)
+            held = {constant.name for constant in constants(self.proto)}
+            self.constants = tuple(constant for constant in self.constants if constant.name in held)
 
 
 def _less_than(likeness: Likeness) -> Iterator[Likeness]:
     """Yields what leaves less of a constant's own values, the least first."""
-    yield from itertools.takewhile(lambda each: each is not likeness, Likeness)
+    yield from itertools.takewhile(lambda level: level is not likeness, Likeness)
 
 
 def _renamed(request: BuildRequest, aliases: Aliases) -> BuildRequest:
@@ -170,6 +172,6 @@ def _renamed(request: BuildRequest, aliases: Aliases) -> BuildRequest:
     return dataclasses.replace(
         request,
         dims=renamed(request.dims),
-        profiles=tuple(renamed(each) for each in request.profiles),
+        profiles=tuple(renamed(profile) for profile in request.profiles),
         values={aliases("t", name): value for name, value in request.values.items()},
     )

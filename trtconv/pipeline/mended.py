@@ -38,7 +38,7 @@ def compared(
     for edit in done.edits:
         edited.setdefault(edit.node, set()).add(edit.pass_name)
     ran = set().union(*edited.values())
-    mended = (_mended(each, (edited.get(each.location.node, set()), ran), passes, standing) for each in gone)
+    mended = (_mended(finding, (edited.get(finding.location.node, set()), ran), passes, standing) for finding in gone)
     return (*mended, *declined(left, done, passes))
 
 
@@ -48,14 +48,14 @@ def declined(findings: Iterable[Finding], done: PassResult, passes: Sequence[Pas
     said: dict[str, dict[str, set[str]]] = {}
     for skip in done.skipped:
         said.setdefault(skip.pass_name, {}).setdefault(skip.node, set()).add(skip.reason)
-    told = []
+    rest = []
     for finding in findings:
-        names = {each.name for each in passes if finding.code in each.fixes}
+        names = {pass_.name for pass_ in passes if finding.code in pass_.fixes}
         if names and finding.code in by_hand:
             why = _reason([said[name] for name in names & said.keys()], finding.location.node)
             finding = dataclasses.replace(finding, fix=by_hand[finding.code] + why)
-        told.append(finding)
-    return tuple(told)
+        rest.append(finding)
+    return tuple(rest)
 
 
 def _reason(said: Sequence[Mapping[str, set[str]]], node: str) -> str:
@@ -65,9 +65,9 @@ def _reason(said: Sequence[Mapping[str, set[str]]], node: str) -> str:
         said: For each pass the names of the nodes that it left, and why.
         node: The node's name.
     """
-    reasons = set().union(*(each.get(node, ()) for each in said))
+    reasons = set().union(*(mapping.get(node, ()) for mapping in said))
     if not reasons:
-        reasons = set().union(*(why for each in said for why in each.values()))
+        reasons = set().union(*(why for mapping in said for why in mapping.values()))
     return f" trtconv leaves it as it is: {reasons.pop()}." if len(reasons) == 1 else " trtconv leaves it as it is."
 
 
@@ -80,7 +80,7 @@ def _mended(finding: Finding, edited: Sequence[set[str]], passes: Sequence[Pass]
         passes: Those that ran.
         standing: Codes of findings that stay as severe.
     """
-    able = [each.name for each in passes if finding.code in each.fixes]
+    able = [pass_.name for pass_ in passes if finding.code in pass_.fixes]
     by = next((name for names in (*edited, able) for name in able if name in names), None)
     milder = Severity.WARNING if finding.severity is Severity.ERROR else Severity.INFO
     severity = finding.severity if finding.code in standing else milder

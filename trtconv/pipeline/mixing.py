@@ -49,8 +49,8 @@ def samples_of(
     if request.data is None:
         return random_samples(model, [shapes], 1, 0)
     preprocessing = None if request.preprocess is None else parse_preprocessing(request.preprocess)
-    found = read_samples(model, request.data, [shapes], _MOST_SAMPLES, 0, request.images or preprocessing)
-    chosen = found[:: max(1, len(found) // _MOST_SAMPLES)][:_MOST_SAMPLES]
+    samples = read_samples(model, request.data, [shapes], _MOST_SAMPLES, 0, request.images or preprocessing)
+    chosen = samples[:: max(1, len(samples) // _MOST_SAMPLES)][:_MOST_SAMPLES]
     if settled or not request.rounded:
         _refuse_other_sizes(model, chosen, profiles)
     return chosen
@@ -96,13 +96,13 @@ def _refuse_other_sizes(model: OnnxModel, samples: InputSamples, profiles: Seque
 def _outside(model: OnnxModel, feeds: Feeds, profile: ShapeProfile) -> Iterator[tuple[str, int, int, int]]:
     """Yields the sizes of a sample that are outside a profile, with what they are of and their bounds."""
     for spec in model.inputs:
-        found = feeds[spec.name]
+        feed = feeds[spec.name]
         bounds = profile.inputs[spec.name]
-        for axis, (size, low, high) in enumerate(zip(found.shape, bounds.min, bounds.max, strict=True)):
+        for axis, (size, low, high) in enumerate(zip(feed.shape, bounds.min, bounds.max, strict=True)):
             if not low <= size <= high:
                 yield f"dimension {axis} ({spec.dims[axis]}) of input {spec.name!r}", size, low, high
         values = profile.values.get(spec.name)
-        for number, low, high in zip(found.flat, values.min, values.max, strict=False) if values else ():
+        for number, low, high in zip(feed.flat, values.min, values.max, strict=False) if values else ():
             if not low <= number <= high:
                 yield f"an element of input {spec.name!r}", int(number), low, high
 
@@ -194,13 +194,13 @@ def node_times(model: OnnxModel, feeds: Feeds, runtime: Runtime, plan: BuildPlan
     if runtime.info.gpu is None:
         return NodeTimes(why="there is no GPU")
     try:
-        full, half = (_layer_times(model, feeds, runtime, plan, each) for each in ("as-is", precision))
+        full, half = (_layer_times(model, feeds, runtime, plan, kind) for kind in ("as-is", precision))
     except TrtconvError as error:
         return NodeTimes(why=error.message)
-    known = {node.name for node in model.proto.graph.node}
-    ours, theirs = (_by_node(times, known) for times in (full, half))
-    told, spent = sum(ours.values()), sum(us for _, us in full)
-    if told < _LEAST_TOLD * spent or not spent:
+    names = {node.name for node in model.proto.graph.node}
+    ours, theirs = (_by_node(times, names) for times in (full, half))
+    node_us, spent = sum(ours.values()), sum(us for _, us in full)
+    if node_us < _LEAST_TOLD * spent or not spent:
         return NodeTimes(why="the engine's layers do not say which nodes they are of")
     both = {name: (ours.get(name, 0.0), theirs.get(name, 0.0)) for name in ours.keys() | theirs.keys()}
     return NodeTimes(both, runtime.info.gpu)
@@ -236,12 +236,12 @@ def _opened(
         raise BuildFailed(refused[0].message if refused else "the parser refused it")
     # Without its weights it would compute nothing.
     options = dataclasses.replace(plan.options, strip_weights=False)
-    asked = dataclasses.replace(
+    trial_plan = dataclasses.replace(
         plan, profiles=(_profile(samples, plan),), precision="as-is", node_precisions={}, options=options, trial=True
     )
     if runtime.info.capabilities.builder_precision_flags:
-        asked = dataclasses.replace(asked, precision=precision, node_precisions=nodes)
-    blob = build_in_thread(network, asked, clock)
+        trial_plan = dataclasses.replace(trial_plan, precision=precision, node_precisions=nodes)
+    blob = build_in_thread(network, trial_plan, clock)
     execution = engines.load(bytes(blob.data), host_code=options.version_compatible).open()
     try:
         yield execution
@@ -259,11 +259,11 @@ def _profile(samples: Sequence[Feeds], plan: BuildPlan) -> ShapeProfile:
     return ShapeProfile(ranges, {}, plan.profiles[0].values if plan.profiles else {})
 
 
-def _by_node(times: Sequence[tuple[str, float]], known: Set[str]) -> dict[str, float]:
+def _by_node(times: Sequence[tuple[str, float]], names: Set[str]) -> dict[str, float]:
     """Returns the time of layers by the first node that their names, joined of the nodes', have."""
-    found: dict[str, float] = {}
+    sums: dict[str, float] = {}
     for layer, us in times:
-        nodes = [name for name in layer.split(" + ") if name in known]
+        nodes = [name for name in layer.split(" + ") if name in names]
         if nodes:
-            found[nodes[0]] = found.get(nodes[0], 0.0) + us
-    return found
+            sums[nodes[0]] = sums.get(nodes[0], 0.0) + us
+    return sums

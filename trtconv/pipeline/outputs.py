@@ -49,7 +49,7 @@ def write_engine(request: BuildRequest, report: BuildReport, blob: EngineBlob | 
         The report, signed where that is asked for.
     """
     report = dataclasses.replace(report, previous=_previous(request.report_path))
-    written = [each for each in request.outputs if blob is not None or each.path == request.report_path]
+    written = [output for output in request.outputs if blob is not None or output.path == request.report_path]
     return write_report(report, None if blob is None else blob.data, written, request.sign, clock)
 
 
@@ -98,10 +98,10 @@ def write_report(
     Returns:
         The report, signed where that is asked for.
     """
-    for each in written:
+    for output in written:
         # The work took its time, in a folder that others may write to.
-        each.check()
-    with streams_together({each.path: each.typed for each in written}) as files:
+        output.check()
+    with streams_together({output.path: output.typed for output in written}) as files:
         if data is not None:
             with clock.stage(Stage.WRITE):
                 files[0].write(data)
@@ -120,7 +120,7 @@ def check_outputs(request: BuildRequest) -> None:
     reads = files_read(request)
     if request.tactics_of is not None and file_id(request.tactics_of) == file_id(request.report_path):
         # An engine may be built again as its own report says, which is read before.
-        reads = [each for each in reads if file_id(each[1]) != file_id(request.report_path)]
+        reads = [entry for entry in reads if file_id(entry[1]) != file_id(request.report_path)]
     try:
         check_all([*request.outputs, *caches], reads)
     except InputError:
@@ -263,12 +263,12 @@ class Identity:
             f"trtconv ({self.trtconv}, now {new.trtconv})": self.trtconv != new.trtconv,
             "trtconv's code": self.trtconv == new.trtconv and self.source != new.source,
         }
-        what = [each for each, is_so in changed.items() if is_so]
+        what = [part for part, is_so in changed.items() if is_so]
         return f"{' and '.join(what)} changed" if what else ""
 
 
 def _nameless(code: tuple[CodeIdentity, ...]) -> tuple[CodeIdentity, ...]:
-    return tuple(dataclasses.replace(each, file="") for each in code)
+    return tuple(dataclasses.replace(identity, file="") for identity in code)
 
 
 def _spoken(runtime: RuntimeIdentity) -> str:
@@ -286,24 +286,24 @@ class Stale:
     why: str = ""
 
 
-def standing(request: BuildRequest, asked: BuildReport) -> BuildReport | Stale:
+def standing(request: BuildRequest, draft: BuildReport) -> BuildReport | Stale:
     """Returns a report of the engine that is there, if it was built from just this model, plan and runtime."""
     try:
         saved = load_report(request.report_path)
-        stale = _difference(request, asked, saved)
+        stale = _difference(request, draft, saved)
     except (OSError, InputError):
         return Stale()
     if stale:
         return Stale(stale)
     owner = None if request.sign is None else signatures.owner(request.sign)
-    kept = dataclasses.replace(as_kept(asked, saved.report), signed_by=owner)
-    shown, ignored = request.selection.divide((*kept.findings, *(each.finding for each in kept.ignored)))
+    kept = dataclasses.replace(as_kept(draft, saved.report), signed_by=owner)
+    shown, ignored = request.selection.divide((*kept.findings, *(entry.finding for entry in kept.ignored)))
     if fails(shown, request.fail_on):
         return Stale("it has findings that fail now")
     return dataclasses.replace(kept, findings=shown, ignored=ignored)
 
 
-def _difference(request: BuildRequest, asked: BuildReport, saved: SavedReport) -> str:
+def _difference(request: BuildRequest, draft: BuildReport, saved: SavedReport) -> str:
     """Returns why an engine is not the one that is asked for; nothing where it is."""
     old = saved.report
     if not saved.is_intact:
@@ -312,7 +312,7 @@ def _difference(request: BuildRequest, asked: BuildReport, saved: SavedReport) -
         return "the last build failed"
     if old.contradiction(selected=bool(request.selection.select)):
         return "its report contradicts itself"
-    if changes := Identity.of(old).changes(Identity.of(asked)):
+    if changes := Identity.of(old).changes(Identity.of(draft)):
         return changes
     # As make does: whoever touches a model wants it built.
     if request.model.stat().st_mtime_ns > request.engine_path.stat().st_mtime_ns:
@@ -329,20 +329,20 @@ def _difference(request: BuildRequest, asked: BuildReport, saved: SavedReport) -
     return ""
 
 
-def as_kept(asked: BuildReport, old: BuildReport) -> BuildReport:
+def as_kept(draft: BuildReport, old: BuildReport) -> BuildReport:
     """Returns the report of a build that is up to date: with the results of an earlier one, whose engine is kept.
 
     Args:
-        asked: What the build begins with.
+        draft: What the build begins with.
         old: The report of the earlier one, of the same model, plan and runtime.
     """
-    plan = dataclasses.replace(asked.plan, profiles=old.profiles)
+    plan = dataclasses.replace(draft.plan, profiles=old.profiles)
     return dataclasses.replace(
         old,
-        model=asked.model,
+        model=draft.model,
         plan=plan,
-        runtime=asked.runtime,
-        inputs=asked.inputs,
+        runtime=draft.runtime,
+        inputs=draft.inputs,
         seconds={},
         up_to_date=True,
         rebuilt=None,

@@ -52,12 +52,12 @@ def _misdeclared_outputs(model: OnnxModel, network: ParsedNetwork) -> Iterator[F
 
 def _refusal(model: OnnxModel, issue: ParserIssue) -> Finding:
     inside = f" (inside {', '.join(issue.inside)})" if issue.inside else ""
-    known = 0 <= issue.node_index < len(model.proto.graph.node)
-    source = python_line(model.proto.graph.node[issue.node_index]) if known else ""
-    index = issue.node_index if known else None
+    has_node = 0 <= issue.node_index < len(model.proto.graph.node)
+    source = python_line(model.proto.graph.node[issue.node_index]) if has_node else ""
+    index = issue.node_index if has_node else None
     place = Location(index=index, node=issue.node_name, op=issue.op, source=source)
     fix = "Replace the operator, or change what the message names"
-    fix += "; or leave it to ONNX Runtime: build --partition (docs/partition.md)." if known else "."
+    fix += "; or leave it to ONNX Runtime: build --partition (docs/partition.md)." if has_node else "."
     message = f"TensorRT's parser refuses it{inside}: {issue.message}"
     return codes.PARSER_REFUSED.finding(message, place=place, fix=fix)
 
@@ -73,7 +73,7 @@ def build_in_thread(
         clock: Times it.
         meanwhile: What this thread is to do beside the builder, which leaves Python to it.
     """
-    made: list[EngineBlob] = []
+    blobs: list[EngineBlob] = []
     failed: list[BaseException] = []
     stopped = False
 
@@ -83,7 +83,7 @@ def build_in_thread(
 
     def work() -> None:
         try:
-            made.append(network.build(plan, monitor))
+            blobs.append(network.build(plan, monitor))
         except BaseException as error:
             failed.append(error)
 
@@ -99,7 +99,7 @@ def build_in_thread(
             stopped = True
         if failed:
             raise failed[0]
-    return made[0]
+    return blobs[0]
 
 
 def findings_of(error: BuildFailed, model: OnnxModel) -> tuple[Finding, ...]:
@@ -109,9 +109,9 @@ def findings_of(error: BuildFailed, model: OnnxModel) -> tuple[Finding, ...]:
         error: What it said.
         model: The model as the parser was given it.
     """
-    found = tuple(f for f in error.findings if isinstance(f, Finding))
-    found = found or (codes.BUILDER_REFUSED.finding(error.message, fix=error.hint),)
-    return tuple(_placed(model, each) for each in found)
+    findings = tuple(f for f in error.findings if isinstance(f, Finding))
+    findings = findings or (codes.BUILDER_REFUSED.finding(error.message, fix=error.hint),)
+    return tuple(_placed(model, finding) for finding in findings)
 
 
 def refused_with_tactics() -> tuple[Finding, ...]:
@@ -146,5 +146,5 @@ _NUMBER = re.compile(r"_\d+$")
 
 def fails(findings: Iterable[Finding], fail_on: Severity | None) -> bool:
     """Whether a finding is at or above the severity that fails."""
-    found = worst(findings)
-    return fail_on is not None and found is not None and found.rank >= fail_on.rank
+    severity = worst(findings)
+    return fail_on is not None and severity is not None and severity.rank >= fail_on.rank

@@ -53,9 +53,9 @@ def build_parts(request: BuildRequest, progress: Progress | None = None) -> Pipe
         reports.append(report)
         if report.exit_code or report.engine is None:
             return PipelineReport(saved.document, engines=tuple(reports), exit_code=report.exit_code or 1)
-        made = dataclasses.replace(part, kind=PartKind.ENGINE, file=engine.name, sha256=str(report.engine.sha256))
-        parts.append(dataclasses.replace(made, onnx=part.model))
-    profiles = tuple({**each, **_of(request.dims, each)} for each in saved.document.profiles)
+        record = dataclasses.replace(part, kind=PartKind.ENGINE, file=engine.name, sha256=str(report.engine.sha256))
+        parts.append(dataclasses.replace(record, onnx=part.model))
+    profiles = tuple({**profile, **_of(request.dims, profile)} for profile in saved.document.profiles)
     document = dataclasses.replace(saved.document, parts=tuple(parts), runtime=reports[0].runtime, profiles=profiles)
     atomic_write(saved.path, (json.dumps(document.to_json(), indent=2) + "\n").encode())
     kept = all(report.up_to_date for report in reports)
@@ -82,8 +82,8 @@ def _divided(request: BuildRequest, models: Sequence[Path]) -> list[dict[str, Ra
         InputError: A dimension that no part has, or bounds beyond those of the export: what follows from them in later
             parts would not reach so far.
     """
-    found: list[dict[str, Range]] = []
-    known: list[str] = []
+    ranges: list[dict[str, Range]] = []
+    dimensions: list[str] = []
     for path in models:
         model = OnnxModel.load(path)
         names = list(dynamic_dims(model.inputs))
@@ -94,13 +94,13 @@ def _divided(request: BuildRequest, models: Sequence[Path]) -> list[dict[str, Ra
                     f"--dim {name}={own[name]} is beyond {bound}, for which the parts were exported",
                     f"Export them again with --dim {name}={own[name]}.",
                 )
-        found.append(own)
-        known += names
+        ranges.append(own)
+        dimensions += names
     for name in request.dims:
-        if name not in known:
-            hint = did_you_mean(name, known, f"Dimensions: {', '.join(dict.fromkeys(known)) or 'none'}.")
+        if name not in dimensions:
+            hint = did_you_mean(name, dimensions, f"Dimensions: {', '.join(dict.fromkeys(dimensions)) or 'none'}.")
             raise InputError(f"--dim names {name!r}, which no part has", hint)
-    return found
+    return ranges
 
 
 def _of(dims: Mapping[str, Range], names: Collection[str]) -> dict[str, Range]:

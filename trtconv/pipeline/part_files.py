@@ -141,21 +141,21 @@ def _remove_others(before: SavedPipeline, written: Collection[Path]) -> None:
 
 
 def kept_pipeline(
-    request: BuildRequest, names: Names, asked: BuildReport, bounds: Mapping[str, Range]
+    request: BuildRequest, names: Names, draft: BuildReport, bounds: Mapping[str, Range]
 ) -> PipelineReport | None:
     """Returns a report of the pipeline that is there, if it was built from just this model, plan and runtime."""
     saved = _saved(names.document)
-    if saved is None or _identity(saved.document, asked) != _asked(request, asked, bounds):
+    if saved is None or _identity(saved.document, draft) != _asked(request, draft, bounds):
         return None
     try:
         reports = tuple(_report(saved, number) for number in range(len(saved.document.parts)))
         engines = tuple(report for report in reports if report is not None)
     except InputError:
         return None
-    proofs = ["none" if each.proof is None else each.proof.level or "none" for each in engines]
+    proofs = ["none" if report.proof is None else report.proof.level or "none" for report in engines]
     if any(PROOFS.index(request.prove) > PROOFS.index(level) for level in proofs):
         return None
-    if any(fails(request.selection.divide(each.findings)[0], request.fail_on) for each in engines):
+    if any(fails(request.selection.divide(report.findings)[0], request.fail_on) for report in engines):
         return None
     return PipelineReport(saved.document, str(names.document), engines, up_to_date=True)
 
@@ -173,16 +173,16 @@ def _report(saved: SavedPipeline, number: int) -> BuildReport | None:
     return report.report
 
 
-def _identity(document: PipelineDocument, asked: BuildReport) -> tuple[object, ...]:
+def _identity(document: PipelineDocument, draft: BuildReport) -> tuple[object, ...]:
     runtime = document.runtime
-    if runtime is not None and not of_its_gpu(asked):
+    if runtime is not None and not of_its_gpu(draft):
         runtime = dataclasses.replace(runtime, gpu=None)
     plan = None if document.plan is None else document.plan.to_json()
-    told = document.trtconv, document.source, plan, runtime, document.model.sha256
-    return (*told, document.leave, dict(document.bounds))
+    key = document.trtconv, document.source, plan, runtime, document.model.sha256
+    return (*key, document.leave, dict(document.bounds))
 
 
-def _asked(request: BuildRequest, asked: BuildReport, bounds: Mapping[str, Range]) -> tuple[object, ...]:
-    runtime = asked.runtime if of_its_gpu(asked) else dataclasses.replace(asked.runtime, gpu=None)
-    told = asked.trtconv, source_checksum(), asked.plan.to_json(), runtime, asked.model.sha256
-    return (*told, request.leave, dict(bounds))
+def _asked(request: BuildRequest, draft: BuildReport, bounds: Mapping[str, Range]) -> tuple[object, ...]:
+    runtime = draft.runtime if of_its_gpu(draft) else dataclasses.replace(draft.runtime, gpu=None)
+    key = draft.trtconv, source_checksum(), draft.plan.to_json(), runtime, draft.model.sha256
+    return (*key, request.leave, dict(bounds))

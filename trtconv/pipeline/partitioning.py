@@ -107,12 +107,12 @@ def _build_pipeline(request: BuildRequest, clock: Stopwatch) -> PipelineReport:
     with clock.stage(Stage.PLAN):
         dims, bounds = divided_bounds(model.inputs, request.dims)
         request = dataclasses.replace(request, dims=dims)
-        asked = planned(request, model, engine.info)
-        kept = None if request.force else kept_pipeline(request, names, asked, bounds)
+        draft = planned(request, model, engine.info)
+        kept = None if request.force else kept_pipeline(request, names, draft, bounds)
     if kept is not None:
         return kept
     with Scratch("parts") as scratch:
-        report, parts = _Partitioning(request, names, engine, clock, bounds, scratch.path).run(model, asked)
+        report, parts = _Partitioning(request, names, engine, clock, bounds, scratch.path).run(model, draft)
     model.require_unchanged_data()
     if not report.exit_code:
         with clock.stage(Stage.WRITE):
@@ -161,9 +161,9 @@ class _Partitioning:
     bounds: Mapping[str, Range]
     folder: Path
 
-    def run(self, model: OnnxModel, asked: BuildReport) -> tuple[PipelineReport, tuple[BuiltPart, ...]]:
+    def run(self, model: OnnxModel, draft: BuildReport) -> tuple[PipelineReport, tuple[BuiltPart, ...]]:
         """Cuts, builds, and cuts again without what turned out to be refused, until all that is left builds."""
-        sized = self._prepare(model, asked)
+        sized = self._prepare(model, draft)
         errors = [finding for finding in sized.findings if finding.severity is Severity.ERROR]
         if errors:
             return PipelineReport(None, findings=tuple(sized.findings), exit_code=1), ()
@@ -182,17 +182,22 @@ class _Partitioning:
                 break
             reasons.update(blame)
         document = self._document(
-            asked, model, parts, reasons, list(dict.fromkeys(unbounded)), tuple(each.dims for each in sized.profiles)
+            draft,
+            model,
+            parts,
+            reasons,
+            list(dict.fromkeys(unbounded)),
+            tuple(profile.dims for profile in sized.profiles),
         )
         reports = tuple(part.report for part in parts if part.report is not None)
         return PipelineReport(document, engines=reports, findings=sized.findings), parts
 
-    def _prepare(self, model: OnnxModel, asked: BuildReport) -> Sized:
+    def _prepare(self, model: OnnxModel, draft: BuildReport) -> Sized:
         preparation = Preparation(model, self.engine.info.target, self.clock)
-        preparation.judge(passes_of(asked.plan))
+        preparation.judge(passes_of(draft.plan))
         covered = self.request.dims if self.request.profiles else None
         sized = preparation.size(
-            asked.profiles, rounded=self.request.rounded, split=self.request.split, covered=covered
+            draft.profiles, rounded=self.request.rounded, split=self.request.split, covered=covered
         )
         preparation.name(sorted(set(model.main.columns.ops)))
         sort(model)
@@ -232,7 +237,7 @@ class _Partitioning:
                 places = cutting.origin(part)
                 blame = {places[index]: why for index, why in blamed(own, report.findings).items()}
                 fresh = {index: why for index, why in blame.items() if index in part.nodes}
-                why = next(each.message for each in report.findings if each.severity is Severity.ERROR)
+                why = next(finding.message for finding in report.findings if finding.severity is Severity.ERROR)
                 return (), fresh or dict.fromkeys(part.nodes, why)
             parts.append(built[key])
         return tuple(parts), {}
@@ -250,8 +255,8 @@ class _Partitioning:
         atomic_write(self.folder / path.name, data)
         model = OnnxModel.load(self.folder / path.name, hashed=True)
         request = self._request(part, model, number)
-        asked = planned(request, model, self.engine.info)
-        report, blob = build_model(request, model, asked, self.engine, self.clock)
+        draft = planned(request, model, self.engine.info)
+        report, blob = build_model(request, model, draft, self.engine, self.clock)
         report = dataclasses.replace(report, model=FileIdentity(str(path), digest))
         sha256 = "0" * 64 if report.engine is None else str(report.engine.sha256)
         name = request.engine_path.name
@@ -283,7 +288,7 @@ class _Partitioning:
 
     def _document(
         self,
-        asked: BuildReport,
+        draft: BuildReport,
         model: OnnxModel,
         parts: Sequence[BuiltPart],
         reasons: Reasons,
@@ -300,16 +305,16 @@ class _Partitioning:
                 f"more goes into engines with bounds of what only values tell: --dim NAME=MIN:OPT:MAX, NAME being one "
                 f"of {_some(unbounded)}"
             )
-        given = tuple(PartTensor(spec.name, spec.dtype, tuple(spec.dims)) for spec in asked.inputs)
+        given = tuple(PartTensor(spec.name, spec.dtype, tuple(spec.dims)) for spec in draft.inputs)
         tensors = (*given, *(tensor for part in parts for tensor in part.record.outputs))
-        made = {tensor.name: tensor for tensor in tensors}
+        by_name = {tensor.name: tensor for tensor in tensors}
         return PipelineDocument(
-            FileIdentity(str(self.request.model), asked.model.sha256),
+            FileIdentity(str(self.request.model), draft.model.sha256),
             tuple(part.record for part in parts),
             given,
-            tuple(made[name] for name in model.outputs),
-            asked.runtime,
-            asked.plan,
+            tuple(by_name[name] for name in model.outputs),
+            draft.runtime,
+            draft.plan,
             self.request.leave,
             self.bounds,
             profiles,

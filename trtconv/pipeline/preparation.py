@@ -156,7 +156,7 @@ class Preparation:
             name_all(self.model)
         if search is None:
             return Types(plan.precision, plan.node_precisions)
-        asked = Types(plan.precision)
+        types = Types(plan.precision)
         if plan.node_precisions:
             # Loaded only here: most builds ask for none.
             from trtconv.precision.pinned import pin, refuse_unknown
@@ -164,11 +164,11 @@ class Preparation:
             refuse_unknown(
                 self.model, {name: kind for name, kind in plan.node_precisions.items() if not is_pattern(name)}
             )
-            asked = Types.of(plan.precision, pin(self.model, plan.node_precisions, by_flags=by_flags))
+            types = Types.of(plan.precision, pin(self.model, plan.node_precisions, by_flags=by_flags))
         if plan.precision != "auto":
-            return asked
+            return types
         with self._clock.stage(Stage.MEASURE):
-            return search(self.model, asked)
+            return search(self.model, types)
 
     def cast(
         self, types: Types, profile: ShapeProfile | None, capabilities: Capabilities, *, interface: bool = False
@@ -233,12 +233,12 @@ def promise_of(edits: Iterable[Edit], passes: Iterable[Pass]) -> Promise:
         passes: Those that ran.
     """
     names = {edit.pass_name for edit in edits}
-    acted = [each for each in passes if each.name in names]
+    acted = [pass_ for pass_ in passes if pass_.name in names]
     return Promise(
-        frozenset(each.safety for each in acted),
-        any(each.requantizes for each in acted),
-        any(each.frees_sizes for each in acted),
-        any(each.on_request for each in acted),
+        frozenset(pass_.safety for pass_ in acted),
+        any(pass_.requantizes for pass_ in acted),
+        any(pass_.frees_sizes for pass_ in acted),
+        any(pass_.on_request for pass_ in acted),
     )
 
 

@@ -56,7 +56,7 @@ class Sized:
 
     def milder(self, findings: Iterable[Finding]) -> tuple[Finding, ...]:
         """Takes sizes that an exporter wrote into the model for harmless where it accepts all that were asked for."""
-        baked = {each.code for each in (BakedPixelShuffle, BakedResize, BakedReshape)}
+        baked = {rule.code for rule in (BakedPixelShuffle, BakedResize, BakedReshape)}
         return tuple(
             dataclasses.replace(f, severity=Severity.INFO, fix=_HARMLESS)
             if self.everywhere and f.code in baked and f.severity is Severity.WARNING

@@ -258,22 +258,23 @@ def _parted(request: QuantizeRequest, samples: InputSamples) -> tuple[InputSampl
 
 def _doubts(ready: _Ready, error: Mapping[str, Distance]) -> tuple[Doubt, ...]:
     """Returns what misleads in the samples, and whether they are too few for what the error is told as."""
-    found = doubts_about(ready.samples.facts, ready.samples.names)
-    for name, each in error.items():
-        if each.standard_error is not None and each.standard_error > _FEW * each.rms:
-            said = (
-                f"the error of output {name!r} is known to +- {100 * each.standard_error / each.rms:.0f} % of it alone"
-            )
+    doubts = doubts_about(ready.samples.facts, ready.samples.names)
+    for name, distance in error.items():
+        if distance.standard_error is not None and distance.standard_error > _FEW * distance.rms:
+            share = 100 * distance.standard_error / distance.rms
+            said = f"the error of output {name!r} is known to +- {share:.0f} % of it alone"
             few = f"{said}: the {len(ready.held_out)} samples that measure it differ too much for so few"
-            found += (Doubt(DoubtKind.FEW, (), few),)
-    return found
+            doubts += (Doubt(DoubtKind.FEW, (), few),)
+    return doubts
 
 
 def _shapes(request: QuantizeRequest, model: OnnxModel) -> Sequence[Shapes]:
     """Returns the sizes at which samples are made: opt, min and max of the bounds."""
     if request.dims or dynamic_dims(model.inputs):
         profile = make_profile(model.inputs, request.dims)
-        picks = ({name: getattr(each, pick) for name, each in profile.inputs.items()} for pick in ("opt", "min", "max"))
+        picks = (
+            {name: getattr(bounds, pick) for name, bounds in profile.inputs.items()} for pick in ("opt", "min", "max")
+        )
         return list({tuple(shapes.items()): shapes for shapes in picks}.values())
     return [{spec.name: tuple(int(size) for size in spec.dims) for spec in model.inputs}]
 
@@ -285,7 +286,7 @@ def _prepared(
     with contextlib.suppress(UnsupportedFunctions):
         model.inline_functions()
     # What has no int8 kernel as a deconvolution stays in float as what it is; the build makes a Conv of it then.
-    passes = [each for each in passes_for("int8") if not isinstance(each, OverlapAdd)]
+    passes = [pass_ for pass_ in passes_for("int8") if not isinstance(pass_, OverlapAdd)]
     done = Preparation(model, source.target).rewrite((FoldBatchNorm(), *passes), WEIGHTED)
     # TensorRT-RTX may lay out tensors otherwise, and nothing was measured there.
     if source.target.family == "tensorrt" and KINDS[request.kind].name == "int8":
@@ -299,10 +300,10 @@ def _prepared(
 
 
 def _known(model: OnnxModel, names: Sequence[str]) -> Sequence[str]:
-    known = {node.name for node in model.proto.graph.node}
+    node_names = {node.name for node in model.proto.graph.node}
     for name in names:
-        if name not in known:
-            listed = ", ".join(repr(each.name) for each in find_layers(model.main) if not each.reason)
+        if name not in node_names:
+            listed = ", ".join(repr(layer.name) for layer in find_layers(model.main) if not layer.reason)
             raise InputError(f"--float {name!r}: there is no such node", f"Layers that are quantised: {listed}.")
     return names
 
@@ -346,8 +347,8 @@ def _per_layer(
         return ()
     nodes = [model.proto.graph.node[index] for index in placement.layers]
     distances: Mapping[str, Distance] = Reference(model, samples).inside(result, [node.output[0] for node in nodes])
-    found = ((node, distances[node.output[0]]) for node in nodes)
-    return tuple(LayerError(node.name, node.op_type, each.rms, each.cosine) for node, each in found)
+    pairs = ((node, distances[node.output[0]]) for node in nodes)
+    return tuple(LayerError(node.name, node.op_type, distance.rms, distance.cosine) for node, distance in pairs)
 
 
 def _write(result: OnnxModel, request: QuantizeRequest) -> FileIdentity:
@@ -358,14 +359,14 @@ def _write(result: OnnxModel, request: QuantizeRequest) -> FileIdentity:
 
 def _quantized(ready: _Ready, placement: Placement) -> tuple[Layerwise, ...]:
     inside = (layer for layer in ready.layers if layer.index in placement.layers)
-    return tuple(Layerwise(each.name, each.node.op_type, "", ready.work.get(each.index)) for each in inside)
+    return tuple(Layerwise(layer.name, layer.node.op_type, "", ready.work.get(layer.index)) for layer in inside)
 
 
 def _left(
     ready: _Ready, placement: Placement, spending: Spending | None, lacking: Mapping[int, str]
 ) -> tuple[Layerwise, ...]:
     spared = {step.node: step for step in spending.steps} if spending is not None else {}
-    found = []
+    layers = []
     for layer in ready.layers:
         if layer.index in placement.layers:
             continue
@@ -376,5 +377,5 @@ def _left(
             reason = f"left out for the budget: the error falls by {spared[layer.name].gain:.2g}"
         elif not reason:
             reason = NEEDS_QUANTIZER
-        found.append(Layerwise(layer.name, layer.node.op_type, reason, ready.work.get(layer.index)))
-    return tuple(found)
+        layers.append(Layerwise(layer.name, layer.node.op_type, reason, ready.work.get(layer.index)))
+    return tuple(layers)

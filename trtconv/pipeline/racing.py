@@ -28,9 +28,10 @@ def race(executions: Sequence[Execution]) -> list[float]:
         The median time of an inference of each, in microseconds.
     """
     launches = [
-        each.launcher(graph=True, copies=False) or each.launcher(graph=False, copies=False) for each in executions
+        execution.launcher(graph=True, copies=False) or execution.launcher(graph=False, copies=False)
+        for execution in executions
     ]
-    runs = [(each, launch) for each, launch in zip(executions, launches, strict=True) if launch is not None]
+    runs = [(execution, launch) for execution, launch in zip(executions, launches, strict=True) if launch is not None]
     repeats = []
     for execution, launch in runs:
         spent = once = 0.0
@@ -43,7 +44,7 @@ def race(executions: Sequence[Execution]) -> list[float]:
         for index in range(len(runs)) if turn % 2 else reversed(range(len(runs))):
             execution, launch = runs[index]
             samples[index].append(execution.microseconds(launch, repeats[index]) / repeats[index])
-    return [round(statistics.median(each), 2) for each in samples]
+    return [round(statistics.median(sample), 2) for sample in samples]
 
 
 def require_race(info: RuntimeInfo) -> None:
@@ -116,15 +117,15 @@ def network_times(
         loader: What runs them.
     """
     engines = [None if blob is None else bytes(blob.data) for blob in blobs]
-    found: list[list[float]] = [[] for _ in engines]
+    times: list[list[float]] = [[] for _ in engines]
     running = {index for index, data in enumerate(engines) if data is not None}
     for profile in range(max(1, len(plan.profiles))):
         with contextlib.ExitStack() as stack:
             opened = dict(_opened(engines, running, plan, profile, loader, stack))
             for index, us in zip(opened, race(list(opened.values())), strict=True):
-                found[index].append(us)
+                times[index].append(us)
             running &= opened.keys()
-    return tuple(tuple(us) if index in running else () for index, us in enumerate(found))
+    return tuple(tuple(us) if index in running else () for index, us in enumerate(times))
 
 
 def _opened(
@@ -146,8 +147,8 @@ def _opened(
             values: Mapping[str, tuple[int, ...]] = {}
             if plan.profiles:
                 bounds = plan.profiles[profile]
-                shapes = {name: each.opt for name, each in bounds.inputs.items()}
-                values = {name: each.opt for name, each in bounds.values.items()}
+                shapes = {name: limits.opt for name, limits in bounds.inputs.items()}
+                values = {name: limits.opt for name, limits in bounds.values.items()}
             execution = engine.open(profile if len(engine.profiles) > 1 else 0)
             stack.callback(execution.close)
             execution.feed(inputs_at(engine.tensors, shapes, values))

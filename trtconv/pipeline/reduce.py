@@ -49,9 +49,12 @@ def reduce(request: ReduceRequest, progress: Progress | None = None) -> ReduceRe
     model = OnnxModel.load(request.model, hashed=True)
     check_all([Output(request.output, "the part")], files_read(request))
     protect_data(model, request.output, data_path(request.output))
-    told = progress or NullProgress()
-    with Scratch("reduce") as folder, contextlib.closing(PartTrials(request, folder.path, model.path, told)) as trials:
-        part = smallest_part(model, request, trials, told)
+    listener = progress or NullProgress()
+    with (
+        Scratch("reduce") as folder,
+        contextlib.closing(PartTrials(request, folder.path, model.path, listener)) as trials,
+    ):
+        part = smallest_part(model, request, trials, listener)
         number = trials.number
     OnnxModel(part.proto, model.path).save(request.output)
     output = FileIdentity(str(request.output), sha256_of(request.output), request.output.stat().st_size)
@@ -115,8 +118,8 @@ def smallest_part(model: OnnxModel, request: ReduceRequest, trials: PartTrials, 
     kept = search.kept
     # The whole may have inputs that no part could be given.
     part = search.cutter.cut(kept) if len(kept) < len(search.cutter) else None
-    asked = search.request if part is None else search.request_for(part)
-    return FailingPart(part or model.proto, asked, failure, len(search.cutter), len(kept), minimal)
+    build = search.request if part is None else search.request_for(part)
+    return FailingPart(part or model.proto, build, failure, len(search.cutter), len(kept), minimal)
 
 
 class _Search:

@@ -54,29 +54,31 @@ def refused_nodes(
         leave: Patterns of nodes that are to be left besides; see `matching`.
         clock: Times it.
     """
-    found: Reasons = {}
+    reasons: Reasons = {}
     if engine is not None:
         _, faults = parse_model(model, engine, clock)
-        found.update(at_nodes(model, faults))
+        reasons.update(at_nodes(model, faults))
     else:
-        found.update(_without_importer(model, target))
+        reasons.update(_without_importer(model, target))
     judged = [
-        each for each in run_rules(model, target) if each.code in CURABLE or CodeFamily.of(each.code) in _OF_NODES
+        finding
+        for finding in run_rules(model, target)
+        if finding.code in CURABLE or CodeFamily.of(finding.code) in _OF_NODES
     ]
     for index, reason in at_nodes(model, judged).items():
-        found.setdefault(index, reason)
+        reasons.setdefault(index, reason)
     if target.family == "rtx":
         # Its parser takes a NonMaxSuppression, and its builder has no kernel for it.
         for index in selections(model, range(len(model.main.columns))):
-            found.setdefault(index, "TensorRT-RTX has no kernel for what returns as much as it finds")
-    found.update(dict.fromkeys(matching(model, leave), _BY_USER))
-    return found
+            reasons.setdefault(index, "TensorRT-RTX has no kernel for what returns as much as it finds")
+    reasons.update(dict.fromkeys(matching(model, leave), _BY_USER))
+    return reasons
 
 
 def at_nodes(model: OnnxModel, findings: Iterable[Finding]) -> Reasons:
     """Returns the nodes of the main graph that errors are about, or that hold the graph that they are about."""
     outer = dict(_holders(model))
-    found: Reasons = {}
+    reasons: Reasons = {}
     for finding in findings:
         place = finding.location
         if finding.severity is not Severity.ERROR:
@@ -85,14 +87,14 @@ def at_nodes(model: OnnxModel, findings: Iterable[Finding]) -> Reasons:
         if index is None and place.node:
             index = next((i for i, name in enumerate(model.main.columns.names) if name == place.node), None)
         if index is not None:
-            found.setdefault(index, finding.message)
-    return found
+            reasons.setdefault(index, finding.message)
+    return reasons
 
 
 def is_curable(findings: Iterable[Finding]) -> bool:
     """Whether all errors of a build go where some nodes go."""
     errors = [finding for finding in findings if finding.severity is Severity.ERROR]
-    return bool(errors) and all(each.code in CURABLE or CodeFamily.of(each.code) in _OF_NODES for each in errors)
+    return bool(errors) and all(error.code in CURABLE or CodeFamily.of(error.code) in _OF_NODES for error in errors)
 
 
 def blamed(model: OnnxModel, findings: Sequence[Finding]) -> Reasons:
@@ -103,17 +105,17 @@ def blamed(model: OnnxModel, findings: Sequence[Finding]) -> Reasons:
         findings: Of the build of its engine.
     """
     errors = [finding for finding in findings if finding.severity is Severity.ERROR]
-    found = at_nodes(model, errors)
+    reasons = at_nodes(model, errors)
     for finding in errors:
         name = finding.location.tensor
         if finding.location.index is None and name:
-            made = [model.main.producers[name]] if name in model.main.producers else []
+            makers = [model.main.producers[name]] if name in model.main.producers else []
             readers = (i for i, node in enumerate(model.main.columns.nodes) if name in reads(node))
-            for index in made or readers:
-                found.setdefault(index, finding.message)
-    if not found:
-        found = dict.fromkeys(selections(model, range(len(model.main.columns))), errors[0].message)
-    return found
+            for index in makers or readers:
+                reasons.setdefault(index, finding.message)
+    if not reasons:
+        reasons = dict.fromkeys(selections(model, range(len(model.main.columns))), errors[0].message)
+    return reasons
 
 
 def _holders(model: OnnxModel) -> Iterator[tuple[str, int]]:
@@ -143,7 +145,7 @@ def selections(model: OnnxModel, nodes: Iterable[int]) -> list[int]:
     return [
         index
         for index in nodes
-        if any(each.op_type in SELECTIONS for each in all_nodes([model.main.columns.nodes[index]]))
+        if any(node.op_type in SELECTIONS for node in all_nodes([model.main.columns.nodes[index]]))
     ]
 
 
@@ -158,7 +160,7 @@ def matching(model: OnnxModel, patterns: Sequence[str]) -> list[int]:
         InputError: A pattern means none.
     """
     columns = model.main.columns
-    found: list[int] = []
+    indices: list[int] = []
     for pattern in patterns:
         pairs = zip(columns.names, columns.ops, strict=True)
         own = [index for index, node in enumerate(pairs) if matches(pattern, *node)]
@@ -168,8 +170,8 @@ def matching(model: OnnxModel, patterns: Sequence[str]) -> list[int]:
                 f"--leave {pattern}: no node of {model.path} is meant",
                 did_you_mean(wanted, set(names)) or "Give a node's name, or type:OPERATOR.",
             )
-        found += own
-    return found
+        indices += own
+    return indices
 
 
 def told(model: OnnxModel, reasons: Mapping[int, str]) -> tuple[LeftNode, ...]:

@@ -60,11 +60,11 @@ class RefusedNetwork:
     def _reasons(self) -> list[Finding]:
         """What was said of the network, and not of its profiles; nothing where the refusal took too long."""
         slow = self.clock.spent(Stage.BUILD) > _PATIENCE_SECONDS
-        return [] if slow else [each for each in self.findings if each.code == codes.BUILDER_REFUSED.code]
+        return [] if slow else [finding for finding in self.findings if finding.code == codes.BUILDER_REFUSED.code]
 
     def other_forms(self) -> Iterator[Forms]:
         """Yields forms of nodes with which the whole may build: those in which the nodes that fail alone do so."""
-        if not self._reasons or any(_TOO_LARGE in each.message for each in self._reasons):
+        if not self._reasons or any(_TOO_LARGE in reason.message for reason in self._reasons):
             return
         started = time.monotonic()
         cutter = Cutter(self.model, self.sized.profiles)
@@ -74,11 +74,11 @@ class RefusedNetwork:
                 break
             if self._builds(cutter, index) is False:
                 failing.append(index)
-        found = {names[index]: form for index in failing if (form := self._form(cutter, index)) is not None}
-        if found:
-            yield found
+        forms = {names[index]: form for index in failing if (form := self._form(cutter, index)) is not None}
+        if forms:
+            yield forms
         for form in FORMS if failing else ():
-            yield {**found, **{names[index]: form for index in failing if names[index] not in found}}
+            yield {**forms, **{names[index]: form for index in failing if names[index] not in forms}}
 
     def narrower_offered(self) -> tuple[Finding, ...]:
         """Returns the findings; they say which narrower profiles build, where trying costs little.
@@ -88,11 +88,11 @@ class RefusedNetwork:
         started, reasons = time.monotonic(), self._reasons
         built: list[str] = []
         tried = narrower(self.model.inputs, self.sized.profiles, self.sized.lattice) if reasons else ()
-        for number, each in enumerate(tried):
+        for number, choice in enumerate(tried):
             if time.monotonic() - started > _PATIENCE_SECONDS:
                 break
-            if self._built(self.model, dataclasses.replace(self.plan, profiles=each.profiles)):
-                built.append(each.flags)
+            if self._built(self.model, dataclasses.replace(self.plan, profiles=choice.profiles)):
+                built.append(choice.flags)
             elif number == 0:
                 return self.findings
         if not built:
@@ -106,7 +106,7 @@ class RefusedNetwork:
         main = self.model.main
         ops = frozenset().union(*(form.ops for form in OTHER_FORMS.values()))
         indices = sorted(index for op in ops for index in main.by_op.get(op, ()))
-        said = "\n".join(each.message for each in self._reasons)
+        said = "\n".join(reason.message for reason in self._reasons)
         named = [index for index in indices if main.columns.names[index] and main.columns.names[index] in said]
         return (named or [index for index in indices if main.columns.names[index]])[:_MOST_SUSPECTS]
 

@@ -81,7 +81,9 @@ def _examples(original: OnnxModel, rewritten: OnnxModel) -> tuple[_Shapes, _Shap
     """Returns the input shapes that a model was traced at, where these are baked into it, and those that were freed."""
     examples = baked_in(original).examples()
     others = baked_in(rewritten).cheap([*examples[0].multiples(), *examples[0].parts()]) if examples else []
-    return [_shapes_at(original, each.point) for each in examples], [_shapes_at(original, each) for each in others]
+    return [_shapes_at(original, example.point) for example in examples], [
+        _shapes_at(original, point) for point in others
+    ]
 
 
 def _shapes_at(model: OnnxModel, point: Mapping[str, int]) -> Mapping[str, Shape]:
@@ -95,5 +97,7 @@ def _selected(request: RewriteRequest) -> tuple[Pass, ...]:
     plan = BuildPlan(_ANY, rewrite_rules=request.rewrite_rules, substitute=request.substitute, extensions=added)
     passes = (*added_passes(plan), *PASSES)
     chosen = select(passes, request.only, request.skip)
-    asked = [each for each in passes if each.flag and getattr(request, each.flag) and each.name not in request.skip]
-    return tuple(each for each in passes if each in chosen or each in asked)
+    extras = [
+        pass_ for pass_ in passes if pass_.flag and getattr(request, pass_.flag) and pass_.name not in request.skip
+    ]
+    return tuple(pass_ for pass_ in passes if pass_ in chosen or pass_ in extras)

@@ -22,7 +22,7 @@ from trtconv.core.requests.reduce import ReduceRequest
 from trtconv.core.version import __version__
 
 _BY_TENSORRT = (
-    *(each.code for each in (PARSER_REFUSED, BUILDER_REFUSED, PROFILE_INCONSISTENT)),
+    *(code.code for code in (PARSER_REFUSED, BUILDER_REFUSED, PROFILE_INCONSISTENT)),
     "crash",
     "timeout",
     "memory",
@@ -90,7 +90,7 @@ def _polygraphy(shapes: Sequence[Sequence[str]]) -> list[str]:
     words: list[str] = []
     for pick, shape in zip(("min", "opt", "max"), shapes, strict=True):
         if shape:
-            pairs = (each.split(":") for each in shape)
+            pairs = (text.split(":") for text in shape)
             words += [f"--trt-{pick}-shapes", *(f"{name}:[{sizes.replace('x', ',')}]" for name, sizes in pairs)]
     return words
 
@@ -143,13 +143,15 @@ def _what_happens(report: ShareReport) -> list[str]:
 
 def _lines(report: ShareReport) -> list[str]:
     shown = report.commands
-    return [each for each in (shown.tool, shown.polygraphy, shown.own) if each]
+    return [line for line in (shown.tool, shown.polygraphy, shown.own) if line]
 
 
 def _nodes(part: onnx.ModelProto) -> list[str]:
     rows = ["| node | operator | attributes |", "|---|---|---|"]
     for node in part.graph.node:
-        said = ", ".join(f"{each.name}={_short(onnx.helper.get_attribute_value(each))}" for each in node.attribute)
+        said = ", ".join(
+            f"{attribute.name}={_short(onnx.helper.get_attribute_value(attribute))}" for attribute in node.attribute
+        )
         rows.append(f"| {node.name} | {node.op_type} | {said} |")
     return rows
 
@@ -159,7 +161,7 @@ def _short(value: object) -> str:
         return value.decode("utf-8", "replace")
     if isinstance(value, (int, float)):
         return f"{value:g}" if isinstance(value, float) else str(value)
-    if isinstance(value, list) and all(isinstance(each, (int, float, bytes)) for each in value):
+    if isinstance(value, list) and all(isinstance(element, (int, float, bytes)) for element in value):
         return f"[{', '.join(map(_short, value[:_ATTRIBUTES]))}{', ...' * (len(value) > _ATTRIBUTES)}]"
     return "(a constant or a graph)"
 
@@ -198,7 +200,7 @@ def _absent(report: ShareReport) -> list[str]:
 def _issue(report: ShareReport, part: onnx.ModelProto) -> list[str]:
     product = _PRODUCTS[report.runtime.family]
     operators = " -> ".join(dict.fromkeys(node.op_type for node in part.graph.node))
-    opsets = ", ".join(f"{each.domain or 'ai.onnx'} {each.version}" for each in part.opset_import)
+    opsets = ", ".join(f"{opset.domain or 'ai.onnx'} {opset.version}" for opset in part.opset_import)
     gpu = report.runtime.gpu or "none"
     return [
         f"Title: {_title(report)}",
@@ -211,7 +213,7 @@ def _issue(report: ShareReport, part: onnx.ModelProto) -> list[str]:
         f" opset {opsets}, trtconv {__version__}",
         "",
         "Steps to reproduce:",
-        *(f"  {each}" for each in _lines(report)),
+        *(f"  {line}" for line in _lines(report)),
         "",
         "Expected: an engine that computes what the file means, or a message that says why there is none.",
     ]

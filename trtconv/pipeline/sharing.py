@@ -44,7 +44,7 @@ def share(request: ShareRequest, progress: Progress | None = None) -> ShareRepor
         EnvironmentMissing: The runtime that was asked for is not here.
         TrtconvError: Something of the model is left in what was to be written; nothing is.
     """
-    told = progress or NullProgress()
+    listener = progress or NullProgress()
     model = OnnxModel.load(request.model, hashed=True)
     check_all(
         [
@@ -54,34 +54,37 @@ def share(request: ShareRequest, progress: Progress | None = None) -> ShareRepor
         files_read(request),
     )
     protect_data(model, request.output, request.page, data_path(request.output))
-    report, part = _made(model, request, told)
+    report, part = _made(model, request, listener)
     data = part.serialize()
     report = dataclasses.replace(report, output=FileIdentity(str(request.output), bytes=len(data)))
     own = (request.output.name, request.output.stem, "part")
-    found = find_leaks(model, data, page_of(report, part.proto), own)
-    _require_clean(found)
-    report = dataclasses.replace(report, checks=ShareChecks(found.names, found.weight_bytes))
+    leaks = find_leaks(model, data, page_of(report, part.proto), own)
+    _require_clean(leaks)
+    report = dataclasses.replace(report, checks=ShareChecks(leaks.names, leaks.weight_bytes))
     atomic_write(request.output, data, through_links=True)
     atomic_write(request.page, page_of(report, part.proto).encode(), through_links=False)
     identity = FileIdentity(str(request.output), sha256_of(request.output), len(data))
     return dataclasses.replace(report, output=identity)
 
 
-def _made(model: OnnxModel, request: ShareRequest, told: Progress) -> tuple[ShareReport, OnnxModel]:
+def _made(model: OnnxModel, request: ShareRequest, progress: Progress) -> tuple[ShareReport, OnnxModel]:
     """Makes the part; returns what is told of it, but for what was looked for, and the part."""
     runtime: RuntimeIdentity = tensorrt.load(request.target).info.identity
-    with Scratch("share") as folder, contextlib.closing(PartTrials(request, folder.path, model.path, told)) as trials:
-        part = smallest_part(model, request, trials, told)
+    with (
+        Scratch("share") as folder,
+        contextlib.closing(PartTrials(request, folder.path, model.path, progress)) as trials,
+    ):
+        part = smallest_part(model, request, trials, progress)
         cut = OnnxModel(part.proto, model.path).copy()
         cut.embed()
-        with told.stage(Stage.SHARE.value):
+        with progress.stage(Stage.SHARE.value):
             aliases = Aliases({*texts(model.proto), model.path.stem})
             disguise = Disguise(dataclasses.replace(part, proto=cut.proto), aliases, trials)
             is_whole = disguise.run() and part.minimal
             alone = disguise.fails_alone()
         message = disguise.failure.message.replace(f"{folder.path}/", "")
     failure = dataclasses.replace(disguise.failure, message=message)
-    asked = dataclasses.replace(disguise.request, model=request.output)
+    build = dataclasses.replace(disguise.request, model=request.output)
     shared = OnnxModel(disguise.proto, request.output)
     report = ShareReport(
         model=FileIdentity(str(model.path), model.digest()),
@@ -95,16 +98,16 @@ def _made(model: OnnxModel, request: ShareRequest, told: Progress) -> tuple[Shar
         minimal=is_whole,
         constants=disguise.constants,
         checks=ShareChecks(0, 0),
-        commands=commands(asked, shared.inputs, failure, runtime, alone),
+        commands=commands(build, shared.inputs, failure, runtime, alone),
         exit_code=0 if is_whole else 1,
     )
     return report, shared
 
 
-def _require_clean(found: Leaks) -> None:
-    if found.leaked:
+def _require_clean(leaks: Leaks) -> None:
+    if leaks.leaked:
         raise TrtconvError(
-            f"{len(found.leaked)} names or weights of the model are in what was to be shared: "
-            + ", ".join(map(repr, found.leaked[:5])),
+            f"{len(leaks.leaked)} names or weights of the model are in what was to be shared: "
+            + ", ".join(map(repr, leaks.leaked[:5])),
             "Nothing is written. Please report it: it is a fault of trtconv.",
         )

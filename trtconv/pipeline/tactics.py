@@ -26,7 +26,7 @@ def built_before(path: Path) -> BuiltBefore:
     return BuiltBefore(saved.runtime.family, saved.runtime.version, saved.engine.tactics, saved.forms)
 
 
-def with_tactics(asked: BuildReport, request: BuildRequest, info: RuntimeInfo) -> BuildReport:
+def with_tactics(draft: BuildReport, request: BuildRequest, info: RuntimeInfo) -> BuildReport:
     """Returns the report that a build begins with, with the tactics and the forms that it is to take.
 
     Raises:
@@ -47,5 +47,5 @@ def with_tactics(asked: BuildReport, request: BuildRequest, info: RuntimeInfo) -
             f"{info.version} builds",
             "Build with the same version of TensorRT: what a number means is its own affair.",
         )
-    plan = dataclasses.replace(asked.plan, tactics=before.tactics, tactics_sha256=tactics_digest(before.tactics))
-    return dataclasses.replace(asked, plan=plan, respelled=before.forms)
+    plan = dataclasses.replace(draft.plan, tactics=before.tactics, tactics_sha256=tactics_digest(before.tactics))
+    return dataclasses.replace(draft, plan=plan, respelled=before.forms)

@@ -40,15 +40,15 @@ class PartTrials:
     """Builds models and says how they fail.
 
     Args:
-        asked: What they are built for, how many at most, and how long each may take.
+        request: What they are built for, how many at most, and how long each may take.
         folder: Where they are written.
         origin: The file of the whole, beside which external data lies.
         progress: Told of every trial.
     """
 
-    def __init__(self, asked: ReduceRequest, folder: Path, origin: Path, progress: Progress) -> None:
+    def __init__(self, request: ReduceRequest, folder: Path, origin: Path, progress: Progress) -> None:
         self.number = 0
-        self._asked = asked
+        self._asked = request
         self._folder = folder
         self._origin = origin
         self._progress = progress
@@ -74,9 +74,9 @@ class PartTrials:
             InputError: It does not, or it cannot be tried.
             EnvironmentMissing: The runtime is not here.
         """
-        found = list(self.failures(self.request(self._asked.model), raising=True))
-        if found:
-            return found[0]
+        failures = list(self.failures(self.request(self._asked.model), raising=True))
+        if failures:
+            return failures[0]
         unbounded = "" if has_bounds else " Dynamic dimensions have no bounds: give --dim."
         raise InputError(f"{self._asked.model} does not fail", f"Give the flags with which it fails.{unbounded}")
 
@@ -102,14 +102,14 @@ class PartTrials:
             path = self._written(part)
         except InputError:  # The whole has weights that cannot be read.
             return None
-        found = self.failures(dataclasses.replace(request, model=path))
-        return next((each for each in found if any(same(each, failure) for failure in wanted)), None)
+        failures = self.failures(dataclasses.replace(request, model=path))
+        return next((candidate for candidate in failures if any(same(candidate, failure) for failure in wanted)), None)
 
     def rewritten(self, part: onnx.ModelProto, request: BuildRequest) -> onnx.ModelProto | None:
         """Returns what the passes make of a part; None where they do not end well."""
         output = self._folder / "rewritten.onnx"
-        asked = RewriteRequest(self._written(part), output, **shared(request, RewriteRequest))
-        done = self._worker.run(asked, self._asked.timeout)
+        rewrite = RewriteRequest(self._written(part), output, **shared(request, RewriteRequest))
+        done = self._worker.run(rewrite, self._asked.timeout)
         if isinstance(done, FailedRun) or not output.exists():
             return None
         proto = OnnxModel.load(output).proto
@@ -132,8 +132,8 @@ class PartTrials:
             yield from map(_of_finding, _worst_first(getattr(built, "findings", ())))
         elif request.rewrite and built.edits:
             output = self._folder / "rewritten.onnx"
-            asked = RewriteRequest(request.model, output, **shared(request, RewriteRequest))
-            done = self._worker.run(asked, self._asked.timeout)
+            rewrite = RewriteRequest(request.model, output, **shared(request, RewriteRequest))
+            done = self._worker.run(rewrite, self._asked.timeout)
             if isinstance(done, FailedRun):
                 yield _of_run(done)
             elif done.exit_code:
@@ -165,12 +165,12 @@ def _raise_unless_of_model(run: FailedRun) -> None:
         raise TrtconvError(run.message, run.hint)
 
 
-def same(found: Failure, wanted: Failure) -> bool:
+def same(failure: Failure, wanted: Failure) -> bool:
     """Whether two failures are one and the same, but for names, shapes and numbers."""
-    if (found.code, found.op) != (wanted.code, wanted.op):
+    if (failure.code, failure.op) != (wanted.code, wanted.op):
         return False
     # The code of a rule says it all; behind those of TensorRT's verdicts are many reasons.
-    return wanted.code not in OF_TENSORRT or _gist(found.message) == _gist(wanted.message)
+    return wanted.code not in OF_TENSORRT or _gist(failure.message) == _gist(wanted.message)
 
 
 def _gist(message: str) -> str:

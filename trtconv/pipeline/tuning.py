@@ -83,9 +83,9 @@ def tune(
     return tuple(_tuned(node, layer, forms[0], *race.times(layer, forms)) for node, (layer, forms) in layers.items())
 
 
-def _tuned(node: str, layer: LayerAlone, usual: str, answer: Answer, known: bool) -> Tuned:
+def _tuned(node: str, layer: LayerAlone, usual: str, answer: Answer, is_known: bool) -> Tuned:
     form = best(answer.times, usual, answer.spread)
-    return Tuned(node, layer.title, form, usual, dict(answer.times), known, answer.spread)
+    return Tuned(node, layer.title, form, usual, dict(answer.times), is_known, answer.spread)
 
 
 def best(times: Times, usual: str, spread: float) -> str:
@@ -110,7 +110,7 @@ def _layers(
     model: OnnxModel, plan: BuildPlan, profile: ShapeProfile, target: Target, is_cast: bool
 ) -> dict[str, tuple[LayerAlone, tuple[str, ...]]]:
     """Returns the layers that have a choice, by the names of their nodes, and their forms, the usual one first."""
-    copy, found = model.copy(), dict[str, tuple[LayerAlone, tuple[str, ...]]]()
+    copy, layers = model.copy(), dict[str, tuple[LayerAlone, tuple[str, ...]]]()
     shapes: dict[str, tuple[int | None, ...]] = {}
 
     def record(view: Deconv, site: Site, usual: str) -> str:
@@ -123,11 +123,11 @@ def _layers(
         if len(sizes) == len(shape) and nearest(plan.node_precisions, view.node.name, view.node.op_type) is None:
             weight = site.kernel.values.shape
             layer = layer_of(view, weight, sizes, _element(view, site, is_cast), copy.opset)
-            found[view.node.name] = (layer, (usual, *(form for form in worth_timing(site) if form != usual)))
+            layers[view.node.name] = (layer, (usual, *(form for form in worth_timing(site) if form != usual)))
         return usual
 
     Preparation(copy, target).rewrite(passes_of(plan, choose=record))
-    return found
+    return layers
 
 
 def _element(view: Deconv, site: Site, is_cast: bool) -> str:
@@ -149,26 +149,26 @@ class _Memory:
         self._path = path
         self._entries = self._read()
 
-    def find(self, asked: TimedLayer, forms: Collection[str]) -> Answer | None:
+    def find(self, layer: TimedLayer, forms: Collection[str]) -> Answer | None:
         """Returns what is known of a layer's forms; of the only GPU that is known, where there is none here."""
-        if asked.gpu is None:
+        if layer.gpu is None:
             gpus = {entry.layer.gpu for entry in self._entries}
-            asked = dataclasses.replace(asked, gpu=gpus.pop() if len(gpus) == 1 else None)
+            layer = dataclasses.replace(layer, gpu=gpus.pop() if len(gpus) == 1 else None)
         for entry in self._entries:
-            known = {**entry.us, **dict.fromkeys(entry.refused)}
-            if entry.layer == asked and entry.us and known.keys() <= set(forms):
-                return Answer({form: known.get(form) for form in forms}, frozenset(entry.refused), entry.spread)
+            times = {**entry.us, **dict.fromkeys(entry.refused)}
+            if entry.layer == layer and entry.us and times.keys() <= set(forms):
+                return Answer({form: times.get(form) for form in forms}, frozenset(entry.refused), entry.spread)
         return None
 
-    def keep(self, asked: TimedLayer, answer: Answer) -> None:
+    def keep(self, layer: TimedLayer, answer: Answer) -> None:
         """Adds the times of a layer to what other builds have written meanwhile; what failed may not fail again."""
         if self._path is None:
             return
-        us = {form: each for form, each in answer.times.items() if each is not None}
+        us = {form: time for form, time in answer.times.items() if time is not None}
         # The engine is none the worse where the file cannot be written.
         with contextlib.suppress(InputError), locked(self._path):
-            others = [entry for entry in self._read() if entry.layer != asked]
-            self._entries = (*others, TimedForms(asked, us, tuple(sorted(answer.refused)), answer.spread))
+            others = [entry for entry in self._read() if entry.layer != layer]
+            self._entries = (*others, TimedForms(layer, us, tuple(sorted(answer.refused)), answer.spread))
             text = json.dumps(plain(self._entries), indent=1) + "\n"
             # Beside the timing cache that the user named, or in the user's own folder.
             atomic_write(self._path, text.encode())
@@ -201,32 +201,32 @@ class _Race:
         """Returns the times of a layer's forms, the usual one first, and whether they were known before."""
         info = self._engine.info
         plan = self._plan
-        asked = TimedLayer(info.gpu, info.family, info.version, plan.precision, plan.options, layer.key)
+        timed_layer = TimedLayer(info.gpu, info.family, info.version, plan.precision, plan.options, layer.key)
         same = json.dumps([layer.key, *forms])
         if same in self._answers:
             return self._answers[same], True
-        known = self._memory.find(asked, forms)
+        old = self._memory.find(timed_layer, forms)
         # Of a form that failed nothing is known: where there is a GPU it is tried again.
-        lacking = [form for form in forms if known and known.times[form] is None and form not in known.refused]
+        lacking = [form for form in forms if old and old.times[form] is None and form not in old.refused]
         untried = lacking if info.gpu else []
-        if known is None or untried:
-            answer = self._measure(layer, forms) if known is None else self._completed(layer, known, untried)
-            self._memory.keep(asked, answer)
+        if old is None or untried:
+            answer = self._measure(layer, forms) if old is None else self._completed(layer, old, untried)
+            self._memory.keep(timed_layer, answer)
         else:
-            answer = known
+            answer = old
         self._answers[same] = answer
-        return answer, answer is known
+        return answer, answer is old
 
-    def _completed(self, layer: LayerAlone, known: Answer, untried: Sequence[str]) -> Answer:
+    def _completed(self, layer: LayerAlone, old: Answer, untried: Sequence[str]) -> Answer:
         """Times what is not known against a form that is, and returns all as if measured with that."""
-        base = next(form for form, each in known.times.items() if each is not None)
+        base = next(form for form, time in old.times.items() if time is not None)
         fresh = self._measure(layer, [base, *untried])
-        scale = (known.times[base] or 0.0) / (fresh.times[base] or 1.0)
-        found = {form: round(each * scale, 2) for form in untried if (each := fresh.times[form]) is not None}
+        scale = (old.times[base] or 0.0) / (fresh.times[base] or 1.0)
+        times = {form: round(time * scale, 2) for form in untried if (time := fresh.times[form]) is not None}
         # Nothing is new where the form that is known failed this time.
         if not fresh.times[base]:
-            return known
-        return Answer({**known.times, **found}, known.refused | fresh.refused, max(known.spread, fresh.spread))
+            return old
+        return Answer({**old.times, **times}, old.refused | fresh.refused, max(old.spread, fresh.spread))
 
     def _measure(self, layer: LayerAlone, forms: Sequence[str]) -> Answer:
         try:
@@ -280,8 +280,8 @@ class _Race:
                 if second is not None:
                     second.run()
                     again[form] = second
-        found = race([*(running[form] for form in again), *again.values()])
-        pairs = dict(zip(again, zip(found[: len(again)], found[len(again) :], strict=True), strict=True))
+        medians = race([*(running[form] for form in again), *again.values()])
+        pairs = dict(zip(again, zip(medians[: len(again)], medians[len(again) :], strict=True), strict=True))
         spread = max((max(pair) / min(pair) for pair in pairs.values() if min(pair)), default=1.0)
         return {form: round(statistics.mean(pair), 2) for form, pair in pairs.items()}, round(spread, 4)
 

@@ -75,7 +75,7 @@ def extensions(plan: BuildPlan) -> Iterator[Extension]:
         from trtconv.pipeline.extending.loading import load
 
         extension = load(_AGREED[identity.sha256])
-        for name in (*(each.name for each in extension.passes), *(rule.code for rule in extension.rules)):
+        for name in (*(pass_.name for pass_ in extension.passes), *(rule.code for rule in extension.rules)):
             if names.setdefault(name, identity.sha256) != identity.sha256:
                 raise InputError(f"two extensions have {name!r}", "Leave one out.")
         yield extension
@@ -87,19 +87,19 @@ def added_passes(plan: BuildPlan) -> tuple[Pass, ...]:
     Raises:
         InputError: A rule is wrong, or an extension cannot be used.
     """
-    found: list[Pass] = []
+    passes: list[Pass] = []
     if plan.rewrite_rules:
         # Loaded only here: most builds have none.
         from trtconv.pipeline.extending.equality import shown
 
-        found += shown(plan.rewrite_rules)
+        passes += shown(plan.rewrite_rules)
     for extension in extensions(plan):
-        found += extension.passes
+        passes += extension.passes
     if plan.substitute:
         from trtconv.pipeline.substituting.passes import substitutions
 
-        found += substitutions(plan.substitute)
-    return tuple(found)
+        passes += substitutions(plan.substitute)
+    return tuple(passes)
 
 
 def checks_of(plan: BuildPlan) -> tuple[Rule, ...]:

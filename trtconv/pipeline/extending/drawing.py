@@ -49,15 +49,15 @@ KINDS: tuple[Values, ...] = (
 def draw_attributes(texts: Texts, random: Generator, number: int) -> dict[str, float]:
     """Returns values of the attributes that may be any number in a range; its ends and zero come first."""
     listed = {name for choice in texts.choices() for name in choice}
-    found = {}
+    attributes = {}
     for name in texts.kinds:
         if name == TYPE or name in listed:
             continue
         least, most = texts.range(name)
         ends = [value for value in (0.5, 0.0, least, most, 1.0, -1.0, 2.0) if least <= value <= most]
         drawn = ends[number] if number < len(ends) else random.uniform(least, most)
-        found[name] = float(np.float32(drawn))
-    return found
+        attributes[name] = float(np.float32(drawn))
+    return attributes
 
 
 def draw_shapes(texts: Texts, instance: Instance, random: Generator, number: int) -> dict[str, tuple[int, ...]]:
@@ -66,15 +66,15 @@ def draw_shapes(texts: Texts, instance: Instance, random: Generator, number: int
     if number == 1:
         base = [3] * len(base)
     names: dict[str, int] = {}
-    found = {}
+    shapes = {}
     for name, rank in zip(texts.inputs, instance.ranks, strict=True):
         condition = texts.rule.inputs.get(name)
         if condition is not None and condition.shape:
-            found[name] = tuple(_size(each, names, random) for each in condition.shape)
+            shapes[name] = tuple(_size(dim, names, random) for dim in condition.shape)
         else:
             sizes = base[len(base) - rank :]
-            found[name] = tuple(1 if number > 1 and random.random() < _ONES else size for size in sizes)
-    return found
+            shapes[name] = tuple(1 if number > 1 and random.random() < _ONES else size for size in sizes)
+    return shapes
 
 
 def _size(size: str | int, names: dict[str, int], random: Generator) -> int:
@@ -90,7 +90,7 @@ def draw_values(
     number: int,
 ) -> dict[str, NDArray[Any]]:
     """Returns the inputs: of one kind of values at first, then of several, with numbers of texts and attributes."""
-    found = {}
+    inputs = {}
     for name, kind in zip(texts.inputs, instance.types, strict=True):
         values, large = KINDS[number if number < len(KINDS) else int(random.integers(len(KINDS)))], _large(kind)
         drawn = np.asarray(values(random, shapes[name], large), np.float64)
@@ -98,8 +98,8 @@ def draw_values(
             # At first these alone: a text may do something else where all of them are met.
             share = 1.0 if number == len(KINDS) else _WRITTEN
             drawn = np.where(random.random(drawn.shape) < share, random.choice(written, drawn.shape), drawn)
-        found[name] = _of_type(_within(drawn, texts.rule.inputs.get(name)), kind)
-    return found
+        inputs[name] = _of_type(_within(drawn, texts.rule.inputs.get(name)), kind)
+    return inputs
 
 
 def _large(kind: str) -> float:
@@ -109,15 +109,15 @@ def _large(kind: str) -> float:
 def _written(texts: Texts, attributes: Mapping[str, Any], large: float) -> list[float]:
     """Returns the numbers of texts and attributes, with both signs: what they compare with, or take away."""
     bound = np.hstack([0.0, *(value for value in attributes.values() if not isinstance(value, (str, bytes)))])
-    found = {float(sign * each) for each in bound for sign in (1, -1) if abs(each) <= large}
+    values = {float(sign * value) for value in bound for sign in (1, -1) if abs(value) <= large}
     nodes = [*texts.pattern.node, *texts.replacement.node]
-    for attribute in (each for node in nodes for each in node.attribute):
+    for attribute in (attribute for node in nodes for attribute in node.attribute):
         numbers = [attribute.f, attribute.i, *attribute.floats, *attribute.ints]
         # A stranger's tensor may have other values than its sizes say; the text does not run then.
         with contextlib.suppress(ValueError, TypeError, NotImplementedError):
             numbers += numpy_helper.to_array(attribute.t).ravel()[:_MOST_WRITTEN].astype(np.float64).tolist()
-        found |= {float(sign * each) for each in numbers for sign in (1, -1) if abs(each) <= large}
-    return sorted(found)[:_MOST_WRITTEN]
+        values |= {float(sign * number) for number in numbers for sign in (1, -1) if abs(number) <= large}
+    return sorted(values)[:_MOST_WRITTEN]
 
 
 def _within(values: NDArray[Any], condition: InputCondition | None) -> NDArray[Any]:

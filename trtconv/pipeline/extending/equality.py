@@ -54,12 +54,12 @@ def shown(rules: Sequence[RewriteRule]) -> tuple[RewritingPass, ...]:
 def _shown(document: str) -> tuple[RewritingPass, ...]:
     rules = rules_of(json.loads(document))
     texts = [read(rule) for rule in rules]
-    if taken := {rule.name for rule in rules} & {each.name for each in PASSES}:
+    if taken := {rule.name for rule in rules} & {pass_.name for pass_ in PASSES}:
         raise InputError(f"{sorted(taken)[0]!r} is the name of a pass of trtconv", "Call the rule otherwise.")
-    found = _asked(document)
+    answers = _asked(document)
     return tuple(
         RewritingPass(text, instances, functools.partial(_elsewhere, text.rule))
-        for text, instances in zip(texts, found, strict=True)
+        for text, instances in zip(texts, answers, strict=True)
     )
 
 
@@ -80,7 +80,7 @@ def _asked(document: str) -> list[list[Instance]]:
     seconds, megabytes = budget.allowance(0)
     task = "trtconv.pipeline.extending.equality:serve"
     try:
-        told = process.call(task, tables, _START_SECONDS + seconds * len(tables), megabytes=megabytes)
+        answers = process.call(task, tables, _START_SECONDS + seconds * len(tables), megabytes=megabytes)
     except process.Lost as lost:
         names = ", ".join(table["name"] for table in tables)
         raise InputError(
@@ -91,20 +91,20 @@ def _asked(document: str) -> list[list[Instance]]:
         # What a stranger's text makes of libraries is not foreseen.
         names = ", ".join(table["name"] for table in tables)
         raise InputError(f"rules of rewriting ({names}) were not shown to be right: {bug.summary}") from bug
-    return [[_instance(each) for each in found] for found in told]
+    return [[_instance(row) for row in answer] for answer in answers]
 
 
 def serve(tables: Sequence[Any], _: process.Tell) -> list[list[Any]]:
     """Shows the rules of `shown`, in a process of its own; returns what each was shown for."""
-    return [[_plain(each) for each in show(read(rule))] for rule in rules_of(tables)]
+    return [[_plain(instance) for instance in show(read(rule))] for rule in rules_of(tables)]
 
 
 def _plain(instance: Instance) -> list[Any]:
     return [instance.kind, instance.types, instance.ranks, instance.attributes]
 
 
-def _instance(told: Sequence[Any]) -> Instance:
-    kind, types, ranks, attributes = told
+def _instance(row: Sequence[Any]) -> Instance:
+    kind, types, ranks, attributes = row
     listed = ((name, tuple(value) if isinstance(value, list) else value) for name, value in attributes)
     return Instance(kind, tuple(types), tuple(ranks), tuple(listed))
 
@@ -122,22 +122,22 @@ def show(texts: Texts) -> list[Instance]:
     loaded: _Loaded = {}
     try:
         allowed = itertools.islice(_instances(texts), _MOST_INSTANCES + 1)
-        found = [each for each in allowed if _is_shown(texts, each, loaded)]
+        instances = [instance for instance in allowed if _is_shown(texts, instance, loaded)]
     except Unequal as unequal:
         raise InputError(
             f"rule of rewriting {name!r} computes something else: {unequal}",
             "Correct the replacement, or narrow types, ranks, shapes or attributes.",
         ) from None
-    if len(found) > _MOST_INSTANCES:
+    if len(instances) > _MOST_INSTANCES:
         raise InputError(f"rule of rewriting {name!r} allows too many types and ranks", "Narrow them.")
     for kind in texts.rule.types:
-        if all(each.kind != kind for each in found):
+        if all(instance.kind != kind for instance in instances):
             raise InputError(
                 f"rule of rewriting {name!r} could not be shown to be right for {kind}: its pattern runs at none of "
                 "the shapes that were drawn",
                 "Say the shapes of its inputs, as in inputs.x.shape = ['N', 'K'], or leave out the type.",
             )
-    return [each for each in found if each.kind in texts.rule.types]
+    return [instance for instance in instances if instance.kind in texts.rule.types]
 
 
 def _instances(texts: Texts) -> Iterator[Instance]:
@@ -145,9 +145,12 @@ def _instances(texts: Texts) -> Iterator[Instance]:
     rule = texts.rule
     kinds = dict.fromkeys((*rule.types, *(["float"] if set(rule.types) & set(_HALVES) else [])))
     conditions = [rule.inputs.get(name) for name in texts.inputs]
-    ranks = [[len(each.shape)] if each and each.shape else (each and each.ranks) or rule.ranks for each in conditions]
+    ranks = [
+        [len(condition.shape)] if condition and condition.shape else (condition and condition.ranks) or rule.ranks
+        for condition in conditions
+    ]
     for kind, choice in itertools.product(kinds, texts.choices()):
-        types = [(each and each.types) or (kind,) for each in conditions]
+        types = [(condition and condition.types) or (kind,) for condition in conditions]
         for of, axes in itertools.product(itertools.product(*types), itertools.product(*ranks)):
             yield Instance(kind, of, axes, tuple(sorted(choice.items())))
 
@@ -197,7 +200,7 @@ def _sides(texts: Texts, instance: Instance, attributes: Mapping[str, Any]) -> _
     types = dict(zip(texts.inputs, instance.types, strict=True))
     models = [texts.model(side, types, instance.kind, attributes) for side in (texts.pattern, texts.replacement)]
     loaded = [evaluator(model) for model in models]
-    if any(each is None for each in loaded):
+    if any(side is None for side in loaded):
         # What ONNX Runtime has no kernel for, the reference implementation runs; then both, to be fair.
         loaded = [evaluator(model, by_reference=True) for model in models]
     pattern, replacement = loaded
@@ -233,7 +236,7 @@ def _agree(
         limit = same_network([*instance.types, str(one.dtype)], False) if _is_float(one) else 0.0
         if relative_error(*_comparable(one, two)) > limit:
             raise Unequal(f"{where} {name} {_difference(one, two)}")
-    return any(not _is_float(each) or np.isfinite(each.astype(np.float64)).any() for each in expected)
+    return any(not _is_float(result) or np.isfinite(result.astype(np.float64)).any() for result in expected)
 
 
 def _is_float(values: NDArray[Any]) -> bool:
@@ -272,5 +275,5 @@ def _difference(one: NDArray[Any], two: NDArray[Any]) -> str:
         gap = np.where(np.isfinite(wide[0]) & np.isfinite(wide[1]), np.abs(wide[0] - wide[1]), np.inf)
         gap = np.where((wide[0] == wide[1]) | (np.isnan(wide[0]) & np.isnan(wide[1])), 0, gap)
     place = np.unravel_index(int(np.argmax(gap)), one.shape) if one.size else ()
-    at = f" at {[int(each) for each in place]}" if place else ""
+    at = f" at {[int(index) for index in place]}" if place else ""
     return f"should be {wide[0][place]:.6g}{at}, and is {wide[1][place]:.6g}"

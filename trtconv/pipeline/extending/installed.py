@@ -17,11 +17,11 @@ GROUP = "trtconv.extensions"
 
 def installed() -> tuple[InstalledExtension, ...]:
     """Returns what is offered, by name; no module of any is imported, and none of the working directory is seen."""
-    found = []
+    extensions = []
     for entry, package, file in _offers():
         sha256 = sha256_of(file) if file is not None else ""
-        found.append(InstalledExtension(entry.name, package, entry.value, sha256))
-    return tuple(sorted(found, key=lambda each: (each.name, each.package)))
+        extensions.append(InstalledExtension(entry.name, package, entry.value, sha256))
+    return tuple(sorted(extensions, key=lambda extension: (extension.name, extension.package)))
 
 
 def located(files: Sequence[CodeFile]) -> tuple[CodeFile, ...]:
@@ -54,15 +54,15 @@ def _located(file: CodeFile) -> CodeFile:
 def _offers() -> Iterator[tuple[metadata.EntryPoint, str, Path | None]]:
     """Yields the entry points of all packages, each with its package and the file of its module."""
     seen = set()
-    for each in metadata.distributions(path=trusted_path()):
-        name = each.metadata["Name"] or ""
+    for distribution in metadata.distributions(path=trusted_path()):
+        name = distribution.metadata["Name"] or ""
         # One that is on the path twice is what is found first, as for imports.
         if name in seen:
             continue
         seen.add(name)
-        for entry in each.entry_points:
+        for entry in distribution.entry_points:
             if entry.group == GROUP:
-                yield entry, f"{name} {each.version}", _file(each, entry.value)
+                yield entry, f"{name} {distribution.version}", _file(distribution, entry.value)
 
 
 def _file(package: metadata.Distribution, value: str) -> Path | None:

@@ -64,8 +64,8 @@ def load(code: AgreedCode) -> Extension:
         owner = getattr(module, "owner", None)
         if not isinstance(owner, str) or not _OWNER.fullmatch(owner) or owner.startswith("TC"):
             raise InputError('it does not say whose it is, as owner = "ACME" does', _HINT)
-        passes = [AddedPass(made, code) for made in _instances(module, Pass, "name")]
-        rules = [AddedRule(made, code) for made in _instances(module, Rule, "code")]
+        passes = [AddedPass(pass_, code) for pass_ in _instances(module, Pass, "name")]
+        rules = [AddedRule(rule, code) for rule in _instances(module, Rule, "code")]
         references = tuple(entered.values())
         operators = tuple(name for name, function in OPERATORS.items() if before.get(name) is not function)
         for fault in _faults(owner, passes, rules, operators, references):
@@ -109,23 +109,23 @@ def users_code(failing: str) -> Iterator[None]:
 
 def _line_of(error: BaseException) -> str:
     """Returns the last line of an extension that an error came through."""
-    found, trace = "", error.__traceback__
+    line, trace = "", error.__traceback__
     while trace is not None:
         if trace.tb_frame.f_globals.get("__name__", "").startswith("trtconv_extension_"):
-            found = f" (line {trace.tb_lineno})"
+            line = f" (line {trace.tb_lineno})"
         trace = trace.tb_next
-    return found
+    return line
 
 
 def _instances(module: types.ModuleType, base: type[Kind], attribute: str) -> list[Kind]:
     """Returns one instance of each class of a module that is meant to be used: those that have a name of their own."""
     kinds = [kind for kind in vars(module).values() if isinstance(kind, type) and kind.__module__ == module.__name__]
-    found = []
+    instances = []
     for kind in dict.fromkeys(kinds):
         if issubclass(kind, base) and attribute in vars(kind):
             with users_code(f"{kind.__name__} cannot be made"):
-                found.append(kind())
-    return found
+                instances.append(kind())
+    return instances
 
 
 def _faults(
@@ -138,13 +138,13 @@ def _faults(
     """Yields what is not as it must be."""
     if not passes and not rules and not operators and not references:
         yield "it adds nothing: no class with a 'name' or a 'code', no operator, and no reference"
-    names, codes = {each.name for each in PASSES}, {rule.code for rule in RULES}
+    names, codes = {pass_.name for pass_ in PASSES}, {rule.code for rule in RULES}
     own = codes | {rule.code for rule in rules}
-    for each in passes:
-        yield from _faults_of_pass(each, owner, own)
-        if each.name in names:
-            yield f"pass {each.name!r} has the name of another"
-        names.add(each.name)
+    for pass_ in passes:
+        yield from _faults_of_pass(pass_, owner, own)
+        if pass_.name in names:
+            yield f"pass {pass_.name!r} has the name of another"
+        names.add(pass_.name)
     for rule in rules:
         if not isinstance(rule.code, str) or not re.fullmatch(rf"{owner}\d{{3}}", rule.code) or rule.code in codes:
             yield f"rule {rule.code!r} has not a code of its own: {owner} and three digits, as {owner}101"
@@ -156,18 +156,18 @@ def _faults(
             yield f"operator {name!r} is ONNX's own; write @operator('domain::{name}')"
 
 
-def _faults_of_pass(each: AddedPass, owner: str, codes: set[str]) -> Iterator[str]:
+def _faults_of_pass(pass_: AddedPass, owner: str, codes: set[str]) -> Iterator[str]:
     prefix = owner.lower()
-    if not isinstance(each.name, str) or not re.fullmatch(rf"{prefix}(-[a-z0-9]+)+", each.name):
-        yield f"pass {each.name!r} is not named as {prefix}-fold-scale is"
-    if unknown := [code for code in each.fixes if code not in codes]:
-        yield f"pass {each.name!r} fixes {unknown[0]!r}, which is not the code of a rule"
-    inner = each.inner
+    if not isinstance(pass_.name, str) or not re.fullmatch(rf"{prefix}(-[a-z0-9]+)+", pass_.name):
+        yield f"pass {pass_.name!r} is not named as {prefix}-fold-scale is"
+    if unknown := [code for code in pass_.fixes if code not in codes]:
+        yield f"pass {pass_.name!r} fixes {unknown[0]!r}, which is not the code of a rule"
+    inner = pass_.inner
     if inner.safety not in _SAFE:
-        yield f"pass {each.name!r}: safety is one of {', '.join(_SAFE)}"
+        yield f"pass {pass_.name!r}: safety is one of {', '.join(_SAFE)}"
     # With these it would be judged by what it claims.
     if inner.on_request or inner.frees_sizes or inner.requantizes or inner.flag:
-        yield f"pass {each.name!r} asks to change numbers or sizes, which only trtconv's own passes do"
+        yield f"pass {pass_.name!r} asks to change numbers or sizes, which only trtconv's own passes do"
 
 
 class AddedPass(Pass):
@@ -261,7 +261,7 @@ class AddedRule(Rule):
         """
         with users_code(f"{self._file.path}: rule {self.code} failed"):
             findings: Sequence[Any] = list(self.inner.check(view, target))
-        for each in findings:
-            if not isinstance(each, Finding) or each.code != self.code:
-                raise InputError(f"{self._file.path}: rule {self.code} found {each!r}, which is not its own", _HINT)
-            yield each
+        for finding in findings:
+            if not isinstance(finding, Finding) or finding.code != self.code:
+                raise InputError(f"{self._file.path}: rule {self.code} found {finding!r}, which is not its own", _HINT)
+            yield finding

@@ -70,25 +70,25 @@ def _of_rewriting(path: Path) -> Iterator[TriedPart]:
     for rule in read_rules(path):
         of = f"rule of rewriting {rule.name}"
         try:
-            (each,) = shown([rule])
-            yield TriedPart(of, "equality", True, f"shown for {len(each.instances)} types, ranks and attributes")
-            yield _rewrites_its_pattern(of, each)
+            (pass_,) = shown([rule])
+            yield TriedPart(of, "equality", True, f"shown for {len(pass_.instances)} types, ranks and attributes")
+            yield _rewrites_its_pattern(of, pass_)
         except InputError as error:
             yield TriedPart(of, "equality", False, error.message)
 
 
-def _rewrites_its_pattern(of: str, each: RewritingPass) -> TriedPart:
-    model = each.example()
-    edits = each.run(model, _USUAL).edits
+def _rewrites_its_pattern(of: str, pass_: RewritingPass) -> TriedPart:
+    model = pass_.example()
+    edits = pass_.run(model, _USUAL).edits
     if not edits:
         return TriedPart(of, "use", False, "it does not match its own pattern: are its nodes connected?")
-    again = each.run(model, _USUAL).edits
+    again = pass_.run(model, _USUAL).edits
     return TriedPart(of, "idempotence", not again, "it rewrites what it made" if again else "")
 
 
 def _of_extension(extension: Extension) -> Iterator[TriedPart]:
-    for each in extension.passes:
-        yield from _of_pass(each)
+    for pass_ in extension.passes:
+        yield from _of_pass(pass_)
     for rule in extension.rules:
         yield from _of_rule(rule)
     for name in extension.operators:
@@ -100,16 +100,16 @@ def _of_extension(extension: Extension) -> Iterator[TriedPart]:
             yield TriedPart(f"reference {reference.name}", "run", not wrong, wrong)
 
 
-def _of_pass(each: AddedPass) -> Iterator[TriedPart]:
-    of = f"pass {each.name}"
-    target, before, after = _examples(each.page)
-    wrong = _wrong_page(each.page, before, after)
+def _of_pass(pass_: AddedPass) -> Iterator[TriedPart]:
+    of = f"pass {pass_.name}"
+    target, before, after = _examples(pass_.page)
+    wrong = _wrong_page(pass_.page, before, after)
     if wrong:
         yield TriedPart(of, "page", False, wrong)
         return
     try:
-        yield TriedPart(of, "page", *_page_holds(each, target, before, after))
-        rewritten, faults = _tried(each, target, _corpus(before))
+        yield TriedPart(of, "page", *_page_holds(pass_, target, before, after))
+        rewritten, faults = _tried(pass_, target, _corpus(before))
     except InputError as error:
         yield TriedPart(of, "contract", False, error.message)
         return
@@ -120,13 +120,13 @@ def _of_pass(each: AddedPass) -> Iterator[TriedPart]:
 
 def _examples(page: str) -> tuple[Target, list[str], list[str]]:
     """Returns the target of a page's examples, and the models under "Before:" and "After:"."""
-    found = [(title, text) for title, text in sections(page) if title.split()[:1] in (["Before"], ["After"])]
-    named = next((match for title, _ in found if (match := re.search(r"\((.*)\)", title))), None)
+    examples = [(title, text) for title, text in sections(page) if title.split()[:1] in (["Before"], ["After"])]
+    named = next((match for title, _ in examples if (match := re.search(r"\((.*)\)", title))), None)
     target = (Target.parse(named[1]) if named else None) or _USUAL
     return (
         target,
-        [text for title, text in found if title.startswith("Before")],
-        [text for title, text in found if title.startswith("After")],
+        [text for title, text in examples if title.startswith("Before")],
+        [text for title, text in examples if title.startswith("After")],
     )
 
 
@@ -152,17 +152,17 @@ def _model(text: str) -> OnnxModel:
     return OnnxModel(onnx.parser.parse_model(text), Path("example.onnx"))
 
 
-def _page_holds(each: Pass, target: Target, before: Sequence[str], after: Sequence[str]) -> tuple[bool, str]:
+def _page_holds(pass_: Pass, target: Target, before: Sequence[str], after: Sequence[str]) -> tuple[bool, str]:
     """Whether a pass rewrites the first model of its page, leaves the second, and these compute the same."""
     model = _model(before[0])
-    if not each.may_act(model, target) or not each.run(model, target).edits:
+    if not pass_.may_act(model, target) or not pass_.run(model, target).edits:
         return False, "it leaves the model under 'Before:' as it is"
-    made = _model(after[0])
-    if each.may_act(made, target) and each.run(made, target).edits:
+    after_model = _model(after[0])
+    if pass_.may_act(after_model, target) and pass_.run(after_model, target).edits:
         return False, "it rewrites the model under 'After:'"
     variant = next(iter(variants(_model(before[0]))), None)
     feeds = {} if variant is None else variant.feeds
-    wrong = _difference(_model(before[0]), made, [feeds])
+    wrong = _difference(_model(before[0]), after_model, [feeds])
     return not wrong, f"'Before:' and 'After:' differ: {wrong}" if wrong else ""
 
 
@@ -170,29 +170,29 @@ def _corpus(own: Sequence[str]) -> Iterator[Variant]:
     """Yields models to try a pass with: variants of its page's, and those of the pages of trtconv's own passes."""
     for text in own:
         yield from variants(_model(text))
-    for each in PASSES:
-        _, before, _ = _examples(each.page)
+    for pass_ in PASSES:
+        _, before, _ = _examples(pass_.page)
         for text in before[:1]:
             yield from (
-                dataclasses.replace(variant, what=f"the model of {each.name}")
+                dataclasses.replace(variant, what=f"the model of {pass_.name}")
                 for variant in itertools.islice(variants(_model(text)), 1)
             )
 
 
-def _tried(each: AddedPass, target: Target, corpus: Iterator[Variant]) -> tuple[int, list[tuple[str, str]]]:
+def _tried(pass_: AddedPass, target: Target, corpus: Iterator[Variant]) -> tuple[int, list[tuple[str, str]]]:
     """Runs a pass over models; returns how many it rewrote, and what was wrong, each with its kind."""
     faults: list[tuple[str, str]] = []
     rewritten = 0
     for variant in corpus:
         model = variant.model.copy()
         try:
-            if not each.may_act(model, target) or not each.run(model, target).edits:
+            if not pass_.may_act(model, target) or not pass_.run(model, target).edits:
                 continue
         except InputError as error:
             faults.append(("contract", f"{error.message}, for {variant.what}"))
             continue
         rewritten += 1
-        if each.may_act(model, target) and (again := each.run(model, target).edits):
+        if pass_.may_act(model, target) and (again := pass_.run(model, target).edits):
             faults.append(("idempotence", f"a second run edits again, for {variant.what}: {again[0].what}"))
         wrong = _difference(variant.model, model, [variant.feeds])
         if wrong:
@@ -208,14 +208,14 @@ def _difference(before: OnnxModel, after: OnnxModel, feeds: Sequence[Mapping[str
     if isinstance(second, str):
         return f"the rewritten model does not load: {second}"
     limit = same_network(element_types(before), quantizes(before))
-    for each in feeds:
+    for feed in feeds:
         try:
-            expected = first.run(None, dict(each))
+            expected = first.run(None, dict(feed))
         # ONNX Runtime raises its own types.
         except Exception:
             continue
         try:
-            got = second.run(None, dict(each))
+            got = second.run(None, dict(feed))
         except Exception as error:
             return f"the rewritten model does not run: {first_line(error)}"
         for name, one, two in zip(before.outputs, expected, got, strict=True):
@@ -234,7 +234,7 @@ def _of_rule(rule: AddedRule) -> Iterator[TriedPart]:
             wrong = _wrong_findings(rule, target, before[0], after[0])
         yield TriedPart(of, "page", not wrong, wrong)
         tried = 0
-        for page in (each.page for each in PASSES):
+        for page in (pass_.page for pass_ in PASSES):
             _, *groups = _examples(page)
             for text in itertools.chain.from_iterable(groups):
                 list(rule.check(ModelView(_model(text)), target))
@@ -294,11 +294,11 @@ def _wrong_run(model: OnnxModel, inputs: Sizing, outputs: Sizing) -> str:
     computes = session(model)
     if isinstance(computes, str):
         return computes
-    made = dict(zip(model.outputs, computes.run(None, random_feeds(model.inputs, shapes)), strict=True))
+    arrays = dict(zip(model.outputs, computes.run(None, random_feeds(model.inputs, shapes)), strict=True))
     for name, wanted in outputs.items():
-        found = "x".join(map(str, made[name].shape))
-        if found != wanted:
-            return f"{name} is {found}, and should be {wanted}"
+        shape = "x".join(map(str, arrays[name].shape))
+        if shape != wanted:
+            return f"{name} is {shape}, and should be {wanted}"
     return "" if outputs else "the line names no output"
 
 
@@ -316,8 +316,8 @@ def _wrong_shapes(model: OnnxModel, inputs: Sizing, outputs: Sizing) -> str:
     if failed := [check for check in trial.checks if not np.ravel(check.holds)[0]]:
         return f"it does not take these: {failed[0].evidence(0)}"
     for name, wanted in outputs.items():
-        made = trial.tensors[name].shape or []
-        found = "x".join(str(int(np.ravel(num.value)[0]) if num.is_known else "?") for num in made)
-        if found != wanted:
-            return f"{name} is {found}, and should be {wanted}"
+        shape = trial.tensors[name].shape or []
+        text = "x".join(str(int(np.ravel(num.value)[0]) if num.is_known else "?") for num in shape)
+        if text != wanted:
+            return f"{name} is {text}, and should be {wanted}"
     return "" if outputs else "the line names no output"

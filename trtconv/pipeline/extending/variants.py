@@ -56,11 +56,11 @@ def variants(model: OnnxModel) -> Iterator[Variant]:
 
 def _feeds(model: OnnxModel, random: Generator, values: Callable[..., NDArray[Any]]) -> dict[str, NDArray[Any]]:
     sizes: dict[Any, int] = {}
-    found = {}
+    feeds = {}
     for spec in model.inputs:
         shape = tuple(d if isinstance(d, int) else sizes.setdefault(d, int(random.choice(_SIZES))) for d in spec.dims)
-        found[spec.name] = np.asarray(values(random, shape, _LARGE)).astype(numpy_type(spec))
-    return found
+        feeds[spec.name] = np.asarray(values(random, shape, _LARGE)).astype(numpy_type(spec))
+    return feeds
 
 
 def _weights(model: OnnxModel, random: Generator) -> list[str]:
@@ -118,8 +118,8 @@ def _use(model: OnnxModel, random: Generator) -> list[str]:
     if not inner:
         return []
     name = inner[int(random.integers(len(inner)))]
-    known = [value for value in model.whole.inferred[0] if value.name == name]
-    if not known:
+    infos = [value for value in model.whole.inferred[0] if value.name == name]
+    if not infos:
         return []
-    model.proto.graph.output.append(known[0])
+    model.proto.graph.output.append(infos[0])
     return [f"{name!r} among its outputs"]

@@ -59,11 +59,11 @@ def candidates(model: OnnxModel) -> Iterator[list[GraphPart]]:
     while left:
         value, place = scope.columns.inputs[left[0]][:2]
         after = sorted(downstream(scope, left.pop(0)))
-        made = (name for index in after[1:] for name in scope.columns.outputs[index])
+        results = (name for index in after[1:] for name in scope.columns.outputs[index])
         # The last outputs of a chain come first: they hold the most of it.
-        outputs = [name for name in made if len(scope.shape(name) or ()) in (3, 4)][:_MOST_OUTPUTS][::-1]
-        ends = ((output, each) for output in outputs for each in _ends(scope, output, value, place))
-        cuts = (cut(model, each, (output,)) for output, each in itertools.islice(ends, _MOST_CUTS))
+        outputs = [name for name in results if len(scope.shape(name) or ()) in (3, 4)][:_MOST_OUTPUTS][::-1]
+        ends = ((output, inputs) for output in outputs for inputs in _ends(scope, output, value, place))
+        cuts = (cut(model, inputs, (output,)) for output, inputs in itertools.islice(ends, _MOST_CUTS))
         parts = list(itertools.islice((part for part in cuts if part is not None and _is_whole(model, part)), _MOST))
         if parts:
             yield parts
@@ -97,7 +97,7 @@ def _is_whole(model: OnnxModel, part: GraphPart) -> bool:
 def fit(part: OnnxModel, run: Evaluator, seed: int = 0) -> Attention | None:
     """Returns how the plugin computes what a part does, at every random input; None where no way was found."""
     value, places, weights = part.inputs
-    if any(isinstance(each, str) for each in (*value.dims[1:], *places.dims[2:])):
+    if any(isinstance(dim, str) for dim in (*value.dims[1:], *places.dims[2:])):
         return None
     levels = _levels(part)
     if levels is None or sum(h * w for h, w in levels) != value.dims[1] or len(levels) != places.dims[3]:
@@ -108,7 +108,7 @@ def fit(part: OnnxModel, run: Evaluator, seed: int = 0) -> Attention | None:
     order: HeadOrder | None = None
     for number in range(4):
         random = np.random.default_rng([seed, number])
-        feeds = {each.name: _draw(each.dims, number, random) for each in part.inputs}
+        feeds = {spec.name: _draw(spec.dims, number, random) for spec in part.inputs}
         feeds[places.name] = random.uniform(-0.2, 1.2, feeds[places.name].shape).astype(np.float32)
         try:
             (output,) = run(feeds)
@@ -116,7 +116,9 @@ def fit(part: OnnxModel, run: Evaluator, seed: int = 0) -> Attention | None:
             return None
         heads = feeds[weights.name].reshape(feeds[places.name].shape[:-1])
         (expected,) = reference((feeds[value.name], sizes, starts, feeds[places.name], heads), {})
-        order = next((each for each in HeadOrder if order in (None, each) and _is(each, output, expected)), None)
+        order = next(
+            (choice for choice in HeadOrder if order in (None, choice) and _is(choice, output, expected)), None
+        )
         if order is None:
             return None
     assert order is not None
@@ -126,20 +128,20 @@ def fit(part: OnnxModel, run: Evaluator, seed: int = 0) -> Attention | None:
 def _draw(shape: Sequence[Any], number: int, random: np.random.Generator) -> Array:
     # The images first, then the queries, are what may be dynamic.
     sizes = [
-        each if isinstance(each, int) else (1 + number % 2 if at == 0 else 7 + number) for at, each in enumerate(shape)
+        dim if isinstance(dim, int) else (1 + number % 2 if at == 0 else 7 + number) for at, dim in enumerate(shape)
     ]
     return random.standard_normal(sizes).astype(np.float32)
 
 
 def _levels(part: OnnxModel) -> tuple[tuple[int, int], ...] | None:
     """Returns height and width of each level, in the order of the GridSamples."""
-    scope, found = part.main, []
+    scope, levels = part.main, []
     for index in scope.by_op.get("GridSample", ()):
         shape = scope.shape(scope.columns.inputs[index][0])
         if shape is None or len(shape) != 4 or shape[2] is None or shape[3] is None:
             return None
-        found.append((shape[2], shape[3]))
-    return tuple(found)
+        levels.append((shape[2], shape[3]))
+    return tuple(levels)
 
 
 def _constants(levels: Sequence[tuple[int, int]]) -> tuple[Array, Array]:
@@ -161,9 +163,9 @@ def write(writer: Writer, part: GraphPart, attention: Attention) -> None:
         heads, levels, points = writer.shape(places)[2:5]
         weights = writer.reshape(weights, [0, 0, heads, levels, points])
     is_whole = attention.order is HeadOrder.HEADS
-    made = writer(PLUGIN, value, sizes, starts, places, weights, to=part.outputs[0] if is_whole else "")
+    result = writer(PLUGIN, value, sizes, starts, places, weights, to=part.outputs[0] if is_whole else "")
     writer.nodes[-1].domain = "TRT"
     if attention.order is HeadOrder.FLAT:
-        writer.reshape(made, [0, 0, -1], to=part.outputs[0])
+        writer.reshape(result, [0, 0, -1], to=part.outputs[0])
     elif attention.order is HeadOrder.CHANNELS_FIRST:
-        writer("Transpose", writer.reshape(made, [0, 0, -1]), perm=[0, 2, 1], to=part.outputs[0])
+        writer("Transpose", writer.reshape(result, [0, 0, -1]), perm=[0, 2, 1], to=part.outputs[0])

@@ -83,56 +83,56 @@ class Detections:
         return cls(counts.reshape(-1), table)
 
 
-def layout_of(outputs: Sequence[Array], found: Sequence[Detections]) -> Layout | None:
+def layout_of(outputs: Sequence[Array], runs: Sequence[Detections]) -> Layout | None:
     """Returns what an output consists of, which is the same in every run; None where it is something else."""
-    if any(each.dtype != outputs[0].dtype or each.ndim != outputs[0].ndim for each in outputs):
+    if any(output.dtype != outputs[0].dtype or output.ndim != outputs[0].ndim for output in outputs):
         return None
     for form in Form:
-        layout = _count(outputs, found) if form is Form.COUNT else _table(form, outputs, found)
+        layout = _count(outputs, runs) if form is Form.COUNT else _table(form, outputs, runs)
         if layout is not None:
             return layout
     return None
 
 
-def _count(outputs: Sequence[Array], found: Sequence[Detections]) -> Layout | None:
-    for output, each in zip(outputs, found, strict=True):
-        if output.size != len(each.counts) or not (output.reshape(-1) == each.counts).all():
+def _count(outputs: Sequence[Array], runs: Sequence[Detections]) -> Layout | None:
+    for output, run in zip(outputs, runs, strict=True):
+        if output.size != len(run.counts) or not (output.reshape(-1) == run.counts).all():
             return None
     shape = (-1,) * min(1, outputs[0].ndim) + (1,) * (outputs[0].ndim - 1)
     if any(
-        output.shape != (*((len(each.counts),) * min(1, output.ndim)), *shape[1:])
-        for output, each in zip(outputs, found, strict=True)
+        output.shape != (*((len(run.counts),) * min(1, output.ndim)), *shape[1:])
+        for output, run in zip(outputs, runs, strict=True)
     ):
         return None
     return Layout(Form.COUNT, (), (), True, str(outputs[0].dtype), shape)
 
 
-def _table(form: Form, outputs: Sequence[Array], found: Sequence[Detections]) -> Layout | None:
+def _table(form: Form, outputs: Sequence[Array], runs: Sequence[Detections]) -> Layout | None:
     rank = 1 if form in (Form.SINGLE, Form.ROWS) else 2
     flat = outputs[0].ndim == rank
     if outputs[0].ndim not in (rank, rank + 1):
         return None
     given, there, own = [], [], []
-    for output, each in zip(outputs, found, strict=True):
-        images, most = each.table.shape[:2]
-        rows = {Form.PADDED: (images, most), Form.SINGLE: (most,), Form.ROWS: (int(each.counts.sum()),)}[form]
+    for output, run in zip(outputs, runs, strict=True):
+        images, most = run.table.shape[:2]
+        rows = {Form.PADDED: (images, most), Form.SINGLE: (most,), Form.ROWS: (int(run.counts.sum()),)}[form]
         if output.shape[:rank] != rows or (form is Form.SINGLE and images != 1):
             return None
         wide = (output[..., None] if flat else output).astype(np.float64)
-        held = each.present if form is not Form.SINGLE else each.present[0]
+        held = run.present if form is not Form.SINGLE else run.present[0]
         given.append(wide if form is Form.ROWS else wide[held])
         there.append(wide[:0] if form is Form.ROWS else wide[~held])
-        own.append(each.table[each.present])
-    if len({each.shape[-1] for each in given}) != 1:
+        own.append(run.table[run.present])
+    if len({array.shape[-1] for array in given}) != 1:
         return None
     values, pads, table = np.concatenate(given), np.concatenate(there), np.concatenate(own)
     if not len(values) or values.shape[-1] > 64:
         return None
     columns = [_column(values[:, number], table) for number in range(values.shape[1])]
     blank = pads[:1] if len(pads) else np.zeros((1, values.shape[1]))
-    if any(each is None for each in columns) or not (pads == blank).all():
+    if any(column is None for column in columns) or not (pads == blank).all():
         return None
-    kept = tuple(int(each) for each in columns if each is not None)
+    kept = tuple(int(column) for column in columns if column is not None)
     return Layout(form, kept, tuple(blank[0].tolist()), flat, str(outputs[0].dtype))
 
 

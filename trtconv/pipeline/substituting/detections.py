@@ -80,8 +80,8 @@ def candidates(model: OnnxModel) -> Iterator[list[GraphPart]]:
     scope = model.main
     for index in scope.by_op.get("NonMaxSuppression", ())[:_MOST_SUPPRESSIONS]:
         after = downstream(scope, index)
-        made = {name for each in after for name in scope.columns.outputs[each]}
-        outputs = [name for name in model.outputs if name in made]
+        results = {name for node in after for name in scope.columns.outputs[node]}
+        outputs = [name for name in model.outputs if name in results]
         boxes, scores = scope.columns.inputs[index][:2]
         firsts = [name for name in _measured(model, boxes) if (scope.shape(name) or (0,))[-1] == 4]
         seconds = [name for name in _measured(model, scores) if len(scope.shape(name) or ()) <= 3]
@@ -100,21 +100,21 @@ def candidates(model: OnnxModel) -> Iterator[list[GraphPart]]:
 
 def _measured(model: OnnxModel, start: str) -> list[str]:
     """Returns what a tensor is computed from that is float, and as large as the model says, whatever its values are."""
-    scope, found = model.main, []
+    scope, tensors = model.main, []
     for name in itertools.islice(upstream(scope, start), _MOST_CUTS):
         shape = scope.shape(name)
         if scope.dtype(name) == "float32" and shape and len(shape) <= 3 and scope.constant(name) is None:
-            makers = (scope.producer(each) for each in upstream(scope, name))
+            makers = (scope.producer(tensor) for tensor in upstream(scope, name))
             if not any(node is not None and node.op_type in _FROM_VALUES for node in makers):
-                found.append(name)
-        if len(found) == 4 * _MOST_PAIRS:
+                tensors.append(name)
+        if len(tensors) == 4 * _MOST_PAIRS:
             break
-    return found
+    return tensors
 
 
 def fit(part: OnnxModel, run: Evaluator, seed: int = 0) -> DetectorEnd | None:
     """Returns how the plugin computes what a part does, at every random input; None where no way was found."""
-    boxes, scores = (each.dims for each in part.inputs)
+    boxes, scores = (spec.dims for spec in part.inputs)
     sizes = _sizes_of(boxes, scores)
     if sizes is None:
         return None
@@ -133,7 +133,7 @@ def fit(part: OnnxModel, run: Evaluator, seed: int = 0) -> DetectorEnd | None:
                 continue
         if len(runs) < _LEAST:
             continue
-        every = kept | {size for _, outputs in runs for each in outputs for size in each.shape[:2]}
+        every = kept | {size for _, outputs in runs for output in outputs for size in output.shape[:2]}
         for most, scoring in itertools.product(sorted(n for n in every if 1 <= n <= min(largest, _MOST_KEPT)), Scoring):
             ending = DetectorEnd(coding, scoring, turned, iou, threshold, most, ())
             layouts = _layouts(ending, runs)
@@ -162,21 +162,21 @@ def _layouts(
 ) -> tuple[Layout, ...] | None:
     reference = find("TRT", PLUGIN)
     assert reference is not None
-    found = []
+    detections = []
     for feeds, outputs in runs:
         boxes, scores = feeds.values()
         given = _plugin_inputs(boxes, scores, ending)
-        found.append(Detections.of(reference(given, ending.attributes)))
+        detections.append(Detections.of(reference(given, ending.attributes)))
         # What is no layout of one run is none of all.
-        if any(layout_of([each], found[-1:]) is None for each in outputs if found[-1].counts.any()):
+        if any(layout_of([output], detections[-1:]) is None for output in outputs if detections[-1].counts.any()):
             return None
     # How many are kept is seen where there were more, unless there never are.
     if ending.most < runs[0][0][next(iter(runs[0][0]))].shape[-2] and all(
-        (f.counts < ending.most).all() for f in found
+        (f.counts < ending.most).all() for f in detections
     ):
         return None
-    every = [layout_of([outputs[at] for _, outputs in runs], found) for at in range(len(runs[0][1]))]
-    layouts = tuple(each for each in every if each is not None)
+    every = [layout_of([outputs[at] for _, outputs in runs], detections) for at in range(len(runs[0][1]))]
+    layouts = tuple(layout for layout in every if layout is not None)
     return layouts if len(layouts) == len(every) else None
 
 
@@ -212,7 +212,7 @@ def _limits(part: OnnxModel) -> tuple[float, list[float], set[int]]:
     scope = part.main
     suppression = scope.columns.nodes[scope.by_op["NonMaxSuppression"][0]]
     given = [scope.values(name) if name else None for name in [*suppression.input, "", "", ""][2:5]]
-    _, iou, score = (None if each is None or each.size != 1 else float(each.reshape(-1)[0]) for each in given)
+    _, iou, score = (None if array is None or array.size != 1 else float(array.reshape(-1)[0]) for array in given)
     least = {score} if score else set()
     kept: set[int] = set()
     if given[0] is not None and given[0].size == 1:
@@ -222,9 +222,9 @@ def _limits(part: OnnxModel) -> tuple[float, list[float], set[int]]:
             if values is None or values.size > 8:
                 continue
             if node.op_type in _COMPARES and values.dtype.kind == "f":
-                least |= {float(each) for each in values.reshape(-1) if 0 < each < 1}
+                least |= {float(value) for value in values.reshape(-1) if 0 < value < 1}
             if values.dtype.kind == "i" and node.op_type in _SIZES:
-                kept |= {int(each) for each in values.reshape(-1)}
+                kept |= {int(value) for value in values.reshape(-1)}
     return iou or 0.0, sorted(least, reverse=True) or [0.0], kept
 
 
@@ -242,8 +242,8 @@ def draw(
     Coordinates are multiples of an eighth, so that what moves boxes far away rounds nothing.
     """
     first, second = part.inputs
-    told, size = (first.dims[0] if len(first.dims) == 3 else 1), first.dims[-2]
-    images = told if isinstance(told, int) else 1 + number % 2
+    batch, size = (first.dims[0] if len(first.dims) == 3 else 1), first.dims[-2]
+    images = batch if isinstance(batch, int) else 1 + number % 2
     count = size if isinstance(size, int) else 180 + number
     total = images * count * classes
     if total > _MOST_SCORES or (not threshold and count * classes > 5000):
@@ -280,10 +280,10 @@ def write(writer: Writer, part: GraphPart, ending: DetectorEnd) -> None:
         best = writer("ArgMax", of, axis=2, keepdims=1)
         is_best = writer("Equal", best, np.arange(classes or 1, dtype=np.int64).reshape(1, 1, -1))
         of = writer("Where", is_best, of, np.float32(0))
-    found = writer(PLUGIN, wide, of, outputs=4, **ending.attributes)
+    outputs = writer(PLUGIN, wide, of, outputs=4, **ending.attributes)
     writer.nodes[-1].domain = "TRT"
     for name, layout in zip(part.outputs, ending.layouts, strict=True):
-        _Output(writer, found, ending.most, layout).write(name)
+        _Output(writer, outputs, ending.most, layout).write(name)
 
 
 class _Output:
@@ -291,14 +291,14 @@ class _Output:
 
     Args:
         writer: Writes it.
-        found: The plugin's outputs.
+        outputs: The plugin's outputs.
         most: How many are kept of an image.
         layout: What it consists of.
     """
 
-    def __init__(self, writer: Writer, found: Sequence[str], most: int, layout: Layout) -> None:
+    def __init__(self, writer: Writer, outputs: Sequence[str], most: int, layout: Layout) -> None:
         self._writer = writer
-        self._count, self._boxes, self._scores, self._classes = found
+        self._count, self._boxes, self._scores, self._classes = outputs
         self._most = most
         self._layout = layout
 
@@ -308,7 +308,7 @@ class _Output:
         if layout.form is Form.COUNT:
             writer.cast(writer.reshape(self._count, layout.shape or ()), layout.dtype, to=name)
             return
-        columns = [self._column(each) for each in layout.columns]
+        columns = [self._column(column) for column in layout.columns]
         table = writer("Concat", *columns, axis=2) if len(columns) > 1 else columns[0]
         if any(layout.pads) and layout.form is not Form.ROWS:
             pads = np.array(layout.pads, np.float32).reshape(1, 1, -1)

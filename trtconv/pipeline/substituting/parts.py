@@ -46,9 +46,9 @@ class GraphPart:
 def upstream(scope: Scope, name: str) -> Iterator[str]:
     """Yields a tensor and those that it is computed from, the nearest first."""
     queue, met = [name], {name}
-    for each in queue:
-        yield each
-        node = scope.producer(each)
+    for tensor in queue:
+        yield tensor
+        node = scope.producer(tensor)
         more = [] if node is None else [one for one in node.input if one and one not in met]
         met.update(more)
         queue += more
@@ -56,12 +56,12 @@ def upstream(scope: Scope, name: str) -> Iterator[str]:
 
 def downstream(scope: Scope, index: int) -> set[int]:
     """Returns the positions of a node and of all that need what it makes."""
-    columns, made, found = scope.columns, set(scope.columns.outputs[index]), {index}
+    columns, tensors, indices = scope.columns, set(scope.columns.outputs[index]), {index}
     for later, node in enumerate(columns.nodes):
-        if later not in found and not made.isdisjoint(reads(node)):
-            found.add(later)
-            made.update(columns.outputs[later])
-    return found
+        if later not in indices and not tensors.isdisjoint(reads(node)):
+            indices.add(later)
+            tensors.update(columns.outputs[later])
+    return indices
 
 
 def cut(model: OnnxModel, inputs: Sequence[str], outputs: Sequence[str]) -> GraphPart | None:
@@ -76,9 +76,11 @@ def cut(model: OnnxModel, inputs: Sequence[str], outputs: Sequence[str]) -> Grap
     graph = proto.graph
     graph.name = "part"
     graph.node.extend(scope.columns.nodes[index] for index in sorted(nodes))
-    graph.initializer.extend(numpy_helper.from_array(model.array(each), each.name) for each in constants)
-    graph.input.extend(helper.make_tensor_value_info(each, scope.types[each], scope.shape(each)) for each in inputs)
-    graph.output.extend(helper.make_tensor_value_info(each, scope.types.get(each, 0), None) for each in outputs)
+    graph.initializer.extend(numpy_helper.from_array(model.array(tensor), tensor.name) for tensor in constants)
+    graph.input.extend(
+        helper.make_tensor_value_info(tensor, scope.types[tensor], scope.shape(tensor)) for tensor in inputs
+    )
+    graph.output.extend(helper.make_tensor_value_info(tensor, scope.types.get(tensor, 0), None) for tensor in outputs)
     return GraphPart(proto.SerializeToString(), tuple(inputs), tuple(outputs), frozenset(nodes))
 
 
@@ -99,7 +101,7 @@ def _inside(
             return None
         nodes.add(index)
         needed = dict.fromkeys(scope.columns.inputs[index])
-        queue += [each for each in needed if each and each not in met]
+        queue += [tensor for tensor in needed if tensor and tensor not in met]
         met.update(needed)
     return nodes, constants
 

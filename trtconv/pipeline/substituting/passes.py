@@ -72,14 +72,14 @@ def _matches(model: OnnxModel, substitute: Substitute) -> Iterator[tuple[GraphPa
     """Yields the parts of a model that a plugin computes, none of which has a node of another."""
     lists = list(substitute.candidates(model))
     taken: set[int] = set()
-    for parts, found in zip(lists, tried(substitute.name, lists) if lists else [], strict=True):
-        if found is not None and taken.isdisjoint(parts[found[0]].nodes):
-            taken |= parts[found[0]].nodes
-            yield parts[found[0]], found
+    for parts, fit in zip(lists, tried(substitute.name, lists) if lists else [], strict=True):
+        if fit is not None and taken.isdisjoint(parts[fit[0]].nodes):
+            taken |= parts[fit[0]].nodes
+            yield parts[fit[0]], fit
 
 
 def _import(model: OnnxModel) -> None:
-    if all(each.domain != "TRT" for each in model.proto.opset_import):
+    if all(opset.domain != "TRT" for opset in model.proto.opset_import):
         model.proto.opset_import.append(onnx.helper.make_opsetid("TRT", 1))
 
 

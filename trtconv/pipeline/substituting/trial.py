@@ -52,8 +52,8 @@ class Substitute:
 
 
 SUBSTITUTES: Mapping[str, Substitute] = {
-    each.name: each
-    for each in (
+    substitute.name: substitute
+    for substitute in (
         Substitute(
             "efficient-nms",
             detections.PLUGIN,
@@ -85,7 +85,7 @@ def tried(name: str, lists: Sequence[Sequence[GraphPart]]) -> list[Fit | None]:
     """
     seconds, megabytes = budget.allowance(0)
     try:
-        found = process.call(
+        answers = process.call(
             "trtconv.pipeline.substituting.trial:serve",
             (name, lists),
             _START_SECONDS + seconds * len(lists),
@@ -94,7 +94,7 @@ def tried(name: str, lists: Sequence[Sequence[GraphPart]]) -> list[Fit | None]:
     except (process.Lost, process.WorkerBug):
         return [None] * len(lists)
     kind = SUBSTITUTES[name].way
-    return [None if each is None else (each[0], decoded(kind, each[1])) for each in found]
+    return [None if answer is None else (answer[0], decoded(kind, answer[1])) for answer in answers]
 
 
 def serve(argument: tuple[str, Sequence[Sequence[GraphPart]]], _: process.Tell) -> list[Fit | None]:

@@ -41,11 +41,11 @@ def interpreter_of(place: Path) -> Path:
         InputError: There is none.
     """
     if place.is_dir():
-        found = next((place / name for name in _PYTHONS if (place / name).is_file()), None)
-        if found is None:
+        path = next((place / name for name in _PYTHONS if (place / name).is_file()), None)
+        if path is None:
             raise InputError(f"{place} is not an environment of Python: it has no {_PYTHONS[0]}", _HOW)
         # Not resolved: a link to the system's Python is what makes the environment.
-        return found.absolute()
+        return path.absolute()
     if not place.is_file():
         raise InputError(f"{place} is neither an environment of Python nor a Python", _HOW)
     return place.absolute()

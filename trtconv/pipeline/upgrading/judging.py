@@ -46,7 +46,7 @@ def _side(trial: BuildTrial) -> TrialSummary:
     proof = trial.proof
     # After a refusal nothing was compared, or not all of it.
     error = None if proof is None else proof.max_relative_error
-    errors = dict.fromkeys(each.code for each in trial.findings if each.severity is Severity.ERROR)
+    errors = dict.fromkeys(finding.code for finding in trial.findings if finding.severity is Severity.ERROR)
     build_s = trial.seconds.get(Stage.BUILD.value)
     return TrialSummary(
         trial.fate,
@@ -104,11 +104,11 @@ def _grown(before: float, after: float, tolerance: float) -> bool:
 
 def _failures(before: BuildTrial, after: BuildTrial) -> Iterator[Finding]:
     """Yields why a model has no engine any more: the errors that are new, or what ended the process."""
-    known = {each.fault for each in before.findings if each.severity is Severity.ERROR}
-    new = [each for each in after.findings if each.severity is Severity.ERROR and each.fault not in known]
-    for each in new:
-        said = f"{before.fate.value}, now {after.fate.value} ({each.code}): {each.message}"
-        yield codes.UPGRADE_REGRESSION.finding(said, place=each.location, fix=each.fix)
+    faults = {finding.fault for finding in before.findings if finding.severity is Severity.ERROR}
+    new = [finding for finding in after.findings if finding.severity is Severity.ERROR and finding.fault not in faults]
+    for finding in new:
+        said = f"{before.fate.value}, now {after.fate.value} ({finding.code}): {finding.message}"
+        yield codes.UPGRADE_REGRESSION.finding(said, place=finding.location, fix=finding.fix)
     if not new:
         why = f": {after.why}" if after.why else ""
         yield codes.UPGRADE_REGRESSION.finding(f"{before.fate.value}, now {after.fate.value}{why}")
@@ -117,9 +117,9 @@ def _failures(before: BuildTrial, after: BuildTrial) -> Iterator[Finding]:
 def _parsed_otherwise(layers: tuple[LayerDifference, ...]) -> Iterator[Finding]:
     """Yields one finding a node."""
     by_node: dict[str, list[LayerDifference]] = {}
-    for each in layers:
-        by_node.setdefault(each.node, []).append(each)
-    for node, found in by_node.items():
-        more = f"; and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
-        said = f"parsed otherwise: {'; '.join(map(str, found[:_SHOWN]))}{more}"
+    for difference in layers:
+        by_node.setdefault(difference.node, []).append(difference)
+    for node, changes in by_node.items():
+        more = f"; and {len(changes) - _SHOWN} more" if len(changes) > _SHOWN else ""
+        said = f"parsed otherwise: {'; '.join(map(str, changes[:_SHOWN]))}{more}"
         yield codes.PARSED_OTHERWISE.finding(said, Severity.INFO, Location(node=node))

@@ -18,7 +18,7 @@ def differences(before: Sequence[ParsedLayer], after: Sequence[ParsedLayer]) -> 
 
 
 def _differences(before: Sequence[ParsedLayer], after: Sequence[ParsedLayer]) -> Iterator[LayerDifference]:
-    keys, other_keys = ([(each.node, each.kind) for each in layers] for layers in (before, after))
+    keys, other_keys = ([(layer.node, layer.kind) for layer in layers] for layers in (before, after))
     matcher = difflib.SequenceMatcher(None, keys, other_keys, autojunk=False)
     for tag, start, stop, other_start, other_stop in matcher.get_opcodes():
         if tag == "equal":
@@ -41,4 +41,4 @@ def _attributes(one: ParsedLayer, other: ParsedLayer) -> Iterator[AttributeChang
 
 def _node(layers: Sequence[ParsedLayer], index: int) -> str:
     """Returns the node that a layer came from: what the parser adds mostly goes before the layer that needs it."""
-    return next((each.node for each in (*layers[index:], *reversed(layers[:index])) if each.node), "")
+    return next((layer.node for layer in (*layers[index:], *reversed(layers[:index])) if layer.node), "")

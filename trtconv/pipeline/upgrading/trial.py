@@ -80,8 +80,8 @@ def attempt(request: BuildRequest, engine: Runtime, clock: Stopwatch) -> BuildTr
                 model = OnnxModel.load(request.model, hashed=True)
                 fit(model, request.interface)
                 write_types(model)
-            asked = planned(request, model, engine.info)
-            report, blob = build_model(request, model, asked, watched, clock)
+            draft = planned(request, model, engine.info)
+            report, blob = build_model(request, model, draft, watched, clock)
     except TrtconvError as error:
         return BuildTrial(
             Fate.NOT_TRIED, why=error.message, hint=error.hint, exit_code=error.exit_code, seconds=clock.seconds
@@ -100,7 +100,7 @@ def _fate(report: BuildReport, blob: EngineBlob | None) -> Fate:
     proof = report.proof
     if blob is not None:
         return Fate.PROVEN if proof is not None and proof.agrees and not proof.missing else Fate.BUILT
-    errors = {each.code for each in report.findings if each.severity is Severity.ERROR}
+    errors = {finding.code for finding in report.findings if finding.severity is Severity.ERROR}
     return next((fate for code, fate in _BY_CODE.items() if code in errors), Fate.RULED_OUT)
 
 
@@ -130,6 +130,8 @@ class _Watched:
         """Describes the network; `model` is what the parser was given."""
         if self._network is None:
             return ()
-        made = all_nodes([*model.proto.graph.node, *(node for each in model.proto.functions for node in each.node)])
-        nodes = {node.name or f"node_of_{next(iter(node.output), '')}" for node in made}
+        onnx_nodes = all_nodes(
+            [*model.proto.graph.node, *(node for function in model.proto.functions for node in function.node)]
+        )
+        nodes = {node.name or f"node_of_{next(iter(node.output), '')}" for node in onnx_nodes}
         return parsed_layers(self._network.read_back(), nodes)

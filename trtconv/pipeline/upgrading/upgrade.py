@@ -42,11 +42,16 @@ def upgrade(request: UpgradeRequest, progress: Progress | None = None) -> Upgrad
         raise InputError("there is no model to try", "Name one, or list it in trtconv.toml.")
     target = _family(request.builds)
     interpreters = interpreter_of(request.before), None if request.after is None else interpreter_of(request.after)
-    builds = [dataclasses.replace(each, target=target) for each in request.builds]
+    builds = [dataclasses.replace(build, target=target) for build in request.builds]
     jobs = min(request.jobs or suitable_jobs(builds), len(builds))
     with contextlib.ExitStack() as ends:
         pairs = [
-            _Pair(*(ends.enter_context(Environment(each, target, request.time_limit)) for each in interpreters))
+            _Pair(
+                *(
+                    ends.enter_context(Environment(interpreter, target, request.time_limit))
+                    for interpreter in interpreters
+                )
+            )
             for _ in range(jobs)
         ]
         before, after = pairs[0].before.identity(), pairs[0].after.identity()
@@ -63,7 +68,7 @@ def _family(builds: Sequence[BuildRequest]) -> Target | None:
     Raises:
         InputError: There are several.
     """
-    families = dict.fromkeys(None if each.target is None else each.target.family for each in builds)
+    families = dict.fromkeys(None if build.target is None else build.target.family for build in builds)
     if len(families) > 1:
         listed = " and ".join(map(str, families))
         raise InputError(f"the builds are for several families of TensorRT: {listed}", "Name one with --target.")
