@@ -39,25 +39,25 @@ def _around(node: Deconv) -> Iterator[int]:
 
 def labels_of(node: Deconv) -> set[str]:
     """Returns the names under which passes report edits of a node and its quantisers."""
-    found = set()
+    labels = set()
     for index in group_of(node):
-        each = node.scope.columns.nodes[index]
-        found |= {str(node.scope.location(index)), *([each.name] if each.name else ()), *each.output}
-    return found
+        member = node.scope.columns.nodes[index]
+        labels |= {str(node.scope.location(index)), *([member.name] if member.name else ()), *member.output}
+    return labels
 
 
 def findings_at(model: OnnxModel, target: Target, node: Deconv, indices: Collection[int]) -> tuple[Finding, ...]:
     """Returns what the rules say of some nodes of the graph that a node is in."""
     return tuple(
-        each
-        for each in run_rules(model, target)
-        if each.location.graph == node.scope.path and each.location.index in indices
+        finding
+        for finding in run_rules(model, target)
+        if finding.location.graph == node.scope.path and finding.location.index in indices
     )
 
 
 def attributes_of(geometry: Geometry) -> dict[str, object]:
     """Returns a node's attributes, those that say nothing left out."""
-    found: dict[str, object] = {
+    attributes: dict[str, object] = {
         "kernel_shape": list(geometry.kernel),
         "strides": list(geometry.strides),
         "dilations": list(geometry.dilations),
@@ -66,7 +66,7 @@ def attributes_of(geometry: Geometry) -> dict[str, object]:
         "group": geometry.group,
     }
     if geometry.auto_pad != "NOTSET":
-        found["auto_pad"] = geometry.auto_pad
+        attributes["auto_pad"] = geometry.auto_pad
     if geometry.output_shape is not None:
-        found["output_shape"] = list(geometry.output_shape)
-    return found
+        attributes["output_shape"] = list(geometry.output_shape)
+    return attributes

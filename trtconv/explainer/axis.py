@@ -22,8 +22,8 @@ def describe_axes(geometry: Geometry, sizes: Sequence[int | None]) -> tuple[Axis
         sizes: Spatial input sizes, None where dynamic; may be fewer than the axes.
     """
     names = _NAMES.get(geometry.rank) or tuple(f"axis {axis + 2}" for axis in range(geometry.rank))
-    known = [*sizes, *[None] * geometry.rank]
-    return tuple(_axis(name, deconv.along(geometry, axis), known[axis]) for axis, name in enumerate(names))
+    lengths = [*sizes, *[None] * geometry.rank]
+    return tuple(_axis(name, deconv.along(geometry, axis), lengths[axis]) for axis, name in enumerate(names))
 
 
 def linear(factor: int, constant: int) -> str:
@@ -55,8 +55,8 @@ def _axis(name: str, line: Geometry, size: int | None) -> Axis:
     taps = deconv.tap_cycle(kernel, stride, dilation)
     turn = window.begin % stride if window else 0
     cycle = taps[turn:] + taps[:turn]
-    asked = line.output_shape[0] if line.output_shape else None
-    out = asked if asked is not None else full - window.begin - window.end if window and full is not None else None
+    goal = line.output_shape[0] if line.output_shape else None
+    out = goal if goal is not None else full - window.begin - window.end if window and full is not None else None
     return Axis(
         name=name,
         kernel=kernel,
@@ -66,7 +66,7 @@ def _axis(name: str, line: Geometry, size: int | None) -> Axis:
         full=full,
         out=out,
         full_formula=linear(stride, constant),
-        out_formula=str(asked) if asked is not None else _out_formula(stride, constant, window),
+        out_formula=str(goal) if goal is not None else _out_formula(stride, constant, window),
         full_filled=f"{_span_filled(line, size)} = {linear(stride, constant) if full is None else full}",
         out_filled=_out_filled(line, size, window),
         begin=window.begin if window else None,
@@ -79,8 +79,8 @@ def _axis(name: str, line: Geometry, size: int | None) -> Axis:
 
 
 def _window(line: Geometry, size: int | None) -> Crop | None:
-    found = deconv.crops(line, None if size is None else (size,))
-    return None if found is None else found[0]
+    crops = deconv.crops(line, None if size is None else (size,))
+    return None if crops is None else crops[0]
 
 
 def _out_formula(stride: int, constant: int, window: Crop | None) -> str:
@@ -183,21 +183,21 @@ def _done(crop: int) -> str:
 
 def _asked_parts(line: Geometry, size: int | None, window: Crop | None) -> Iterator[Part]:
     assert line.output_shape is not None
-    asked, extra = line.output_shape[0], line.output_padding[0]
+    output_size, extra = line.output_shape[0], line.output_padding[0]
     half = "smaller" if line.auto_pad == "SAME_UPPER" else "larger"
     if size is None or window is None:
         constant = (line.kernel[0] - 1) * line.dilations[0] + 1 - line.strides[0] + extra
-        total = linear(line.strides[0], constant - asked)
+        total = linear(line.strides[0], constant - output_size)
         meaning = (
             f"{total} elements are cut (none where that is negative), the {half} half at the low end;"
             " how many that is, only the run time knows"
         )
     else:
         meaning = (
-            f"asks for {asked} of {line.full((size,))[0]}: {_done(window.begin)} at the low end and"
+            f"asks for {output_size} of {line.full((size,))[0]}: {_done(window.begin)} at the low end and"
             f" {_done(window.end)} at the high end (the {half} half of an odd cut goes to the low end)"
         )
-    yield Part(f"output_shape {asked}", meaning)
+    yield Part(f"output_shape {output_size}", meaning)
     if extra:
         yield Part(f"output_padding {extra}", "counts before the cut, at the high end")
 
@@ -262,8 +262,8 @@ def describe_node(geometry: Geometry, weight: Sequence[int | None] | None, has_b
     parts = []
     if group > 1:
         share = "a share" if ins is None else str(ins // group)
-        made = "" if outs is None else f"; the weight's {outs} outputs a group make {outs * group} output channels"
-        meaning = f"each output channel sees {share} of the {ins or '?'} input channels{made}"
+        note = "" if outs is None else f"; the weight's {outs} outputs a group make {outs * group} output channels"
+        meaning = f"each output channel sees {share} of the {ins or '?'} input channels{note}"
         parts.append(Part(f"group {group}", meaning))
     if has_bias:
         parts.append(Part("bias", "is added to every output element, also to those that no tap reaches"))

@@ -105,7 +105,7 @@ def changes(
 
 
 def _by_name(model: OnnxModel) -> dict[str, Deconv]:
-    return {each.node.name: each for each in ModelView(model).deconvs}
+    return {deconv.node.name: deconv for deconv in ModelView(model).deconvs}
 
 
 def _find(model: OnnxModel, label: str) -> tuple[int, int] | None:
@@ -129,32 +129,32 @@ def _change(
     edits: Sequence[Edit],
     done: PassResult,
     deconvs: dict[str, Deconv],
-    made: dict[str, Deconv],
+    new_deconvs: dict[str, Deconv],
 ) -> Change:
     number, index = place
     before, after = old.scopes[number], new.scopes[number]
     name = before.columns.names[index]
-    drawn = tuple(_drawn(after, each) for each in _region(before, after, index))
+    drawn = tuple(_drawn(after, position) for position in _region(before, after, index))
     node = deconvs.get(name)
     if node is None or isinstance(node.geometry, str):
         return Change(tuple(edits), (_drawn(before, index),), drawn)
-    told = rewrite_of(node, done, made.get(name), (), None)
+    rewrite = rewrite_of(node, done, new_deconvs.get(name), (), None)
     axes = describe_axes(node.geometry, (node.input_shape or ())[2:])
-    return Change(tuple(edits), (_drawn(before, index),), drawn, axes, told.why)
+    return Change(tuple(edits), (_drawn(before, index),), drawn, axes, rewrite.why)
 
 
 def _region(before: Scope, after: Scope, index: int) -> list[int]:
     """Returns the nodes that make the outputs of a node now, from tensors that there were before."""
     given = {*before.producers, *before.initializers, *(value.name for value in before.graph.input)}
-    found: set[int] = set()
+    region: set[int] = set()
     wanted = [name for name in before.columns.outputs[index] if name]
-    while wanted and len(found) < MOST_NODES:
+    while wanted and len(region) < MOST_NODES:
         position = after.producers.get(wanted.pop())
-        if position is None or position in found:
+        if position is None or position in region:
             continue
-        found.add(position)
+        region.add(position)
         wanted += [name for name in after.columns.inputs[position] if name and name not in given]
-    return sorted(found)
+    return sorted(region)
 
 
 def _drawn(scope: Scope, index: int) -> DrawnNode:
@@ -162,14 +162,14 @@ def _drawn(scope: Scope, index: int) -> DrawnNode:
     constants = {
         name: tensor for name in columns.inputs[index] if name and (tensor := scope.constant(name)) is not None
     }
-    told = [_constant(at, constants[name]) for at, name in enumerate(columns.inputs[index]) if name in constants]
+    texts = [_constant(at, constants[name]) for at, name in enumerate(columns.inputs[index]) if name in constants]
     return DrawnNode(
         columns.ops[index],
         columns.names[index],
         tuple(name for name in columns.inputs[index] if name and name not in constants),
         tuple(name for name in columns.outputs[index] if name),
-        tuple(note for each in columns.attributes[index] if (note := _note(each))),
-        tuple(told),
+        tuple(note for attribute in columns.attributes[index] if (note := _note(attribute))),
+        tuple(texts),
     )
 
 

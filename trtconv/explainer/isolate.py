@@ -46,9 +46,9 @@ def parse_alone(model: OnnxModel, node: Deconv, engine: Runtime) -> Layers | Non
 
 
 def _layers(name: str, parsed: ParsedNetwork, differences: tuple[str, ...]) -> Layers:
-    found: dict[str, object] = {}
+    attributes: dict[str, object] = {}
     for layer in parsed.deconvolutions:
-        found = {
+        attributes = {
             "kernel": layer.kernel,
             "stride": layer.stride,
             "dilation": layer.dilation,
@@ -59,7 +59,7 @@ def _layers(name: str, parsed: ParsedNetwork, differences: tuple[str, ...]) -> L
             "has_bias": layer.has_bias,
         }
     others = tuple(kind for kind in parsed.layer_types if kind not in ("DECONVOLUTION", "CONSTANT"))
-    return Layers(name, "", found, others, differences)
+    return Layers(name, "", attributes, others, differences)
 
 
 def isolate(model: OnnxModel, node: Deconv) -> ModelProto | None:
@@ -82,7 +82,7 @@ def isolate(model: OnnxModel, node: Deconv) -> ModelProto | None:
             inputs.append(helper.make_tensor_value_info(name, element, dims))
     output = helper.make_tensor_value_info("y", element, [None] * len(weight))
     graph = helper.make_graph([_renamed(node.node, ["x", *tensors])], "node", inputs, [output], initializers)
-    opsets = [each for each in model.proto.opset_import if each.domain in ("", "ai.onnx")]
+    opsets = [opset for opset in model.proto.opset_import if opset.domain in ("", "ai.onnx")]
     return helper.make_model(graph, ir_version=model.proto.ir_version, opset_imports=opsets)
 
 

@@ -47,13 +47,13 @@ def explain(request: ExplainRequest, progress: Progress | None = None) -> Explai
     # A node in a model-local function gets a place of its own, and its weight, only where the function is called.
     model.inline_functions_with(*CONCERNED)
     nodes = ModelView(model).deconvs
-    asked = find(model, nodes, request.node) if request.node else nodes[0] if len(nodes) == 1 else None
+    deconv = find(model, nodes, request.node) if request.node else nodes[0] if len(nodes) == 1 else None
     clock = Stopwatch(progress)
     with clock.stage(Stage.RUNTIME):
         target, engine, why_not = _parser_for(request.target)
     with clock.stage(Stage.EXPLAIN):
         listed = tuple(_listed(node) for node in nodes)
-        explanation = None if asked is None else _explain(model, asked, target, engine, why_not)
+        explanation = None if deconv is None else _explain(model, deconv, target, engine, why_not)
     return ExplainReport(str(request.model), target, listed, explanation)
 
 
@@ -99,15 +99,15 @@ def _parser_for(target: Target | None) -> tuple[Target, Runtime | None, str]:
 def _explain(model: OnnxModel, node: Deconv, target: Target, engine: Runtime | None, why_not: str) -> Explanation:
     geometry, weight = node.geometry, node.weight_shape
     findings = findings_at(model, target, node, group_of(node))
-    fault = next((each.message for each in findings if each.code == MalformedDeconv.code), None)
+    fault = next((finding.message for finding in findings if finding.code == MalformedDeconv.code), None)
     fault = fault or channels_fault(node) or ""
     sound = None if fault or isinstance(geometry, str) else geometry
     axes = () if sound is None else describe_axes(sound, (node.input_shape or ())[2:])
     layers = None if engine is None or fault else parse_alone(model, node, engine)
     rewritten = model.copy()
-    done, made = _rewritten(rewritten, node, target)
-    left = () if made is None else findings_at(rewritten, target, made, {made.index})
-    new_layers = None if made is None or engine is None else parse_alone(rewritten, made, engine)
+    done, result = _rewritten(rewritten, node, target)
+    left = () if result is None else findings_at(rewritten, target, result, {result.index})
+    new_layers = None if result is None or engine is None else parse_alone(rewritten, result, engine)
     advice = [f"{', '.join(names)}: {text}" for text, names in _by_text(axes).items()]
     return Explanation(
         place=place_of(node),
@@ -120,8 +120,8 @@ def _explain(model: OnnxModel, node: Deconv, target: Target, engine: Runtime | N
         axes=axes,
         parts=() if sound is None else describe_node(sound, weight, bool(node.bias)),
         parser=_parser(fault, findings, layers, why_not),
-        rewrite=rewrite_of(node, done, made, left, new_layers),
-        quantization=quantization_of(node, findings, made),
+        rewrite=rewrite_of(node, done, result, left, new_layers),
+        quantization=quantization_of(node, findings, result),
         advice=(*advice, *joint_advice(axes)),
     )
 
@@ -132,27 +132,27 @@ def _rewritten(model: OnnxModel, node: Deconv, target: Target) -> tuple[PassResu
     preparation.name()
     name = model.scopes[node.scope.position].columns.names[node.index]
     done = preparation.rewrite(passes_for("as-is"))
-    return done, next((each for each in ModelView(model).deconvs if each.node.name == name), None)
+    return done, next((deconv for deconv in ModelView(model).deconvs if deconv.node.name == name), None)
 
 
 def _by_text(axes: Sequence[Axis]) -> dict[str, list[str]]:
     """Returns each piece of advice, and the axes that it is for."""
-    found: dict[str, list[str]] = {}
+    groups: dict[str, list[str]] = {}
     for axis in axes:
         for text in axis.advice:
-            found.setdefault(text, []).append(axis.name)
-    return found
+            groups.setdefault(text, []).append(axis.name)
+    return groups
 
 
-def _parser(fault: str, found: Sequence[Finding], layers: Layers | None, why_not: str) -> Parser:
-    findings = tuple(f for f in found if CodeFamily.of(f.code) is CodeFamily.DECONVOLUTION)
+def _parser(fault: str, all_findings: Sequence[Finding], layers: Layers | None, why_not: str) -> Parser:
+    findings = tuple(f for f in all_findings if CodeFamily.of(f.code) is CodeFamily.DECONVOLUTION)
     if fault:
         expected = "reads the node as something, or fails"
     elif findings:
         expected = "; ".join(f.message for f in findings)
     else:
         expected = "reads the node as it is meant: one deconvolution, with the crops above as its pre and post padding"
-        expected += _but_quantizers(found)
+        expected += _but_quantizers(all_findings)
     unknown = fault or "the weight's shape is not known, so the node cannot be parsed by itself"
     return Parser(expected, findings, layers, "" if layers else why_not or unknown)
 

@@ -11,13 +11,13 @@ from trtconv.graph.views import Deconv, Linear
 from trtconv.rules.deconv_not_int8 import why_in_float
 
 
-def quantization_of(node: Deconv, findings: Sequence[Finding], made: Deconv | None) -> Quantization | None:
+def quantization_of(node: Deconv, findings: Sequence[Finding], result: Deconv | None) -> Quantization | None:
     """Says what is quantised, and what the passes did to it.
 
     Args:
         node: The node as it is.
         findings: What the rules have against it and its quantisers.
-        made: The node after the passes; None where it is gone.
+        result: The node after the passes; None where it is gone.
 
     Returns:
         None where neither weight nor input is quantised.
@@ -26,7 +26,7 @@ def quantization_of(node: Deconv, findings: Sequence[Finding], made: Deconv | No
     if weight is None and given is None:
         return None
     scales, axis = _scales(node, weight)
-    why_not = _why_not(node, weight, made)
+    why_not = _why_not(node, weight, result)
     return Quantization(
         layout=_layout(node),
         scales=scales,
@@ -36,7 +36,7 @@ def quantization_of(node: Deconv, findings: Sequence[Finding], made: Deconv | No
         output="goes to a QuantizeLinear" if node.is_quantized_behind else "not quantised",
         int8=not why_not,
         why_not=why_not,
-        findings=tuple(each for each in findings if CodeFamily.of(each.code) is CodeFamily.QUANTIZATION),
+        findings=tuple(finding for finding in findings if CodeFamily.of(finding.code) is CodeFamily.QUANTIZATION),
     )
 
 
@@ -79,12 +79,12 @@ def _zero_point(linear: Linear) -> str:
     return f"{values.dtype} with zero point {low if low == high else f'{low} to {high}'}"
 
 
-def _why_not(node: Deconv, weight: Linear | None, made: Deconv | None) -> str:
+def _why_not(node: Deconv, weight: Linear | None, result: Deconv | None) -> str:
     """Returns why the node will not run in int8, or an empty string."""
     reasons = why_in_float(node)
-    if made is not None and made.dequantizer(1) is not None:
+    if result is not None and result.dequantizer(1) is not None:
         # The passes may have taken the traces of the reason away: what they compute in float is no longer a quantiser.
-        return why_in_float(made) and (reasons or why_in_float(made))
+        return why_in_float(result) and (reasons or why_in_float(result))
     if weight is not None:
         return "; ".join(filter(None, [reasons, "the passes compute its weight in float"]))
     return "its weight is not quantised"

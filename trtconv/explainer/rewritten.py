@@ -15,26 +15,26 @@ from trtconv.passes import PassResult
 
 
 def rewrite_of(
-    node: Deconv, done: PassResult, made: Deconv | None, left: tuple[Finding, ...], layers: Layers | None
+    node: Deconv, done: PassResult, result: Deconv | None, left: tuple[Finding, ...], layers: Layers | None
 ) -> Rewrite:
     """Tells what the passes did to a node.
 
     Args:
         node: The node as it was.
         done: What they did to the whole model.
-        made: The node afterwards; None where it is gone.
+        result: The node afterwards; None where it is gone.
         left: What the rules still have against it.
         layers: What the installed parser makes of it.
     """
-    named = labels_of(node) | ({made.node.name} if made is not None else set())
+    named = labels_of(node) | ({result.node.name} if result is not None else set())
     edits = tuple(edit for edit in done.edits if edit.node in named)
     skipped = tuple(skip for skip in done.skipped if skip.node in named)
-    if made is None or isinstance(made.geometry, str):
+    if result is None or isinstance(result.geometry, str):
         return Rewrite(edits, skipped, {}, None, (), (), left)
-    behind = tuple(_behind(made, node.node.output[0]))
-    why = [] if isinstance(node.geometry, str) else list(_why(node, node.geometry, made, behind, bool(edits)))
-    attributes = attributes_of(made.geometry)
-    return Rewrite(edits, skipped, attributes, made.weight_shape, behind, tuple(why), left, layers)
+    behind = tuple(_behind(result, node.node.output[0]))
+    why = [] if isinstance(node.geometry, str) else list(_why(node, node.geometry, result, behind, bool(edits)))
+    attributes = attributes_of(result.geometry)
+    return Rewrite(edits, skipped, attributes, result.weight_shape, behind, tuple(why), left, layers)
 
 
 def _behind(node: Deconv, output: str) -> Iterator[str]:
@@ -51,9 +51,9 @@ def _behind(node: Deconv, output: str) -> Iterator[str]:
         seen.add(current)
 
 
-def _why(node: Deconv, old: Geometry, made: Deconv, behind: Sequence[str], edited: bool) -> Iterator[str]:
+def _why(node: Deconv, old: Geometry, result: Deconv, behind: Sequence[str], edited: bool) -> Iterator[str]:
     """Yields why a rewritten node computes the same."""
-    new = made.geometry
+    new = result.geometry
     assert isinstance(new, Geometry)
     if old == new:
         what = "the attributes stay as they are" if edited else "nothing had to change"
@@ -65,7 +65,7 @@ def _why(node: Deconv, old: Geometry, made: Deconv, behind: Sequence[str], edite
             " cut or add the rest, and the bias comes last, so that it is in every element"
         )
     elif old.begin_pads + old.end_pads != new.begin_pads + new.end_pads or not old.is_explicit:
-        padded = made.inputs[0] != node.inputs[0] and made.producer(0, "Pad") is not None
+        padded = result.inputs[0] != node.inputs[0] and result.producer(0, "Pad") is not None
         yield from _why_same_window(old, (node.input_shape or ())[2:], padded)
     if old.dilations != new.dilations:
         yield (
