@@ -163,6 +163,9 @@ def test_what_is_not_shown_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert report.exit_code == 0
     assert report.proof is not None
     assert report.proof.missing
+    # More time would show nothing of what could not be run at all.
+    lacks_time = any(unshown.what is Lack.TIME for unshown in report.proof.missing)
+    assert ("--prove-time" in (finding.fix or "")) is lacks_time
 
 
 def test_a_branch_that_no_inputs_lead_to_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,7 +23,7 @@ MAY_IMPORT = {
     "plugins": "core",
     "rules": "core graph shapes plugins",
     "passes": "core graph shapes",
-    "runtimes": "core graph plugins",
+    "runtimes": "core graph shapes plugins",
     "precision": "core graph runtimes",
     "pipeline": "core graph shapes plugins rules passes precision runtimes",
     "engine": "core graph shapes passes precision runtimes pipeline",

@@ -273,8 +273,8 @@ class ProofIncomplete(Page):
     Versions:
         All.
     Fix:
-        Allow more time with --prove-time, give bounds for dynamic dimensions, or run the engine on a GPU with trtconv
-        verify. With --prove required this is an error.
+        Where time was up, allow more with --prove-time; give bounds for dynamic dimensions; or compare the engine with
+        trtconv verify. With --prove required this is an error.
     Source:
         docs/proof.md.
     """

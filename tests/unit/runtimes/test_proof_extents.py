@@ -1,4 +1,4 @@
-"""Shapes that inference does not know are those of a run, where it is not long."""
+"""Shapes that inference does not know are those of the size lattice, or of a run, where it is not long."""
 
 from __future__ import annotations
 
@@ -44,3 +44,22 @@ def test_what_nobody_asks_about_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_run_that_multiplies_too_much_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(extents, "_MOST_PRODUCTS", -1)
     assert found("y")["y"] is None
+
+
+EXPANDED = """<ir_version: 8, opset_import: ["": 17]>
+g (float[1,4,h,w] x) => (float[a,b,c] y) <int64[1] minus = {-1}, int64[1] first = {0}, int64[1] four = {4}> {
+  s = Shape (x)  n = Gather (s, first)  size = Concat <axis = 0> (n, four, minus)
+  flat = Reshape (x, size)  t = Transpose <perm = [0, 2, 1]> (flat)
+  wide = Shape (t)  many = Mul (wide, wide)
+  less = Div (many, wide)  y = Expand (t, less)
+}"""
+
+
+def test_computed_sizes_are_those_of_the_lattice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What ONNX's inference does not follow: products and quotients of sizes. A run is not needed for them."""
+    monkeypatch.setattr(extents, "_MOST_PRODUCTS", -1)
+    model = OnnxModel(onnx.parser.parse_model(EXPANDED), Path("m.onnx"))
+    network = ReadNetwork((), (), (), ())
+    assert None in (extents.shapes_with(model, {"x": (1, 4, 6, 10)}).get("y") or (None,))
+    shapes = shapes_of(network, model, {"x": (1, 4, 6, 10)}, ["y"], 100)
+    assert shapes["y"] == (1, 60, 4)

@@ -1,4 +1,5 @@
-"""The shapes of all tensors at one size of the inputs: by ONNX's inference, and where that ends by a run."""
+"""The shapes of all tensors at one size of the inputs: by ONNX's inference, by the size lattice where it ends, by a run
+where that does."""
 
 from __future__ import annotations
 
@@ -16,6 +17,8 @@ from trtconv.runtimes.proof.feeds import InputKind, Shape, Source, make
 from trtconv.runtimes.proof.roles import role_of
 from trtconv.runtimes.tensorrt.readback.execute import Run
 from trtconv.runtimes.tensorrt.readback.records import NotProven, ReadNetwork, ReadTensor
+from trtconv.shapes.lattice import Sizes
+from trtconv.shapes.model_shapes import model_shapes
 
 Shapes = Mapping[str, tuple[int | None, ...]]
 
@@ -37,11 +40,35 @@ def shapes_of(
         megabytes: How much memory a run may take.
     """
     shapes = shapes_with(model, inputs)
-    lacking = [name for name in names if None in (shapes.get(name) or (None,)) and shapes.get(name) != ()]
-    if not lacking or cost.products(network, shapes) > _MOST_PRODUCTS:
+    if not _lacking(shapes, names):
         return shapes
-    traced = _traced(network, model, inputs, megabytes)
-    return {**shapes, **{name: traced[name] for name in lacking if name in traced}}
+    shapes = _filled(shapes, _by_lattice(model, inputs), names)
+    if not _lacking(shapes, names) or cost.products(network, shapes) > _MOST_PRODUCTS:
+        return shapes
+    return _filled(shapes, _traced(network, model, inputs, megabytes), names)
+
+
+def _lacking(shapes: Shapes, names: Collection[str]) -> list[str]:
+    return [name for name in names if None in (shapes.get(name) or (None,)) and shapes.get(name) != ()]
+
+
+def _filled(shapes: Shapes, others: Mapping[str, Shape], names: Collection[str]) -> Shapes:
+    return {**shapes, **{name: others[name] for name in _lacking(shapes, names) if name in others}}
+
+
+def _by_lattice(model: OnnxModel, inputs: Mapping[str, Shape]) -> Mapping[str, Shape]:
+    """Returns what the size lattice knows: sizes that are computed and read by Expand, Tile and Reshape are beyond
+    ONNX's inference, and a run of a large network at its own sizes costs too much."""
+    sizes = Sizes(model)
+    point = {
+        dim: size
+        for spec in model.inputs
+        for dim, size in zip(spec.dims, inputs.get(spec.name, ()), strict=False)
+        if isinstance(dim, str)
+    }
+    if not set(sizes.names) <= set(point):
+        return {}
+    return model_shapes(sizes, [point])[0]
 
 
 def _traced(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from trtconv.core import budget, codes
 from trtconv.core.dims import ShapeProfile
 from trtconv.core.documents.layers import LayerTable
-from trtconv.core.documents.proof import BuildProof
+from trtconv.core.documents.proof import BuildProof, Lack
 from trtconv.core.findings import Finding, Location, Severity
 from trtconv.core.named_sizes import KnownSizes
 from trtconv.core.requests.common import PROOFS
@@ -41,7 +41,8 @@ _OTHER_NARROW = 4.0
 """The same, where it holds types that overflow."""
 _FIX = "Build with the passes on (no --no-rewrite); if they were, please report this model. --prove none builds it."
 
-_FIX_OF_MISSING = "Allow more time (--prove-time), or compare the engine on a GPU: trtconv verify."
+_VERIFY_FIX = "Compare the engine with the model: trtconv verify."
+_TIME_FIX = "Allow more time (--prove-time), or compare the engine with the model: trtconv verify."
 _FIX_OF_PASSES = (
     "Please report this model; trtconv rewrite names the passes, and --no-rewrite or --skip leaves them out."
 )
@@ -136,7 +137,9 @@ class NetworkProof(contextlib.AbstractContextManager["NetworkProof"]):
             yield _finding(self._subject.rewritten, proof.divergence)
         elif proof.missing:
             severity = Severity.ERROR if self._level == PROOFS[-1] else Severity.INFO
-            yield codes.PROOF_INCOMPLETE.finding(_not_shown(proof), severity, fix=_FIX_OF_MISSING)
+            # More time shows nothing of what could not be run.
+            more = any(unshown.what is Lack.TIME for unshown in proof.missing)
+            yield codes.PROOF_INCOMPLETE.finding(_not_shown(proof), severity, fix=_TIME_FIX if more else _VERIFY_FIX)
 
 
 def _meaning(subject: ProofSubject, profiles: Sequence[ShapeProfile]) -> Meaning:
