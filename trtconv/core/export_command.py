@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from trtconv.core.dims import InputSpec, Range
+
+Dims = Mapping[str, Sequence[int | str]]
+
+_AXES = {"batch": 0, "height": -2, "h": -2, "width": -1, "w": -1}
+"""Names of sizes to the axis on which they usually lie."""
 
 
 def export_command(inputs: Sequence[InputSpec], ranges: Mapping[str, Range], output: str) -> str:
@@ -32,44 +38,72 @@ def freeing_command(inputs: Sequence[InputSpec], wanted: Mapping[str, Range]) ->
     Args:
         inputs: The model's inputs.
         wanted: Bounds that were asked for: of `INPUT:AXIS`, or by a name that the model has not. Such a name is taken
-            for the first fixed axis of its opt size; where all axes are fixed, else for one within its bounds.
+            for the axis on which a size of this name usually lies; else for the first fixed axis of its opt size, if no
+            other bound has the same; where all axes are fixed, for the first one within its bounds.
 
     Returns:
         The command; None where a bound fits no fixed axis, or none is to vary.
     """
     dims = {spec.name: list(spec.dims) for spec in inputs}
-    all_dims = {dim for listed in dims.values() for dim in listed}
-    some_vary = any(isinstance(dim, str) for dim in all_dims)
-    ranges: dict[str, Range] = {}
-    # By their axis first: what is left is for the names.
-    for given, bound in sorted(wanted.items(), key=lambda item: _fixed(dims, item[0]) is None):
-        if given in all_dims:
-            ranges[given] = bound
+    known = {dim for listed in dims.values() for dim in listed}
+    some_vary = any(isinstance(dim, str) for dim in known)
+    ranges = {name: bound for name, bound in wanted.items() if name in known}
+    opts = Counter(bound.opt for bound in wanted.values())
+    # By their axis first, then by what they are called: what is left is for sizes.
+    for name, bound in sorted(wanted.items(), key=lambda item: _rank(dims, *item)):
+        if name in known:
             continue
-        place = _fixed(dims, given) or _fitting(dims, bound, some_vary)
-        if place is None:
+        places = _places(dims, name, bound, some_vary, opts[bound.opt] == 1)
+        if not places:
             return None
-        name = re.sub(r"\W", "_", given)
-        if bound.min == bound.max == dims[place[0]][place[1]]:
+        tensor, axis = places[0]
+        if bound.min == bound.max == dims[tensor][axis]:
             continue
-        dims[place[0]][place[1]] = name
-        ranges[name] = bound
+        dims[tensor][axis] = re.sub(r"\W", "_", name)
+        ranges[str(dims[tensor][axis])] = bound
     if dims == {spec.name: list(spec.dims) for spec in inputs}:
         return None
     freed = [InputSpec(spec.name, spec.dtype, tuple(dims[spec.name])) for spec in inputs]
     return export_command(freed, ranges, "dynamic.onnx")
 
 
-def _fixed(dims: Mapping[str, Sequence[int | str]], place: str) -> tuple[str, int] | None:
+def _rank(dims: Dims, name: str, bound: Range) -> int:
+    return 0 if _stated(dims, name) else 1 if _customary(dims, name, bound) else 2
+
+
+def _places(dims: Dims, name: str, bound: Range, some_vary: bool, is_telling: bool) -> Sequence[tuple[str, int]]:
+    """Returns the axes that a bound may be for, the likeliest first.
+
+    Args:
+        dims: Sizes and names of each input's axes.
+        name: Of the bound.
+        bound: The bound.
+        some_vary: Whether some axes have names.
+        is_telling: Whether its opt size is that of no other bound.
+    """
+    fixed = [(tensor, axis, dim) for tensor, listed in dims.items() for axis, dim in enumerate(listed)]
+    sizes = [(tensor, axis, dim) for tensor, axis, dim in fixed if isinstance(dim, int)]
+    exact = [(tensor, axis) for tensor, axis, dim in sizes if dim == bound.opt]
+    # Among axes of which some vary, a fixed one of another size is as likely channels.
+    within = [(tensor, axis) for tensor, axis, dim in sizes if not some_vary and bound.min <= dim <= bound.max]
+    stated = _stated(dims, name)
+    by_size = (*exact, *within) if is_telling or not within else within
+    return (*((stated,) if stated else ()), *_customary(dims, name, bound), *by_size)
+
+
+def _stated(dims: Dims, place: str) -> tuple[str, int] | None:
     name, _, axis = place.rpartition(":")
     listed = dims.get(name, ())
     return (name, int(axis)) if axis.isdecimal() and int(axis) < len(listed) else None
 
 
-def _fitting(dims: Mapping[str, Sequence[int | str]], bound: Range, some_vary: bool) -> tuple[str, int] | None:
-    places = [(name, axis, dim) for name, listed in dims.items() for axis, dim in enumerate(listed)]
-    sizes = [(name, axis, dim) for name, axis, dim in places if isinstance(dim, int)]
-    exact = [(name, axis) for name, axis, dim in sizes if dim == bound.opt]
-    # Among axes of which some vary, a fixed one of another size is as likely channels.
-    within = [(name, axis) for name, axis, dim in sizes if not some_vary and bound.min <= dim <= bound.max]
-    return next(iter((*exact, *within)), None)
+def _customary(dims: Dims, name: str, bound: Range) -> Sequence[tuple[str, int]]:
+    """Returns the axes on which a size of this name usually lies, where they are fixed and within its bounds."""
+    axis = _AXES.get(name.lower())
+    if axis is None:
+        return ()
+    places = [
+        (tensor, range(len(listed))[axis]) for tensor, listed in dims.items() if len(listed) > (2 if axis < 0 else 0)
+    ]
+    sizes = [(tensor, at, dims[tensor][at]) for tensor, at in places]
+    return [(tensor, at) for tensor, at, size in sizes if isinstance(size, int) and bound.min <= size <= bound.max]

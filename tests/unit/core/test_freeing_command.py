@@ -16,6 +16,7 @@ from trtconv.core.export_command import freeing_command
 
 IMAGE = InputSpec("x", "float", (1, 3, 256, 320))
 TOKENS = InputSpec("ids", "int64", (1, 16))
+WIDE = "256:320:640"
 BATCHES = InputSpec("x", "float", ("batch", 3, 256, 320))
 
 
@@ -32,7 +33,15 @@ BATCHES = InputSpec("x", "float", ("batch", 3, 256, 320))
         ([IMAGE, TOKENS], {"length": "4:16:64"}, ["x=1,3,256,320", "ids=1,length=4:16:64:int64"]),
         ([BATCHES], {"batch": "1:1:4", "h": "64:256:512"}, ["x=batch=1:1:4,3,h=64:256:512,320"]),
         # Beside axes that vary, a fixed one of another size may be channels.
-        ([BATCHES], {"h": "64:128:512"}, None),
+        ([BATCHES], {"size": "64:128:512"}, None),
+        # What a size is called says more than which axis has the size that it is tuned for.
+        ([BATCHES], {"h": "64:128:512"}, ["x=batch,3,h=64:128:512,320"]),
+        ([IMAGE], {"height": "256:320:640", "width": "256:320:640"}, [f"x=1,3,height={WIDE},width={WIDE}"]),
+        ([IMAGE], {"width": "256:320:640", "height": "256:320:640"}, [f"x=1,3,height={WIDE},width={WIDE}"]),
+        ([IMAGE], {"H": "256:320:640", "W": "256:256:640"}, [f"x=1,3,H={WIDE},W=256:256:640"]),
+        ([TOKENS], {"Batch": "1:2:4"}, ["ids=Batch=1:2:4,16:int64"]),
+        # A size that two are tuned for tells nothing: they are taken in their order.
+        ([IMAGE], {"a": "256:320:640", "b": "256:320:640"}, [f"x=1,3,a={WIDE},b={WIDE}"]),
         ([IMAGE], {"h": "512:600:700"}, None),
         # Nothing would vary.
         ([IMAGE], {"h": "256:256:256"}, None),
