@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from trtconv.core.dim_flags import quoted
 from trtconv.core.dims import InputRange, InputSpec, Range, Shape, ShapeProfile, dynamic_dims
 from trtconv.core.errors import InputError
-from trtconv.core.export_command import freeing_command
+from trtconv.core.export_command import freeing_command, own_names
 from trtconv.core.expressions import Expression, derived, free_names
 from trtconv.core.suggest import did_you_mean
 
@@ -117,7 +117,7 @@ def _resolve(inputs: Sequence[InputSpec], bounds: Mapping[str, Range]) -> dict[s
                 hint = did_you_mean(owner, names, f"It has: {', '.join(map(str, inputs))}.")
                 raise InputError(f"the model has no input {owner!r}", hint)
             near = did_you_mean(given, dims, " ").strip()
-            hint = f"{near} It has: {_list_dims(inputs)}.".strip() + ("" if near else _export(inputs, bounds))
+            hint = f"{near} It has: {_list_dims(inputs)}.".strip() + ("" if near else _way_out(inputs, bounds))
             raise InputError(f"the model has no dimension {given!r}", hint)
         if name in ranges and ranges[name] != bound:
             raise InputError(
@@ -195,6 +195,14 @@ def _computed(expression: Expression, ranges: Mapping[str, Range]) -> Range:
 
 def _bounds_of(expression: Expression, ranges: Mapping[str, Range]) -> str:
     return ", ".join(f"{name}={ranges[name]}" for name in expression.symbols)
+
+
+def _way_out(inputs: Sequence[InputSpec], bounds: Mapping[str, Range]) -> str:
+    """Says what to write instead of names that the model has not."""
+    own = own_names(inputs, bounds)
+    if not own:
+        return _export(inputs, bounds)
+    return " If its axes are meant: " + " ".join(f"--dim {name}={bound}" for name, bound in own.items())
 
 
 def _export(inputs: Sequence[InputSpec], bounds: Mapping[str, Range]) -> str:

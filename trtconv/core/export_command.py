@@ -67,6 +67,27 @@ def freeing_command(inputs: Sequence[InputSpec], wanted: Mapping[str, Range]) ->
     return export_command(freed, ranges, "dynamic.onnx")
 
 
+def own_names(inputs: Sequence[InputSpec], wanted: Mapping[str, Range]) -> dict[str, Range]:
+    """Returns bounds by the model's own names of its axes, for names that say on which axes sizes usually lie.
+
+    Args:
+        inputs: The model's inputs.
+        wanted: Bounds that were asked for.
+
+    Returns:
+        Bounds for as many dimensions; nothing where one of them is not known to be meant.
+    """
+    known = {dim for spec in inputs for dim in spec.dims}
+    meant: dict[str, Range] = {}
+    for name, bound in wanted.items():
+        dims = [name] if name in known else [dim for _, _, dim in _at_custom({s.name: s.dims for s in inputs}, name)]
+        own = dict.fromkeys(dim for dim in dims if isinstance(dim, str))
+        if len(own) != 1:
+            return {}
+        meant[next(iter(own))] = bound
+    return meant if len(meant) == len(wanted) else {}
+
+
 def _rank(dims: Dims, name: str, bound: Range) -> int:
     return 0 if _stated(dims, name) else 1 if _customary(dims, name, bound) else 2
 
@@ -99,11 +120,19 @@ def _stated(dims: Dims, place: str) -> tuple[str, int] | None:
 
 def _customary(dims: Dims, name: str, bound: Range) -> Sequence[tuple[str, int]]:
     """Returns the axes on which a size of this name usually lies, where they are fixed and within its bounds."""
+    places = _at_custom(dims, name)
+    return [(tensor, axis) for tensor, axis, dim in places if isinstance(dim, int) and bound.min <= dim <= bound.max]
+
+
+def _at_custom(dims: Dims, name: str) -> list[tuple[str, int, int | str]]:
+    """Returns the axes on which a size of this name usually lies, and what is there."""
     axis = _AXES.get(name.lower())
     if axis is None:
-        return ()
-    places = [
-        (tensor, range(len(listed))[axis]) for tensor, listed in dims.items() if len(listed) > (2 if axis < 0 else 0)
-    ]
-    sizes = [(tensor, at, dims[tensor][at]) for tensor, at in places]
-    return [(tensor, at) for tensor, at, size in sizes if isinstance(size, int) and bound.min <= size <= bound.max]
+        return []
+    places = [(tensor, range(len(listed))[axis]) for tensor, listed in dims.items() if len(listed) > _least(axis)]
+    return [(tensor, at, dims[tensor][at]) for tensor, at in places]
+
+
+def _least(axis: int) -> int:
+    """Returns how many axes a tensor has at the most that is no image."""
+    return 2 if axis < 0 else 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import pytest
 from hypothesis import given
@@ -71,6 +71,24 @@ def test_a_slip_of_the_pen_is_no_fixed_size() -> None:
     with pytest.raises(InputError) as refused:
         bounds_by_name([BATCHES], {"bacth": Range(1, 1, 4)})
     assert "Did you mean batch?" in refused.value.hint and "export" not in refused.value.hint
+
+
+@pytest.mark.parametrize(
+    ("dims", "asked", "said"),
+    [
+        ((1, 3, "s99", "s4"), ("height", "width"), "--dim s99=256:320:640 --dim s4=256:320:640"),
+        (("n", 3, "s99", "s4"), ("width", "n"), "--dim s4=256:320:640 --dim n=256:320:640"),
+        # Not known to be meant: another word, and a size that is on no axis of its own.
+        ((1, 3, "s99", "s4"), ("height", "depth"), None),
+        ((1, 3, "s", "s"), ("height", "width"), None),
+    ],
+)
+def test_names_that_an_exporter_made_up_are_told(
+    dims: tuple[int | str, ...], asked: Sequence[str], said: str | None
+) -> None:
+    with pytest.raises(InputError) as refused:
+        bounds_by_name([InputSpec("x", "float", dims)], {name: Range.parse(WIDE) for name in asked})
+    assert (said in refused.value.hint) if said else "--dim s" not in refused.value.hint
 
 
 @given(
