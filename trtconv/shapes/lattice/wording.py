@@ -93,7 +93,8 @@ def periodic(sizes: Vector, accepted: NDArray[np.bool_]) -> str | None:
         if pattern[period] != pattern[0] or not np.array_equal(pattern[period:], pattern[:-period]):
             continue
         residues = sorted((start + int(n)) % period for n in np.flatnonzero(pattern[:period]))
-        least = f", at least {start}" if start - period >= int(sizes[0]) and start >= 2 * period else ""
+        smaller = range(max(int(sizes[0]), start - period), start)
+        least = f", at least {start}" if any(n % period in residues for n in smaller) else ""
         if len(residues) == 1:
             more = f" plus {residues[0]}" if residues[0] else ""
             return f"a multiple of {period}{more}{least}"
