@@ -151,7 +151,10 @@ class _Answer:
         valid = [table.take(rows) for table, rows in zip(self.tables, self.accepted, strict=True)]
         together = self._together(valid)
         patterns = self._patterns(valid, together.tables)
-        valid = together.tables
+        valid = [
+            self._in_part(bit, table) if bit in together.undecided else table
+            for bit, table in enumerate(together.tables)
+        ]
         tied = [table for table in valid if len(table.columns) > 1 and table.rows]
         inside = [table.take(table.within(self.spans)) for table in tied]
         # Where every combination in range is accepted, nothing ties them there.
@@ -194,6 +197,16 @@ class _Answer:
         columns = {dim: np.full(len(sizes), self.base[dim], dtype=np.int64) for dim in bits}
         trial = self.runner.points({**columns, name: sizes}, bits)
         return _accepted(trial, bit, slice(0, len(sizes)))
+
+    def _in_part(self, bit: int, narrowed: Table) -> Table:
+        """Marks sizes as not looked at that are in no accepted combination of those that were tried."""
+        table = self.tables[bit]
+        judged = {}
+        for name, column in table.columns.items():
+            undecided = np.setdiff1d(column[self.accepted[bit]], narrowed.columns[name])
+            looked = table.judged.get(name, column[:0]) if table.sampled else column
+            judged[name] = distinct(looked[~np.isin(looked, undecided)])
+        return dataclasses.replace(narrowed, sampled=True, judged=judged)
 
     def _dims(self, valid: Sequence[Table], patterns: Mapping[str, Pattern]) -> dict[str, DimLattice]:
         # Of tied dimensions a size counts where its partners are in range as well.

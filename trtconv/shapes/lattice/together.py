@@ -30,6 +30,7 @@ class Together:
         imposed: Which nodes ask for what.
         exact: Whether every combination was tried.
         unknown: Nodes whose result is not known at them, and why.
+        undecided: Positions of the tables whose other rows may be in a combination that was not tried.
     """
 
     tables: list[Table]
@@ -37,6 +38,7 @@ class Together:
     imposed: tuple[Imposed, ...] = ()
     exact: bool = True
     unknown: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    undecided: frozenset[int] = frozenset()
 
 
 class Tried:
@@ -49,25 +51,29 @@ class Tried:
     """
 
     def __init__(self, runner: Runner, tables: Sequence[Table], base: Mapping[str, int]) -> None:
+        self._runner = runner
         self.tables = tables
         self.bits = {name: i for i, table in enumerate(tables) for name in table.columns}
         counts = [table.rows for table in tables]
         self.whole = float(np.prod([float(n) for n in counts])) <= _GRID
         if self.whole:
-            self._run(runner, [grid.ravel() for grid in np.meshgrid(*(np.arange(n) for n in counts), indexing="ij")])
+            self._run([grid.ravel() for grid in np.meshgrid(*(np.arange(n) for n in counts), indexing="ij")])
             return
         middle = [table.nearest_row(base) for table in tables]
-        self._run(runner, _sampled(counts, middle))
+        self._run(_sampled(counts, middle))
         good = np.flatnonzero(self.good)
         if self.failing and len(good):
             away = sum(np.abs(self.rows[i][good] - row) for i, row in enumerate(middle))
             nearest = good[int(np.argmin(away))]
-            self._run(runner, _sampled(counts, [int(picks[nearest]) for picks in self.rows]))
+            self._run(_sampled(counts, [int(picks[nearest]) for picks in self.rows]))
 
-    def _run(self, runner: Runner, rows: Sequence[Any]) -> None:
+    def _columns(self, rows: Sequence[Any]) -> dict[str, Any]:
+        return {n: c[rows[i]] for i, table in enumerate(self.tables) for n, c in table.columns.items()}
+
+    def _run(self, rows: Sequence[Any]) -> None:
         self.rows = rows
-        self.columns = {n: c[rows[i]] for i, table in enumerate(self.tables) for n, c in table.columns.items()}
-        trial = runner.points(self.columns, self.bits)
+        self.columns = self._columns(rows)
+        trial = self._runner.points(self.columns, self.bits)
         # Rows are valid by themselves, so that what fails is about several tables. Where a number of two dimensions is
         # one of them at all these sizes, its condition is about that one here, or about none.
         everything = (1 << len(self.tables)) - 1
@@ -83,14 +89,30 @@ class Tried:
         touched = [i for i in range(len(valid)) if any(check.mask >> i & 1 for check in self.failing)]
         kept = {i: distinct(self.rows[i][self.good]) for i in touched}
         narrowed = [self.tables[i].take(kept[i]) if i in kept else table for i, table in enumerate(valid)]
-        apart = np.ones(len(self.good), dtype=bool)
-        for i in touched:
-            apart &= np.isin(self.rows[i], kept[i])
-        if np.array_equal(apart, self.good) and all(len(self.tables[i].columns) == 1 for i in touched):
-            # What looks like a relation is one condition on each dimension by itself.
-            return Together(narrowed, (), tuple(self._alone(i, kept[i]) for i in touched), self.whole, self.unknown)
+        if self._are_apart(kept):
+            alone = tuple(self._alone(i, kept[i]) for i in touched)
+            # With one size of all others, or none, nothing tells what is accepted beside other ones.
+            open_to = [i for i in touched if all(len(kept[other]) <= 1 for other in touched if other != i)]
+            undecided = frozenset() if self.whole else frozenset(open_to)
+            return Together(narrowed, (), alone, self.whole, self.unknown, undecided)
         imposed = tuple(self._imposed())
-        return Together(narrowed, tuple(dict.fromkeys(i.needs for i in imposed)), imposed, self.whole, self.unknown)
+        joint = tuple(dict.fromkeys(each.needs for each in imposed))
+        undecided = frozenset() if self.whole else frozenset(touched)
+        return Together(narrowed, joint, imposed, self.whole, self.unknown, undecided)
+
+    def _are_apart(self, kept: Mapping[int, Any]) -> bool:
+        """Whether what looks like a relation is one condition on each dimension by itself."""
+        apart = np.ones(len(self.good), dtype=bool)
+        for i, rows in kept.items():
+            apart &= np.isin(self.rows[i], rows)
+        if not np.array_equal(apart, self.good) or any(len(self.tables[i].columns) > 1 for i in kept):
+            return False
+        if self.whole or not len(apart.nonzero()[0]):
+            return True
+        # Of what was tried by chance hardly any may be of sizes that are accepted each: these are tried.
+        random = np.random.default_rng(1)
+        picks = [random.choice(kept.get(i, np.arange(table.rows)), _SAMPLES) for i, table in enumerate(self.tables)]
+        return all(check.holds.all() for check in self._runner.points(self._columns(picks), self.bits).checks)
 
     def _alone(self, index: int, kept: Any) -> Imposed:
         (name,) = self.tables[index].columns
