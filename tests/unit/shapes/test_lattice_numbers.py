@@ -64,7 +64,8 @@ KINDS = tuple(numbers(ROWS))
 
 def at(num: Num, count: int) -> list[Any]:
     assert num.is_known
-    return np.broadcast_to(num.value, count).tolist()
+    values: list[Any] = np.broadcast_to(num.value, count).tolist()
+    return values
 
 
 BINARY: dict[str, tuple[Callable[[Num, Num], Num], Callable[[int, int], int | None]]] = {
@@ -247,4 +248,4 @@ def test_elements_of_tensors() -> None:
     assert [[at(num, len(ROWS))[0] for num in row] for row in summed] == [[2, 3], [2, 3]]
     scalar = map_elements(lambda a: a * 2, boxed([h], ()))
     assert scalar.shape == ()
-    assert at(scalar[()], len(ROWS)) == [2 * n for n, _ in ROWS]
+    assert at(scalar.item(), len(ROWS)) == [2 * n for n, _ in ROWS]

@@ -18,41 +18,77 @@ Accepts = Callable[[int], bool]
 
 def meant(said: str) -> Accepts:
     """Returns which sizes some words mean."""
-    if match := re.fullmatch(r"(.+) or, from (\d+) on, (.+?)(?:, to (\d+))?", said):
-        few, rest, first, end = meant(match[1]), meant(match[3]), int(match[2]), int(match[4] or 10**9)
-        return lambda n: few(n) or (first <= n <= end and rest(n))
-    if match := re.fullmatch(r"(.+), from (\d+) to (\d+)", said):
-        inner = meant(match[1])
-        return lambda n: inner(n) and int(match[2]) <= n <= int(match[3])
-    if match := re.fullmatch(r"(.+), at least (\d+)", said):
-        above = meant(match[1])
-        return lambda n: above(n) and n >= int(match[2])
-    if match := re.fullmatch(r"(?:a )?multiples? of (\d+)(?: plus (\d+))?(?: from (\d+) to (\d+))?", said):
-        period, plus, low, high = int(match[1]), int(match[2] or 0), int(match[3] or 0), int(match[4] or 10**9)
-        return lambda n: n % period == plus and low <= n <= high
-    if match := re.fullmatch(r"(\d+) to (\d+) (beyond|below) a multiple of (\d+)", said):
-        residues, period = range(int(match[1]), int(match[2]) + 1), int(match[4])
-        sign = 1 if match[3] == "beyond" else -1
-        return lambda n: sign * n % period in residues
-    if match := re.fullmatch(r"(not )?([\d or]+) beyond a multiple of (\d+)", said):
-        listed_ones, period = [int(n) for n in match[2].split(" or ")], int(match[3])
-        return lambda n: (n % period in listed_ones) != bool(match[1])
-    if match := re.fullmatch(r"(?:every size from )?(\d+) to (\d+)", said):
-        return lambda n: int(match[1]) <= n <= int(match[2])
-    if match := re.fullmatch(r"at (least|most) (\d+)", said):
-        return lambda n: n >= int(match[2]) if match[1] == "least" else n <= int(match[2])
-    if match := re.fullmatch(r"(more|less) than (\d+)", said):
-        return lambda n: n > int(match[2]) if match[1] == "more" else n < int(match[2])
+    for pattern, meaning in MEANINGS:
+        match = re.fullmatch(pattern, said)
+        if match:
+            return meaning(*(each and (int(each) if each.isdecimal() else each) for each in match.groups()))
     plain = [int(n) for n in said.removeprefix("one of ").split(", ")]
     return lambda n: n in plain
+
+
+def first_few(few: str | int, first: int, rest: str, end: int | None) -> Accepts:
+    some, others = meant(str(few)), meant(rest)
+    return lambda n: some(n) or (first <= n <= (end or n) and others(n))
+
+
+def within(inner: str, low: int, high: int) -> Accepts:
+    accepts = meant(inner)
+    return lambda n: accepts(n) and low <= n <= high
+
+
+def multiples(period: int, plus: int | None, low: int | None, high: int | None) -> Accepts:
+    return lambda n: n % period == (plus or 0) and (low or n) <= n <= (high or n)
+
+
+def beside(first: int, last: int, where: str, period: int) -> Accepts:
+    sign = 1 if where == "beyond" else -1
+    return lambda n: first <= sign * n % period <= last
+
+
+def residues(no: str | None, listed_ones: str | int, period: int) -> Accepts:
+    wanted = [int(n) for n in str(listed_ones).split(" or ")]
+    return lambda n: (n % period in wanted) != bool(no)
+
+
+def beyond(how: str, bound: int) -> Accepts:
+    return {
+        "at least": lambda n: n >= bound,
+        "at most": lambda n: n <= bound,
+        "more than": lambda n: n > bound,
+        "less than": lambda n: n < bound,
+    }[how]
+
+
+MEANINGS: list[tuple[str, Callable[..., Accepts]]] = [
+    (r"(.+) or, from (\d+) on, (.+?)(?:, to (\d+))?", first_few),
+    (r"(.+), from (\d+) to (\d+)", within),
+    (r"(.+), at least (\d+)", lambda inner, low: within(inner, low, 10**9)),
+    (r"(?:a )?multiples? of (\d+)(?: plus (\d+))?(?: from (\d+) to (\d+))?", multiples),
+    (r"(\d+) to (\d+) (beyond|below) a multiple of (\d+)", beside),
+    (r"(not )?([\d or]+) beyond a multiple of (\d+)", residues),
+    (r"(?:every size from )?(\d+) to (\d+)", lambda low, high: lambda n: low <= n <= high),
+    (r"(at least|at most|more than|less than) (\d+)", beyond),
+]
+
+
+def repeated(period: int, wanted: set[int], least: int) -> Accepts:
+    return lambda n: n % period in wanted and n >= least
 
 
 def rules() -> dict[str, Accepts]:
     """Sizes of many kinds, each a condition of its own."""
     found: dict[str, Accepts] = {}
-    for period, wanted in ((2, {1}), (3, {0, 2}), (5, {0, 1}), (5, {3, 4}), (6, {1, 4}), (7, {0, 6}), (9, {0, 2, 4, 8})):
-        found[f"{wanted} of {period}"] = lambda n, p=period, w=wanted: n % p in w
-        found[f"{wanted} of {period} from 17 on"] = lambda n, p=period, w=wanted: n % p in w and n >= 17
+    for period, wanted in (
+        (2, {1}),
+        (3, {0, 2}),
+        (5, {0, 1}),
+        (5, {3, 4}),
+        (6, {1, 4}),
+        (7, {0, 6}),
+        (9, {0, 2, 4, 8}),
+    ):
+        found[f"{wanted} of {period}"] = repeated(period, wanted, 0)
+        found[f"{wanted} of {period} from 17 on"] = repeated(period, wanted, 17)
     found["not 1 of 7"] = lambda n: n % 7 != 1
     found["not 1, 3, 5, 7 of 11"] = lambda n: n % 11 not in (1, 3, 5, 7)
     found["not 1, 3, 5, 7, 9 of 14"] = lambda n: n % 14 not in (1, 3, 5, 7, 9)
@@ -195,4 +231,6 @@ def test_a_condition_on_three_sizes() -> None:
     volume = columns["a"] * columns["b"] * columns["c"]
     assert combination(columns, volume == 24) == "a * b * c == 24"
     assert combination(columns, volume % 10 == 0) == "a * b * c is a multiple of 10"
-    assert combination(columns, columns["a"] == columns["b"]).startswith("only some combinations of a and b and c (64 of")
+    assert combination(columns, columns["a"] == columns["b"]).startswith(
+        "only some combinations of a and b and c (64 of"
+    )
