@@ -158,12 +158,14 @@ def test_wide_nodes_have_zeros_in_a_kernel_that_they_make_little_larger(
     assert_equal(run(proto, {"x": x}), run(model.proto, {"x": x}))
 
 
-def test_wide_nodes_of_one_axis_have_a_larger_kernel() -> None:
+@pytest.mark.parametrize("rank", [1, 3])
+def test_wide_nodes_of_other_than_two_axes_have_a_larger_kernel(rank: int) -> None:
+    attrs = f"strides={[2] * rank}, output_padding={[1] * rank}"
     proto = parse(
-        f"""{HEAD} g (float[1,128,5] x) => (float[1,p,q] y)
-        {{ y = ConvTranspose <strides=[2], output_padding=[1]> (x, w) }}"""
+        f"""{HEAD} g (float[1,128{",5" * rank}] x) => (float[1,p{",q" * rank}] y)
+        {{ y = ConvTranspose <{attrs}> (x, w) }}"""
     )
-    proto.graph.initializer.append(numpy_helper.from_array(np.ones((128, 2, 2), np.float32), "w"))
+    proto.graph.initializer.append(numpy_helper.from_array(np.ones((128, 2, *[2] * rank), np.float32), "w"))
     passes = [each for each in passes_for("fp16") if each.name == "make-deconv-explicit"]
     model, _ = rewritten(proto, TENSORRT_8, passes)
     assert [node.op_type for node in model.proto.graph.node] == ["ConvTranspose"]

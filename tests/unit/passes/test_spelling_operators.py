@@ -343,6 +343,33 @@ def test_products_of_integers(conv: bool, dtype: Any, points: bool) -> None:
     assert_same(proto, feeds, "multiply-in-float")
 
 
+def test_zero_points_of_rows_columns_and_kernels() -> None:
+    """Held to ONNX's words: its reference subtracts those of rows from columns, and ONNX Runtime has none of them."""
+    random = np.random.default_rng(0)
+    feeds: Arrays = {"a": random.integers(0, 255, (4, 4), np.uint8), "b": random.integers(-99, 99, (4, 4), np.int8)}
+    feeds |= {"c": np.array([1, 20, 3, 40], np.uint8), "d": np.array([5, -6, 7, -8], np.int8)}
+    (found,) = ReferenceEvaluator(_in_float("MatMulInteger", feeds)).run(None, feeds)
+    a, b, rows, columns = (each.astype(np.int32) for each in feeds.values())
+    assert np.array_equal(found, (a - rows[:, None]) @ (b - columns))
+    feeds |= {
+        "a": random.integers(0, 255, (1, 2, 4, 4), np.uint8),
+        "b": random.integers(-99, 99, (4, 2, 1, 1), np.int8),
+    }
+    feeds["c"] = np.array(9, np.uint8)
+    (found,) = ReferenceEvaluator(_in_float("ConvInteger", feeds)).run(None, feeds)
+    a, b, point, kernels = (each.astype(np.int32) for each in feeds.values())
+    taps = b[:, :, 0, 0] - kernels[:, None]
+    assert np.array_equal(found, np.einsum("ncij,kc->nkij", a - point, taps))
+
+
+def _in_float(op: str, feeds: Arrays) -> onnx.ModelProto:
+    proto = model(op, feeds, 13, shape=[None] * feeds["a"].ndim)
+    proto.graph.output[0].type.tensor_type.elem_type = onnx.TensorProto.INT32
+    rewritten = wrap(proto)
+    assert {edit.pass_name for edit in run_passes(rewritten, PASSES, RTX).edits} == {"multiply-in-float"}
+    return rewritten.proto
+
+
 @given(st.integers(2, 4), st.sampled_from((0.5, 0.9)))
 def test_normalization_in_training(rank: int, momentum: float) -> None:
     feeds: Arrays = {"a": normal(4, 3, 2, 2)[(..., *[0] * (4 - rank))]}

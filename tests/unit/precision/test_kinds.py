@@ -113,6 +113,18 @@ def test_what_is_quantised_has_the_type_that_is_asked_for(kind: str, net: str, t
     assert bool(report.calibration.samples) == (kind == "fp8")
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_model_of_an_older_opset_gets_the_one_that_has_what_is_written(kind: str, tmp_path: Path) -> None:
+    path = perceptron(tmp_path)
+    old = onnx.load(path)
+    old.opset_import[0].version = 11
+    onnx.save(old, path)
+    made(kind, path, tmp_path, [(4, 64)])
+    result = onnx.load(tmp_path / "out.onnx")
+    onnx.checker.check_model(result, full_check=True)
+    assert result.opset_import[0].version == KINDS[kind].opset
+
+
 @pytest.mark.parametrize(
     ("kind", "text", "shape", "reason", "remedy"),
     [
