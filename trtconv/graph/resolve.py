@@ -70,9 +70,10 @@ class _Cone:
                 return False
             self.known[name] = sizes
             return True
+        # Counted on the way down: a chain of thousands would be as many calls inside source other.
+        self._seen.add(index)
         if op not in FOLDED or not all(self.visit(source) for source in columns.inputs[index]):
             return False
-        self._seen.add(index)
         self.nodes.append(node)
         return True
 
