@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 
 import numpy as np
 import pytest
@@ -13,13 +14,18 @@ from support.strategies import layers
 from trtconv.graph.deconv import (
     Crop,
     Geometry,
+    along,
     crops,
     dilate_kernel,
     extend_kernel,
     fold,
     geometry_of,
+    lengthen,
     output_sizes,
     split_begin,
+    tap_counts,
+    tap_cycle,
+    ungroup_kernel,
 )
 
 
@@ -140,3 +146,87 @@ def test_an_output_shape_says_nothing_beside_sizes_of_another_rank(sizes: tuple[
     made = Geometry((3, 3), (2, 2), (1, 1), (0, 0), (0, 0), (0, 0), output_shape=(8, 8))
     assert crops(made, sizes) is None
     assert crops(made, (4, 4)) is not None
+
+
+SMALL = [*itertools.product((1, 2, 3, 4), (1, 2, 3), (1, 2, 3), (1, 2, 4))]
+"""Kernels, strides, dilations and sizes."""
+
+
+def meeting(kernel: int, stride: int, dilation: int, size: int) -> list[int]:
+    """Returns how many products meet in each element, by spreading ones."""
+    full = np.zeros((size - 1) * stride + (kernel - 1) * dilation + 1, np.int64)
+    for element, tap in itertools.product(range(size), range(kernel)):
+        full[element * stride + tap * dilation] += 1
+    return full.tolist()
+
+
+@pytest.mark.parametrize(("kernel", "stride", "dilation", "size"), SMALL)
+def test_products_that_meet(kernel: int, stride: int, dilation: int, size: int) -> None:
+    assert list(tap_counts(kernel, stride, dilation, size)) == meeting(kernel, stride, dilation, size)
+    # Far from the edges: of a longer input, from a multiple of the stride on.
+    long, reach = meeting(kernel, stride, dilation, 40), -(-(kernel * dilation) // stride) * stride
+    assert list(tap_cycle(kernel, stride, dilation)) == long[reach : reach + stride]
+
+
+def test_kernels_of_groups_as_one() -> None:
+    weights = np.arange(1, 25).reshape(4, 3, 2)
+    grown = ungroup_kernel(weights, 2)
+    assert grown.shape == (4, 6, 2)
+    for source, made in itertools.product(range(4), range(6)):
+        inside = source // 2 == made // 3
+        assert np.array_equal(grown[source, made], weights[source, made % 3] if inside else [0, 0])
+    assert np.array_equal(ungroup_kernel(weights, 1), weights)
+
+
+@given(layers(negative=True))
+def test_one_axis_is_a_node_of_its_own(layer: Layer) -> None:
+    made = geometry(layer)
+    for axis, size in enumerate(layer.sizes):
+        alone = along(made, axis)
+        assert alone.rank == 1
+        assert output_sizes(alone, [size]) == output_sizes(made, layer.sizes)[axis : axis + 1]
+        assert crops(alone, [size]) == (crops(made, layer.sizes) or ())[axis : axis + 1]
+
+
+@given(layers(negative=True))
+def test_zeros_around_the_input_leave_the_window_where_it_is(layer: Layer) -> None:
+    made = geometry(layer)
+    found = crops(made, layer.sizes)
+    assert found is not None
+    longer = lengthen(made, found)
+    assert all(c.begin >= 0 and c.end >= 0 for c in longer.crops)
+    sizes = [low + n + high for low, n, high in zip(longer.low, layer.sizes, longer.high, strict=True)]
+    rows = zip(made.full(sizes), longer.crops, output_sizes(made, layer.sizes), strict=True)
+    assert all(full - c.begin - c.end == size for full, c, size in rows)
+    for before, after, zeros, stride in zip(found, longer.crops, longer.low, made.strides, strict=True):
+        assert after.begin - before.begin == zeros * stride
+        assert not zeros or after.begin < stride, "fewer zeros would not do"
+
+
+@pytest.mark.parametrize(
+    ("changes", "explicit", "both"),
+    [
+        ({}, True, False),
+        ({"auto_pad": "VALID"}, False, False),
+        ({"output_shape": (4, 4)}, False, False),
+        ({"output_padding": (0, 1)}, False, False),
+        ({"begin_pads": (-1, 0)}, False, False),
+        ({"end_pads": (0, -1)}, False, False),
+        ({"end_pads": (0, 2)}, True, False),
+        ({"strides": (1, 2)}, True, False),
+        ({"dilations": (2, 1)}, True, False),
+        ({"strides": (1, 2), "dilations": (2, 1)}, True, True),
+    ],
+)
+def test_kinds_of_geometries(changes: dict[str, object], explicit: bool, both: bool) -> None:
+    plain = Geometry((3, 3), (1, 1), (1, 1), (0, 0), (0, 0), (0, 0))
+    made = dataclasses.replace(plain, **changes)  # type: ignore[arg-type]
+    assert (made.is_explicit, made.is_strided_and_dilated) == (explicit, both)
+
+
+@pytest.mark.parametrize(("asked", "axes"), [((9, 9), ()), ((10, 9), ()), ((11, 9), (0,)), ((11, 99), (0, 1))])
+def test_an_output_shape_beyond_what_there_is(asked: tuple[int, int], axes: tuple[int, ...]) -> None:
+    made = Geometry((3, 3), (2, 2), (1, 1), (0, 0), (0, 0), (0, 0), output_shape=asked)
+    assert made.full((4, 4)) == (9, 9)
+    assert made.excess_axes((4, 4)) == axes
+    assert made.excess_axes() == made.excess_axes((4,)) == ()

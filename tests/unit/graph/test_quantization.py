@@ -13,7 +13,10 @@ from support.session import Array, run
 from trtconv.graph.quantization import (
     along,
     dequantize,
+    dequantize_blocks,
     limits,
+    over_blocks,
+    quantize,
     quantize_symmetric,
     scale_fault,
     symmetric_cover,
@@ -115,3 +118,34 @@ def test_values_are_shaped_along_their_axis() -> None:
 def test_scales_that_make_no_sense(scale: object, words: str | None) -> None:
     fault = scale_fault(np.asarray(scale, np.float32))
     assert fault is None if words is None else fault is not None and words in fault
+
+
+@pytest.mark.parametrize("axis", [0, 1, -1, -2])
+@pytest.mark.parametrize("block", [1, 2, 3, 5])
+def test_each_block_of_an_axis_has_a_scale(axis: int, block: int) -> None:
+    random = np.random.default_rng(0)
+    q = random.integers(-128, 127, (5, 6), np.int8)
+    shape = [-(-size // block) if at == axis % 2 else size for at, size in enumerate(q.shape)]
+    scale, point = random.uniform(0.1, 2, shape).astype(np.float32), random.integers(-9, 9, shape, np.int8)
+    places = np.indices(q.shape)
+    places[axis % 2] //= block
+    expected = (q.astype(np.float32) - point[tuple(places)]) * scale[tuple(places)]
+    assert np.array_equal(dequantize_blocks(q, scale, point, axis, block), expected)  # type: ignore[arg-type]
+    plain = dequantize_blocks(q, scale, None, axis, block)
+    assert plain is not None
+    assert np.array_equal(plain, q.astype(np.float32) * scale[tuple(places)])
+    for wrong in (scale[:-1], scale[:, :-1], scale.reshape(-1), np.float32(1)):
+        assert dequantize_blocks(q, np.asarray(wrong), None, axis, block) is None
+    assert dequantize_blocks(q, scale, point[:-1], axis, block) is None
+    assert over_blocks(np.ones(()), (), axis, block) is None
+
+
+@given(st.sampled_from(["int8", "uint8", "int16", "uint16"]), AXES, st.booleans(), st.integers(0, 9))
+def test_quantising_with_zero_points_is_onnx_runtimes(dtype: str, axis: int, channels: bool, seed: int) -> None:
+    random = np.random.default_rng(seed)
+    x = (random.standard_normal((3, 4, 5)) * 300).astype(np.float32)
+    x.flat[:4] = 0.5, 1.5, 1e9, -1e9
+    shape = x.shape[axis : axis + 1 or None][:1] if channels else ()
+    scale = np.asarray(random.choice([0.01, 0.25, 1], shape), np.float32)
+    point = np.asarray(random.integers(*limits(dtype), shape), dtype)
+    assert np.array_equal(quantize(x, scale, point, axis), linear("QuantizeLinear", x, scale, point, axis))
