@@ -60,8 +60,8 @@ def _slice_size(dim: Num, start: Num, end: Num, step: Num) -> Num:
         first, last = (smaller(larger(_from_front(n, dim), Num(0)), dim) for n in (start, end))
         return larger(ceil_div(last - first, step.value), Num(0))
     first = smaller(larger(_from_front(start, dim), Num(0)), dim - 1)
-    # ONNX Runtime reads the largest integer as "to the first element" when it counts down.
-    to_first = end.constant and end.value >= FAR
+    # ONNX Runtime reads the largest integer of 32 and of 64 bits as "to the first element" when it counts down.
+    to_first = end.constant and end.value in (FAR, 2**63 - 1)
     last = Num(-1) if to_first else smaller(larger(_from_front(end, dim), Num(-1)), dim - 1)
     return larger(ceil_div(first - last, -step.value), Num(0))
 
