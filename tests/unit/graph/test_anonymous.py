@@ -199,3 +199,59 @@ def test_leaks_are_found(tmp_path: Path, data: bytes, page: str, leaked: tuple[s
     found = find_leaks(OnnxModel(proto, tmp_path / "secret-model.onnx"), data, page, ())
     assert found.leaked == leaked
     assert found.weight_bytes == WEIGHTS.nbytes + 256
+
+
+KINDS = [np.float32, np.float16, np.float64, np.int8, np.int32, np.int64]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("begin", [0, 1, 599, 1_188])
+@pytest.mark.parametrize("shift", [0, 3])
+def test_a_run_of_any_weights_is_found_wherever_it_is(tmp_path: Path, kind: type, begin: int, shift: int) -> None:
+    values = (np.random.default_rng(1).standard_normal(1_200) * 40).astype(kind)
+    proto = helper.make_model(helper.make_graph([], "g", [], [], [numpy_helper.from_array(values, "held")]))
+    model = OnnxModel(proto, tmp_path / "m.onnx")
+    run = values[begin : begin + 12]
+    assert find_leaks(model, part(weight=bytes(shift) + run.tobytes() + b"!"), "", ()).leaked == ("held",)
+    # Every second one is no run, but of eight bytes, of which one is enough; nor are others like them.
+    for others in (run[::2], run[::-1], -run - 1)[2 * (kind is np.float64) :]:
+        assert find_leaks(model, part(weight=bytes(shift) + others.astype(kind).tobytes()), "", ()).leaked == ()
+
+
+STRUCTURE = [
+    (np.arange(16), True),
+    (np.arange(17), False),
+    (np.array([1 << 16]), True),
+    (np.array([(1 << 16) + 1]), False),
+    (np.array([-(1 << 16)]), True),
+    (np.array([2**31 - 1, -(2**31), 2**63 - 1, -(2**63)]), True),
+    (np.array([2**31 - 2]), False),
+    (np.array([True, False]), True),
+    (np.array([1, 2], np.int32), False),
+    (np.array([1.0], np.float32), False),
+    (np.array(["a"], object), True),
+]
+
+
+@pytest.mark.parametrize(("values", "stays"), STRUCTURE)
+def test_what_is_structure(values: np.ndarray, stays: bool) -> None:  # type: ignore[type-arg]
+    held = Constant("w", numpy_helper.from_array(values, "w"))
+    assert held.is_structure == stays
+    kept = Likeness.RENAMED if values.dtype.kind == "O" else Likeness.KEPT
+    assert held.least == (kept if stays else Likeness.STATISTICS)
+
+
+@pytest.mark.parametrize(
+    ("values", "may"),
+    [
+        ([2.0, 0.125], False),
+        ([2.0, 0.12], True),
+        ([0.5] * 16, True),
+        ([0.5] * 17, False),
+        ([np.inf, np.nan, -1.0], True),
+        ([0.333], False),
+        ([1e-30], True),
+    ],
+)
+def test_few_plain_numbers_may_stay(values: list[float], may: bool) -> None:
+    assert Constant("w", numpy_helper.from_array(np.array(values, np.float32), "w")).may_stay == may
