@@ -211,6 +211,19 @@ def test_a_branch_that_all_sizes_take(limit: int, step: int) -> None:
     assert lattice.dims["w"].valid is None
 
 
+def test_a_branch_that_all_sizes_in_range_take_and_that_never_works() -> None:
+    """Beyond the range the other branch is taken, so that it shows on combinations in range alone."""
+    # What is asked of the product of both has them looked at together.
+    text = BRANCHED.replace("<int64 two", "<int64[1] one = {{1}}, int64 two").replace(
+        "y = If",
+        "p = Transpose <perm = [0,1,3,2]> (z) q = MatMul (x, p) f = Flatten (q) best, at = TopK (f, one) y = If",
+    )
+    text = text.replace("u = SpaceToDepth <blocksize = 2> (x)", "u = Transpose <perm = [0]> (x)")
+    lattice = Sizes(parse(text.format(limit=41))).lattice({"h": (4, 20), "w": (4, 20)})
+    assert lattice.empty
+    assert [lattice.dims[name].valid for name in "hw"] == [(), ()]
+
+
 def test_a_branch_that_some_sizes_take_is_not_known() -> None:
     lattice = Sizes(parse(BRANCHED.format(limit=24))).lattice({"h": (4, 20), "w": (4, 20)}, {"h": 5, "w": 5})
     assert not lattice.exact

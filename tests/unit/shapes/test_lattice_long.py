@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from support.sizes import parse
 from trtconv.core.bounds import make_profile
@@ -143,6 +144,34 @@ def test_a_middle_that_differs_is_no_pattern() -> None:
     assert pattern_of(table, np.where(table < 50_000, plain, table % 8 == 1), lambda sizes: sizes % 8 == 0) is None
     # Nothing accepted says nothing of what was not looked at.
     assert pattern_of(table, np.zeros(len(table), bool), lambda sizes: np.zeros(len(sizes), bool)) is None
+
+
+def by_8(sizes: NDArray[np.int64]) -> NDArray[np.bool_]:
+    return sizes % 8 == 0
+
+
+@pytest.mark.parametrize(
+    ("spoiled", "head", "tail"),
+    [
+        (13, (0, 8, 13), ()),
+        (16, (0, 8), ()),
+        (129_981, (), (129_981, 129_984, 129_992)),
+        (129_984, (), (129_992,)),
+        (64_001, None, None),
+        (64_000, None, None),
+    ],
+)
+def test_one_size_that_differs(spoiled: int, head: tuple[int, ...] | None, tail: tuple[int, ...] | None) -> None:
+    """At an end it is told apart, and the pattern holds beside it; in between there is no pattern."""
+    table = np.concatenate([np.arange(30_000), np.arange(64_000, 64_900), np.arange(100_000, 130_000)])
+    found = pattern_of(table, by_8(table) ^ (table == spoiled), by_8)
+    if head is None or tail is None:
+        assert found is None
+        return
+    assert found is not None
+    assert (found.head, found.tail) == (head, tail)
+    assert found.begin == (spoiled + 1 if head else 0)
+    assert found.end == (spoiled - 1 if tail else 129_999)
 
 
 def test_thinned_combinations_keep_every_size_and_what_was_asked() -> None:

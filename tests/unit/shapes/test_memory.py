@@ -106,6 +106,8 @@ def test_the_largest_accepted_size_that_fits_is_found() -> None:
     assert largest_that_fits(sizes, lattice, least, most, room - 1) == [{"h": 96}, {"w": 96}]
     # Neither alone: both.
     assert largest_that_fits(sizes, lattice, least, most, 3 * 4 * 40 * 40) == [{"h": 40, "w": 40}]
+    # Neither alone: the smallest of both, or nothing.
+    assert largest_that_fits(sizes, lattice, least, most, 3 * 4 * 8 * 8) == [least]
     assert largest_that_fits(sizes, lattice, least, most, 3 * 4 * 8 * 8 - 1) == []
 
 

@@ -275,6 +275,13 @@ def test_what_cannot_be_freed_is_exported_again_by_the_command_that_is_printed()
         assert declared.bounds["h"] == Range(low, opt, high)
 
 
+def test_a_shuffle_of_what_is_not_known_is_none() -> None:
+    text, _, _, _ = CASES["pixel shuffle"]
+    text = text.replace("r = Reshape (x, s)", "v = my.Strange (x) r = Reshape (v, s)")
+    model = parse(text, HEADER.replace("17", '17, "my": 1'))
+    assert Baked(model).shuffles() == []
+
+
 def test_shuffles_behind_shuffles_are_found_at_once() -> None:
     text = """g (float[n,3,h,w] x) => (float[n,3,c,d] y)
         <int64[6] s = {1,3,8,2,12,2}, int64[4] t = {1,12,8,12}, int64[6] u = {1,3,2,2,8,12}, int64[4] v = {1,3,16,24}> {
