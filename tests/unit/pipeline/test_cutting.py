@@ -22,7 +22,7 @@ from trtconv.core.errors import InputError
 from trtconv.core.findings import Location
 from trtconv.graph.cut_shapes import Run
 from trtconv.graph.model import OnnxModel
-from trtconv.graph.partition import Links, crossings, cut
+from trtconv.graph.partition import Links, NodeGroup, crossings, cut
 from trtconv.pipeline.cutting import Cutting
 from trtconv.pipeline.refusals import at_nodes, matching, selections
 from trtconv.runtimes import observed
@@ -94,6 +94,48 @@ def test_every_node_runs_once_and_after_what_it_reads(nodes: dict[int, Links], r
             assert not refused & set(part.nodes)
             assert len(part.nodes) >= least
     assert all(before.is_engine != after.is_engine for before, after in itertools.pairwise(parts))
+
+
+def changes(nodes: dict[int, Links], refused: set[int]) -> int:
+    """Returns how often the longest path goes from what is refused to what is not, or back."""
+    makers = {name: index for index, links in nodes.items() for name in links.makes}
+    most: dict[int, int] = {}
+    for index, links in nodes.items():
+        before = [makers[name] for name in links.reads if name in makers]
+        most[index] = max((most[each] + ((each in refused) != (index in refused)) for each in before), default=0)
+    return max(most.values())
+
+
+@given(dags(), st.sets(st.integers(0, 24)))
+def test_parts_are_few_and_no_node_had_better_be_in_another(nodes: dict[int, Links], refused: set[int]) -> None:
+    refused &= nodes.keys()
+    parts = cut(nodes, refused, lambda _: True)
+    assert len(parts) <= changes(nodes, refused) + 2
+    home = {index: number for number, part in enumerate(parts) for index in part.nodes}
+    makers = {name: index for index, links in nodes.items() for name in links.makes}
+    for index, links in nodes.items():
+        first = max((home[makers[name]] for name in links.reads if name in makers), default=0)
+        behind = (home[other] for other, each in nodes.items() if not each.reads.isdisjoint(links.makes))
+        last = min(behind, default=len(parts) - 1)
+        for number in range(first, last + 1):
+            if parts[number].is_engine == (index not in refused):
+                held = [[each for each in part.nodes if each != index] for part in parts]
+                held[number].append(index)
+                moved = [NodeGroup(part.is_engine, tuple(sorted(own))) for part, own in zip(parts, held, strict=True)]
+                assert crossings(nodes, moved) >= crossings(nodes, parts)
+
+
+@given(dags(), st.lists(st.integers(0, 3), min_size=25, max_size=25))
+def test_what_crosses_is_counted_once_for_each_part_that_reads_it(nodes: dict[int, Links], homes: list[int]) -> None:
+    parts = [NodeGroup(True, tuple(index for index in nodes if homes[index] == number)) for number in range(4)]
+    pairs = {
+        (name, homes[reader])
+        for maker, made in nodes.items()
+        for name in made.makes
+        for reader, links in nodes.items()
+        if name in links.reads and homes[reader] != homes[maker]
+    }
+    assert crossings(nodes, parts) == len(pairs)
 
 
 def test_what_nothing_refuses_is_one_part() -> None:
