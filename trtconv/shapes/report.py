@@ -88,17 +88,22 @@ def sizes(request: SizesRequest) -> SizesReport:
     computed = derived(list(dynamic_dims(model.inputs)))
     unasked = tuple(name for name in network.names if name not in given and name not in computed)
     broken = lattice.empty or (not lattice.dims and bool(network.run([{}]).checks))
-    largest = [] if broken else activations(network, [_largest(lattice, ranges)])
+    largest = None if broken else _largest(lattice, ranges)
     code = 1 if broken else 0
-    memory = MemoryRecord(model.nbytes, tuple(largest)) if largest else None
+    memory = None if largest is None else MemoryRecord(model.nbytes, tuple(activations(network, [largest])))
     return SizesReport(FileIdentity(str(request.model)), lattice, ranges, unasked, nearest, code, memory)
 
 
-def _largest(lattice: SizeLattice, ranges: Mapping[str, Range]) -> dict[str, int]:
-    """Returns the accepted sizes of which each dimension, or combination of tied ones, is the largest in range."""
+def _largest(lattice: SizeLattice, ranges: Mapping[str, Range]) -> dict[str, int] | None:
+    """Returns the accepted sizes of which each dimension, or combination of tied ones, is the largest in range.
+
+    None where of those that were looked at none is accepted.
+    """
     point: dict[str, int] = {}
     for table in lattice.tables:
         rows = table.take(table.within({name: (ranges[name].min, ranges[name].max) for name in table.columns}))
+        if not rows.rows:
+            return None
         row = rows.nearest_row({name: ranges[name].max for name in rows.columns})
         point |= {name: int(column[row]) for name, column in rows.columns.items()}
     return point

@@ -6,15 +6,18 @@ import importlib
 import itertools
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from support.sizes import parse
+from support.sizes import parse, save
+from trtconv.core.dims import Range
 from trtconv.shapes.lattice import SizeLattice, Sizes, first_faults, together
 from trtconv.shapes.lattice.tables import Table
+from trtconv.shapes.report import SizesRequest, sizes
 
 Point = dict[str, int]
 
@@ -161,6 +164,15 @@ def test_one_combination_that_fits_is_no_rule() -> None:
     lattice = Sizes(parse(NETS["sum"])).lattice(dict.fromkeys("hwn", (1, 1_000)))
     assert not lattice.exact
     assert all(lattice.dims[dim].accepts(size) for dim, size in {"h": 3, "w": 77, "n": 80}.items())
+
+
+def test_where_none_that_fits_was_met_nothing_is_refused(tmp_path: Path) -> None:
+    path = save(NETS["sum"], tmp_path / "m.onnx")
+    bounds = {"h": Range(1, 400, 1_000), "w": Range(1, 400, 1_000), "n": Range(1_985, 1_990, 1_995)}
+    found = sizes(SizesRequest(path, bounds))
+    assert (found.exit_code, found.memory, found.nearest) == (0, None, {})
+    assert not found.lattice.exact
+    assert found.lattice.rounded({"h": 5, "w": 6, "n": 1_990}, up=None) == {"h": 5, "w": 6, "n": 1_990}
 
 
 def test_a_rule_of_each_is_told_apart_from_one_of_both() -> None:
