@@ -100,6 +100,23 @@ class Writer:
         inner = self.gelu(self.linear(self.layer_norm(x, size), size, 4 * size))
         return self.op("Add", x, self.linear(inner, 4 * size, size))
 
+    def down(self, x: str, ins: int, widths: Sequence[int], convolutions: int = 1) -> tuple[str, list[str]]:
+        """Adds the first half of a U-Net; returns its result, and the skips."""
+        skips = []
+        for width in widths:
+            for size in (ins, *[width] * (convolutions - 1)):
+                x = self.op("Relu", self.conv(x, size, width, 3))
+            skips.append(x)
+            x, ins = self.op("MaxPool", x, kernel_shape=[2, 2], strides=[2, 2]), width
+        return x, skips
+
+    def back(self, x: str, wide: int, widths: Sequence[int], skips: Sequence[str]) -> str:
+        """Adds the second half of a U-Net, which joins the skips."""
+        for width, skip in zip(reversed(widths), reversed(skips), strict=True):
+            x, wide = self.op("Concat", self.up(x, wide, width), skip, axis=1), width
+            x = self.op("Relu", self.conv(x, 2 * width, width, 3))
+        return x
+
     def model(self, output: str, rank: int) -> onnx.ModelProto:
         """Returns the model."""
         self.nodes.append(helper.make_node("Identity", [output], ["y"], "output"))

@@ -53,31 +53,19 @@ def autoencoder(seed: int) -> onnx.ModelProto:
     return w.model(w.conv(w.relu(w.up(x, 32, 16)), 16, 4, 3), 4)
 
 
-def _down(w: Writer, x: str, ins: int, widths: Sequence[int]) -> tuple[str, list[str]]:
-    skips = []
-    for width in widths:
-        x, ins = w.relu(w.conv(x, ins, width, 3)), width
-        skips.append(x)
-        x = w.op("MaxPool", x, kernel_shape=[2, 2], strides=[2, 2])
-    return x, skips
-
-
 def unet(seed: int) -> onnx.ModelProto:
     w = Writer((1, 3, 64, 64), seed)
-    x, skips = _down(w, "x", 3, (24, 48))
-    x = w.relu(w.conv(x, 48, 96, 3))
-    for wide, width in ((96, 48), (48, 24)):
-        x = w.relu(w.conv(w.op("Concat", w.up(x, wide, width), skips.pop(), axis=1), 2 * width, width, 3))
+    x, skips = w.down("x", 3, (24, 48))
+    x = w.back(w.relu(w.conv(x, 48, 96, 3)), 96, (24, 48), skips)
     return w.model(w.conv(x, 24, 4, 1), 4)
 
 
 def unet_attention(seed: int) -> onnx.ModelProto:
     w = Writer((1, 3, 32, 32), seed)
-    x, skips = _down(w, "x", 3, (32, 48))
+    x, skips = w.down("x", 3, (32, 48))
     x = w.conv(x, 48, 48, 3)
     x = w.image(w.block(w.tokens(x, 48), 48, 4), 48, 8)
-    for wide, width in ((48, 48), (48, 32)):
-        x = w.relu(w.conv(w.op("Concat", w.up(x, wide, width), skips.pop(), axis=1), 2 * width, width, 3))
+    x = w.back(x, 48, (32, 48), skips)
     return w.model(w.conv(x, 32, 4, 1), 4)
 
 

@@ -69,103 +69,69 @@ def parser_cases() -> Iterator[Case]:
 
 
 def _padding_cases() -> Iterator[Case]:
-    case = layer_case
-    yield case("pads-1", "pads 1, no output_padding (nothing to do)", Layer(pads=1))
-    yield case("pads-1-op-1", "output_padding 1 <= end pad 1", Layer(pads=1, extra=1), by_adapter=True)
-    yield case(
-        "pads-1-op-1-dynamic",
-        "output_padding 1 <= end pad 1, dynamic H/W",
-        Layer(pads=1, extra=1, dynamic=True),
-        by_adapter=True,
-    )
-    yield case("pads-0-op-1", "output_padding 1 > end pad 0", Layer(pads=0, extra=1), by_adapter=True)
-    yield case(
-        "pads-0-op-1-dynamic",
-        "output_padding 1 > end pad 0, dynamic H/W",
-        Layer(pads=0, extra=1, dynamic=True),
-        by_adapter=True,
-    )
-    yield case("pads-0-op-1-k2", "kernel 2, output_padding 1 > end pad 0", Layer(kernel=2, pads=0, extra=1))
-    yield case("pads-1-op-2-s3", "stride 3, output_padding 2 > end pad 1", Layer(stride=3, kernel=4, pads=1, extra=2))
-    yield case("pads-uneven-op-1", "pads (2, 0), output_padding 1", Layer(kernel=4, pads=(2, 0), extra=1))
-    yield case("kernel-1-op-1", "kernel 1, stride 2, pads 1, output_padding 1", Layer(kernel=1, pads=1, extra=1))
-    yield case("pads-0-op-1-no-bias", "output_padding 1 > end pad 0, no bias", Layer(pads=0, extra=1, bias="none"))
-    yield case(
-        "pads-0-op-1-bias-computed",
-        "output_padding 1 > end pad 0, bias computed in the graph",
-        Layer(pads=0, extra=1, bias="computed"),
-    )
-    yield case(
-        "pads-0-op-1-bias-input",
-        "output_padding 1 > end pad 0, bias a graph input",
-        Layer(pads=0, extra=1, bias="input"),
-    )
-    yield case("pads-negative", "pads -1", Layer(pads=-1))
-    yield case("dilation-2", "dilation 2, stride 1", Layer(stride=1, dilation=2, pads=1))
-    yield case("dilation-2-stride-2", "dilation 2, stride 2", Layer(dilation=2, pads=1), by_adapter=True)
-    yield case(
-        "dilation-2-stride-2-op-1",
-        "dilation 2, stride 2, output_padding 1 > end pad 0",
-        Layer(dilation=2, pads=0, extra=1),
-    )
-    yield case(
-        "dilation-2-kernel",
-        "dilation 2, stride 2, rewritten as for RTX",
-        Layer(dilation=2, pads=1),
-        target="rtx",
-        max_ratio=float("inf"),
-    )
-    yield case("op-too-large", "output_padding 2 = max(stride, dilation)", Layer(pads=1, extra=2), refused_by="TC105")
+    within = "output_padding 1 <= end pad 1"
+    beyond, computed = "output_padding 1 > end pad 0", Layer(pads=0, extra=1, bias="computed")
+    for name, title, layer, by_adapter in (
+        ("pads-1", "pads 1, no output_padding (nothing to do)", Layer(pads=1), False),
+        ("pads-1-op-1", within, Layer(pads=1, extra=1), True),
+        ("pads-1-op-1-dynamic", f"{within}, dynamic H/W", Layer(pads=1, extra=1, dynamic=True), True),
+        ("pads-0-op-1", beyond, Layer(pads=0, extra=1), True),
+        ("pads-0-op-1-dynamic", f"{beyond}, dynamic H/W", Layer(pads=0, extra=1, dynamic=True), True),
+        ("pads-0-op-1-k2", f"kernel 2, {beyond}", Layer(kernel=2, pads=0, extra=1), False),
+        ("pads-1-op-2-s3", "stride 3, output_padding 2 > end pad 1", Layer(stride=3, kernel=4, pads=1, extra=2), False),
+        ("pads-uneven-op-1", "pads (2, 0), output_padding 1", Layer(kernel=4, pads=(2, 0), extra=1), False),
+        ("kernel-1-op-1", "kernel 1, stride 2, pads 1, output_padding 1", Layer(kernel=1, pads=1, extra=1), False),
+        ("pads-0-op-1-no-bias", f"{beyond}, no bias", Layer(pads=0, extra=1, bias="none"), False),
+        ("pads-0-op-1-bias-computed", f"{beyond}, bias computed in the graph", computed, False),
+        ("pads-0-op-1-bias-input", f"{beyond}, bias a graph input", Layer(pads=0, extra=1, bias="input"), False),
+        ("pads-negative", "pads -1", Layer(pads=-1), False),
+        ("dilation-2", "dilation 2, stride 1", Layer(stride=1, dilation=2, pads=1), False),
+        ("dilation-2-stride-2", "dilation 2, stride 2", Layer(dilation=2, pads=1), True),
+        ("dilation-2-stride-2-op-1", f"dilation 2, stride 2, {beyond}", Layer(dilation=2, pads=0, extra=1), False),
+    ):
+        yield layer_case(name, title, layer, by_adapter=by_adapter)
+    dilated, title = Layer(dilation=2, pads=1), "dilation 2, stride 2, rewritten as for RTX"
+    yield layer_case("dilation-2-kernel", title, dilated, target="rtx", max_ratio=math.inf)
+    title = "output_padding 2 = max(stride, dilation)"
+    yield layer_case("op-too-large", title, Layer(pads=1, extra=2), refused_by="TC105")
 
 
 def _automatic_cases() -> Iterator[Case]:
-    case = layer_case
-    yield case("valid-op-1", "auto_pad VALID, output_padding 1", Layer(auto_pad="VALID", extra=1))
+    yield layer_case("valid-op-1", "auto_pad VALID, output_padding 1", Layer(auto_pad="VALID", extra=1))
     for mode in ("UPPER", "LOWER"):
         name, auto = f"same-{mode.lower()}", f"SAME_{mode}"
-        yield case(name, f"auto_pad {auto}", Layer(auto_pad=auto))
-        yield case(f"{name}-op-1", f"auto_pad {auto}, output_padding 1", Layer(auto_pad=auto, extra=1))
-        yield case(
-            f"{name}-op-1-dynamic",
-            f"auto_pad {auto}, output_padding 1, dynamic H/W",
-            Layer(auto_pad=auto, extra=1, dynamic=True),
-            by_adapter=mode == "UPPER",
-        )
-    yield case(
-        "same-upper-k4-op-1",
-        "auto_pad SAME_UPPER, kernel 4, output_padding 1",
-        Layer(auto_pad="SAME_UPPER", kernel=4, extra=1),
-    )
+        yield layer_case(name, f"auto_pad {auto}", Layer(auto_pad=auto))
+        title, layer = f"auto_pad {auto}, output_padding 1", Layer(auto_pad=auto, extra=1)
+        yield layer_case(f"{name}-op-1", title, layer)
+        dynamic = dataclasses.replace(layer, dynamic=True)
+        yield layer_case(f"{name}-op-1-dynamic", f"{title}, dynamic H/W", dynamic, by_adapter=mode == "UPPER")
+    layer = Layer(auto_pad="SAME_UPPER", kernel=4, extra=1)
+    yield layer_case("same-upper-k4-op-1", "auto_pad SAME_UPPER, kernel 4, output_padding 1", layer)
 
 
 def _output_shape_cases() -> Iterator[Case]:
-    case = layer_case
-    yield case("output-shape-odd", "output_shape, total padding odd", Layer(out=64), by_adapter=True)
-    yield case("output-shape-even", "output_shape, total padding even", Layer(out=63))
-    yield case("output-shape-op-1", "output_shape and output_padding 1", Layer(out=64, extra=1))
-    yield case("output-shape-larger", "output_shape beyond the full result", Layer(kernel=2, out=65))
-    yield case("output-shape-same-upper", "output_shape and SAME_UPPER", Layer(out=64, auto_pad="SAME_UPPER"))
-    yield case("output-shape-same-lower", "output_shape and SAME_LOWER", Layer(out=64, auto_pad="SAME_LOWER"))
-    yield case("output-shape-dynamic", "output_shape, dynamic H/W", Layer(out=64, dynamic=True), by_adapter=True)
+    for name, title, layer, by_adapter in (
+        ("odd", "output_shape, total padding odd", Layer(out=64), True),
+        ("even", "output_shape, total padding even", Layer(out=63), False),
+        ("op-1", "output_shape and output_padding 1", Layer(out=64, extra=1), False),
+        ("larger", "output_shape beyond the full result", Layer(kernel=2, out=65), False),
+        ("same-upper", "output_shape and SAME_UPPER", Layer(out=64, auto_pad="SAME_UPPER"), False),
+        ("same-lower", "output_shape and SAME_LOWER", Layer(out=64, auto_pad="SAME_LOWER"), False),
+        ("dynamic", "output_shape, dynamic H/W", Layer(out=64, dynamic=True), True),
+    ):
+        yield layer_case(f"output-shape-{name}", title, layer, by_adapter=by_adapter)
 
 
 def _source_cases() -> Iterator[Case]:
-    case = layer_case
     for weight, what in (("input", "a graph input"), ("computed", "computed at run time")):
-        yield case(
-            f"weight-{weight}", f"weight {what}, pads 1, output_padding 1", Layer(pads=1, extra=1, weight=weight)
-        )
-        yield case(
-            f"weight-{weight}-op-beyond",
-            f"weight {what}, output_padding 1 > end pad 0",
-            Layer(pads=0, extra=1, weight=weight),
-        )
-    for group, what in ((2, "2 groups"), (48, "depthwise")):
-        channels = (48, 48) if group == 48 else (64, 48)
+        layer = Layer(pads=1, extra=1, weight=weight)
+        yield layer_case(f"weight-{weight}", f"weight {what}, pads 1, output_padding 1", layer)
+        layer, title = dataclasses.replace(layer, pads=0), f"weight {what}, output_padding 1 > end pad 0"
+        yield layer_case(f"weight-{weight}-op-beyond", title, layer)
+    for group, name, what in ((2, "groups-2", "2 groups"), (48, "depthwise", "depthwise")):
         for pads in (1, 0):
-            name = f"{'depthwise' if group == 48 else 'groups-2'}-pads-{pads}-op-1"
-            layer = Layer(pads=pads, extra=1, group=group, channels=channels)
-            yield case(name, f"{what}, pads {pads}, output_padding 1", layer)
+            layer = Layer(pads=pads, extra=1, group=group, channels=(48, 48) if group == 48 else (64, 48))
+            yield layer_case(f"{name}-pads-{pads}-op-1", f"{what}, pads {pads}, output_padding 1", layer)
 
 
 def _rank_cases() -> Iterator[Case]:

@@ -62,15 +62,8 @@ Row = dict[str, Any]
 def unet(batch: int = 1, size: int = 128) -> onnx.ModelProto:
     """A U-Net with three skips that are joined."""
     w = Writer((batch, 3, size, size))
-    x, ins, skips = "x", 3, []
-    for width in (32, 64, 128):
-        x, ins = w.op("Relu", w.conv(x, ins, width, 3)), width
-        skips.append(x)
-        x = w.op("MaxPool", x, kernel_shape=[2, 2], strides=[2, 2])
-    x = w.op("Relu", w.conv(x, 128, 128, 3))
-    for wide, width in ((128, 128), (128, 64), (64, 32)):
-        x = w.op("Concat", w.up(x, wide, width), skips.pop(), axis=1)
-        x = w.op("Relu", w.conv(x, 2 * width, width, 3))
+    x, skips = w.down("x", 3, (32, 64, 128))
+    x = w.back(w.op("Relu", w.conv(x, 128, 128, 3)), 128, (32, 64, 128), skips)
     return w.model(w.conv(x, 32, 4, 1), 4)
 
 

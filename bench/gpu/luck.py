@@ -97,15 +97,8 @@ _INT8 = ("384-192-k2", "48-24-k3", "160-80-k3", "64-32-k4s3")
 def unet() -> onnx.ModelProto:
     """A U-Net of 128x128 with skips that are joined."""
     w = Writer((1, 3, 128, 128))
-    x, ins, skips = "x", 3, []
-    for width in (32, 64, 128):
-        x, ins = w.op("Relu", w.conv(w.op("Relu", w.conv(x, ins, width, 3)), width, width, 3)), width
-        skips.append(x)
-        x = w.op("MaxPool", x, kernel_shape=[2, 2], strides=[2, 2])
-    x = w.op("Relu", w.conv(x, 128, 256, 3))
-    for wide, width in ((256, 128), (128, 64), (64, 32)):
-        x = w.op("Concat", w.up(x, wide, width), skips.pop(), axis=1)
-        x = w.op("Relu", w.conv(x, 2 * width, width, 3))
+    x, skips = w.down("x", 3, (32, 64, 128), 2)
+    x = w.back(w.op("Relu", w.conv(x, 128, 256, 3)), 256, (32, 64, 128), skips)
     return w.model(w.conv(x, 32, 4, 1), 4)
 
 
