@@ -20,6 +20,9 @@ PLANE, SPACE, LINE = (
     ("batch", None, "length"),
 )
 
+IMAGE = (1, 3, 64, 64), PLANE, (32, 160)
+"""Shape of an example, axes and span of most classifiers."""
+
 
 class Case(NamedTuple):
     """One network.
@@ -69,35 +72,24 @@ def _monai() -> Iterator[tuple[Any, ...]]:
     unet = {**io, "channels": (4, 8, 16), "strides": (2, 2)}
     kernels = {"kernel_size": [3, 3, 3], "strides": [1, 2, 2], "upsample_kernel_size": [2, 2], "filters": [4, 8, 16]}
     span = (16, 96)
-    yield "monai UNet", lambda: nets.UNet(spatial_dims=2, **unet), (1, 1, 32, 32), PLANE, span
-    yield "monai UNet residual", lambda: nets.UNet(2, **unet, num_res_units=2), (1, 1, 32, 32), PLANE, span
+    small, large = ((1, 1, 32, 32), PLANE, span), ((1, 1, 64, 64), PLANE, (32, 128))
+    yield "monai UNet", lambda: nets.UNet(spatial_dims=2, **unet), *small
+    yield "monai UNet residual", lambda: nets.UNet(2, **unet, num_res_units=2), *small
     yield "monai UNet stride 3", lambda: nets.UNet(2, **{**unet, "strides": (3, 2)}), (1, 1, 36, 36), PLANE, span
     yield "monai UNet 3-D", lambda: nets.UNet(3, **unet), (1, 1, 16, 16, 16), SPACE, (8, 32)
-    yield "monai AttentionUnet", lambda: nets.AttentionUnet(2, **unet), (1, 1, 32, 32), PLANE, span
+    yield "monai AttentionUnet", lambda: nets.AttentionUnet(2, **unet), *small
     features = {"features": (4, 4, 8, 8, 16, 4)}
-    yield "monai BasicUNet", lambda: nets.BasicUNet(2, **io, **features), (1, 1, 64, 64), PLANE, (32, 128)
-    yield "monai DynUNet", lambda: nets.DynUNet(2, **io, **kernels), (1, 1, 32, 32), PLANE, span
-    yield "monai SegResNet", lambda: nets.SegResNet(2, init_filters=8, **io), (1, 1, 32, 32), PLANE, span
-    yield (
-        "monai AutoEncoder",
-        lambda: nets.AutoEncoder(2, **{**unet, "strides": (2, 2, 1)}),
-        (1, 1, 32, 32),
-        PLANE,
-        span,
-    )
-    yield "monai VNet", lambda: nets.VNet(2, 1, 2), (1, 1, 32, 32), PLANE, span
+    yield "monai BasicUNet", lambda: nets.BasicUNet(2, **io, **features), *large
+    yield "monai DynUNet", lambda: nets.DynUNet(2, **io, **kernels), *small
+    yield "monai SegResNet", lambda: nets.SegResNet(2, init_filters=8, **io), *small
+    yield "monai AutoEncoder", lambda: nets.AutoEncoder(2, **{**unet, "strides": (2, 2, 1)}), *small
+    yield "monai VNet", lambda: nets.VNet(2, 1, 2), *small
     quicknat = {"num_classes": 3, "num_channels": 1, "num_filters": 8, "se_block": "None"}
-    yield "monai QuickNAT", lambda: nets.Quicknat(**quicknat), (1, 1, 64, 64), PLANE, (32, 128)
-    yield "monai HighResNet", lambda: nets.HighResNet(2, 1, 2), (1, 1, 32, 32), PLANE, span
-    yield (
-        "monai BasicUNet++",
-        lambda: nets.BasicUNetPlusPlus(2, 1, 2, **features),
-        (1, 1, 64, 64),
-        PLANE,
-        (32, 128),
-    )
+    yield "monai QuickNAT", lambda: nets.Quicknat(**quicknat), *large
+    yield "monai HighResNet", lambda: nets.HighResNet(2, 1, 2), *small
+    yield "monai BasicUNet++", lambda: nets.BasicUNetPlusPlus(2, 1, 2, **features), *large
     deep = {"init_filters": 8, **io}
-    yield "monai SegResNetDS", lambda: nets.SegResNetDS(2, blocks_down=(1,) * 3, **deep), (1, 1, 32, 32), PLANE, span
+    yield "monai SegResNetDS", lambda: nets.SegResNetDS(2, blocks_down=(1,) * 3, **deep), *small
     blocks = {f"{place}_expansion_ratio": 2 for place in ("encoder", "decoder", "bottleneck")}
     counts = {"blocks_down": (1,) * 4, "blocks_bottleneck": 1, "blocks_up": (1,) * 4}
     yield "monai MedNeXt", lambda: nets.MedNeXt(2, **deep, **blocks, **counts), (1, 1, 32, 32), PLANE, span
@@ -138,38 +130,21 @@ def _spandrel() -> Iterator[tuple[Any, ...]]:
         return lambda: getattr(owner, name)(**arguments)
 
     span = (16, 96)
-    yield (
-        "spandrel ESRGAN x2",
-        take("ESRGAN", "ESRGAN", scale=2, num_blocks=2, num_filters=8),
-        (1, 3, 32, 32),
-        PLANE,
-        span,
-    )
-    yield "spandrel Compact", take("Compact", "Compact", num_feat=8, num_conv=2), (1, 3, 32, 32), PLANE, span
-    yield (
-        "spandrel SPAN",
-        take("SPAN", "SPAN", num_in_ch=3, num_out_ch=3, feature_channels=16),
-        (1, 3, 32, 32),
-        PLANE,
-        span,
-    )
+    small = (1, 3, 32, 32), PLANE, span
+    yield "spandrel ESRGAN x2", take("ESRGAN", "ESRGAN", scale=2, num_blocks=2, num_filters=8), *small
+    yield "spandrel Compact", take("Compact", "Compact", num_feat=8, num_conv=2), *small
+    yield "spandrel SPAN", take("SPAN", "SPAN", num_in_ch=3, num_out_ch=3, feature_channels=16), *small
     yield "spandrel RealCUGAN x2", take("RealCUGAN", "UpCunet2x"), (1, 3, 33, 35), PLANE, (24, 96)
-    yield (
-        "spandrel DRUNet",
-        take("DRUNet", "DRUNet", in_nc=3, out_nc=3, nc=(8, 8, 8, 8), nb=1),
-        (1, 3, 32, 32),
-        PLANE,
-        span,
-    )
+    yield "spandrel DRUNet", take("DRUNet", "DRUNet", in_nc=3, out_nc=3, nc=(8, 8, 8, 8), nb=1), *small
     nafnet = {"width": 8, "middle_blk_num": 1, "enc_blk_nums": [1, 1], "dec_blk_nums": [1, 1]}
-    yield "spandrel NAFNet", take("NAFNet", "NAFNet", **nafnet), (1, 3, 32, 32), PLANE, span
+    yield "spandrel NAFNet", take("NAFNet", "NAFNet", **nafnet), *small
     swinir = {"img_size": 32, "embed_dim": 12, "depths": [1], "num_heads": [2], "window_size": 8, "upscale": 2}
     static = (None, None, "height", "width")
     yield "spandrel SwinIR", take("SwinIR", "SwinIR", **swinir, upsampler="pixelshuffle"), (1, 3, 32, 32), static, span
     rcan = {"n_resgroups": 1, "n_resblocks": 1, "n_feats": 8, "reduction": 4}
-    yield "spandrel RCAN x2", take("RCAN", "RCAN", scale=2, **rcan), (1, 3, 32, 32), PLANE, span
+    yield "spandrel RCAN x2", take("RCAN", "RCAN", scale=2, **rcan), *small
     plksr = {"dim": 16, "n_blocks": 1, "upscaling_factor": 2}
-    yield "spandrel PLKSR x2", take("PLKSR", "PLKSR", **plksr), (1, 3, 32, 32), PLANE, span
+    yield "spandrel PLKSR x2", take("PLKSR", "PLKSR", **plksr), *small
     omnisr = {"num_feat": 16, "block_num": 1, "res_num": 1, "window_size": 8, "up_scale": 2, "pe": True, "bias": True}
     yield (
         "spandrel OmniSR x2",
@@ -196,16 +171,14 @@ def _timm() -> Iterator[tuple[Any, ...]]:
     import timm
 
     for name in ("resnet18", "mobilenetv3_small_050", "convnext_atto", "regnetx_002"):
-        yield f"timm {name}", lambda name=name: timm.create_model(name), (1, 3, 64, 64), PLANE, (32, 160)
+        yield f"timm {name}", lambda name=name: timm.create_model(name), *IMAGE
     yield (
         "timm ViT dynamic_img_size",
         lambda: timm.create_model("vit_tiny_patch16_224", img_size=64, depth=1, dynamic_img_size=True),
-        (1, 3, 64, 64),
-        PLANE,
-        (32, 160),
+        *IMAGE,
     )
     features = {"features_only": True, "out_indices": (1, 2)}
-    yield "timm features", lambda: timm.create_model("efficientnet_lite0", **features), (1, 3, 64, 64), PLANE, (32, 160)
+    yield "timm features", lambda: timm.create_model("efficientnet_lite0", **features), *IMAGE
 
 
 def _diffusers() -> Iterator[tuple[Any, ...]]:
@@ -276,13 +249,7 @@ def _transformers() -> Iterator[tuple[Any, ...]]:
         "num_attention_heads": [1, 1, 2, 2],
         "decoder_hidden_size": 16,
     }
-    yield (
-        "transformers SegFormer",
-        lambda: hf.SegformerForSemanticSegmentation(hf.SegformerConfig(**segformer)),
-        (1, 3, 64, 64),
-        PLANE,
-        (32, 160),
-    )
+    yield "transformers SegFormer", lambda: hf.SegformerForSemanticSegmentation(hf.SegformerConfig(**segformer)), *IMAGE
 
 
 class Without(nn.Module):
@@ -325,25 +292,14 @@ def _restoring() -> Iterator[tuple[Any, ...]]:
     from torchsr import models as torchsr
 
     span = (16, 96)
-    yield "torchsr NinaSR-B0 x2", lambda: torchsr.ninasr_b0(2), (1, 3, 32, 32), PLANE, span
-    yield "torchsr CARN-M x2", lambda: torchsr.carn_m(2), (1, 3, 32, 32), PLANE, span
+    small = (1, 3, 32, 32), PLANE, span
+    yield "torchsr NinaSR-B0 x2", lambda: torchsr.ninasr_b0(2), *small
+    yield "torchsr CARN-M x2", lambda: torchsr.carn_m(2), *small
     drunet = {"nc": (8, 8, 8, 8), "nb": 1, "pretrained": None}
-    yield (
-        "deepinv DRUNet",
-        lambda: Without(models.DRUNet(3, 3, **drunet), lambda net, x: net(x, 0.1)),
-        (1, 3, 64, 64),
-        PLANE,
-        (32, 160),
-    )
-    yield "deepinv UNet", lambda: models.UNet(3, 3, scales=3), (1, 3, 32, 32), PLANE, span
+    yield "deepinv DRUNet", lambda: Without(models.DRUNet(3, 3, **drunet), lambda net, x: net(x, 0.1)), *IMAGE
+    yield "deepinv UNet", lambda: models.UNet(3, 3, scales=3), *small
     restormer = {"dim": 8, "num_blocks": (1,) * 4, "num_refinement_blocks": 1, "heads": (1, 1, 2, 2)}
-    yield (
-        "deepinv Restormer",
-        lambda: models.Restormer(3, 3, pretrained=None, **restormer),
-        (1, 3, 32, 32),
-        PLANE,
-        span,
-    )
+    yield "deepinv Restormer", lambda: models.Restormer(3, 3, pretrained=None, **restormer), *small
     yield "deepinv DnCNN", lambda: models.DnCNN(3, 3, depth=5, nf=8, pretrained=None), (1, 3, 32, 32), PLANE, span
 
 
@@ -358,14 +314,13 @@ def _torchvision() -> Iterator[tuple[Any, ...]]:
     make_importable()
     from torchvision import models
 
-    span, image = (32, 160), (1, 3, 64, 64)
     bare = {"weights": None, "weights_backbone": None, "num_classes": 3}
     for name in ("deeplabv3_mobilenet_v3_large", "lraspp_mobilenet_v3_large"):
-        yield f"torchvision {name}", lambda name=name: getattr(models.segmentation, name)(**bare), image, PLANE, span
+        yield f"torchvision {name}", lambda name=name: getattr(models.segmentation, name)(**bare), *IMAGE
     swin = {"embed_dim": 12, "depths": [1, 2], "num_heads": [1, 2], "window_size": [4, 4], "num_classes": 5}
-    yield "torchvision Swin", lambda: models.SwinTransformer(patch_size=[4, 4], **swin), image, PLANE, span
+    yield "torchvision Swin", lambda: models.SwinTransformer(patch_size=[4, 4], **swin), *IMAGE
     for name in ("shufflenet_v2_x0_5", "squeezenet1_1"):
-        yield f"torchvision {name}", lambda name=name: getattr(models, name)(weights=None), image, PLANE, span
+        yield f"torchvision {name}", lambda name=name: getattr(models, name)(weights=None), *IMAGE
 
 
 def _nnunet() -> Iterator[tuple[Any, ...]]:
@@ -385,7 +340,6 @@ def _nnunet() -> Iterator[tuple[Any, ...]]:
 def _detecting() -> Iterator[tuple[Any, ...]]:
     import transformers as hf
 
-    image, span = (1, 3, 64, 64), (32, 160)
     resnet = {"embedding_size": 8, "hidden_sizes": [8, 16], "depths": [1, 1], "layer_type": "basic"}
     heads = {"encoder_attention_heads": 2, "decoder_attention_heads": 2}
     widths = {"d_model": 16, "encoder_ffn_dim": 16, "decoder_ffn_dim": 16, "num_queries": 5}
@@ -395,7 +349,7 @@ def _detecting() -> Iterator[tuple[Any, ...]]:
         backbone = hf.ResNetConfig(**resnet, out_features=["stage2"])
         return hf.DetrForObjectDetection(hf.DetrConfig(backbone_config=backbone, **detr))
 
-    yield "transformers DETR", make_detr, image, PLANE, span
+    yield "transformers DETR", make_detr, *IMAGE
     stages = [f"stage{number}" for number in range(1, 5)]
 
     def make_upernet() -> nn.Module:
@@ -403,23 +357,15 @@ def _detecting() -> Iterator[tuple[Any, ...]]:
         plain = {"hidden_size": 16, "use_auxiliary_head": False, "num_labels": 3}
         return hf.UperNetForSemanticSegmentation(hf.UperNetConfig(backbone_config=backbone, **plain))
 
-    yield "transformers UPerNet", make_upernet, image, PLANE, span
+    yield "transformers UPerNet", make_upernet, *IMAGE
     mobile = {"image_size": 64, "width_multiplier": 0.5, "n_attn_blocks": [1, 1, 1], "num_labels": 3}
     yield (
         "transformers MobileViTV2",
         lambda: hf.MobileViTV2ForSemanticSegmentation(hf.MobileViTV2Config(**mobile)),
-        image,
-        PLANE,
-        span,
+        *IMAGE,
     )
     glpn = {"hidden_sizes": [8, 8, 16, 16], "depths": [1] * 4, "num_attention_heads": [1, 1, 2, 2]}
-    yield (
-        "transformers GLPN",
-        lambda: hf.GLPNForDepthEstimation(hf.GLPNConfig(**glpn, decoder_hidden_size=8)),
-        image,
-        PLANE,
-        span,
-    )
+    yield "transformers GLPN", lambda: hf.GLPNForDepthEstimation(hf.GLPNConfig(**glpn, decoder_hidden_size=8)), *IMAGE
 
 
 def _hearing() -> Iterator[tuple[Any, ...]]:
