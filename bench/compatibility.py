@@ -69,9 +69,7 @@ def columns() -> dict[str, Callable[[Case], str]]:
     ran = {row["name"]: row for row in results()["cases"]}
     return {
         COLUMNS[1]: lambda case: cell_of_run(ran.get(case.name)),
-        COLUMNS[2]: lambda case: cell_of_build(
-            bench.examine(dataclasses.replace(case, target="rtx", by_adapter=False))
-        ),
+        COLUMNS[2]: lambda case: cell_of_build(bench.examine(dataclasses.replace(case, target="rtx"))),
         COLUMNS[3]: lambda case: cell_by_rule(case, "tensorrt-10"),
         COLUMNS[4]: lambda case: cell_by_rule(case, "tensorrt-11"),
     }

@@ -33,7 +33,6 @@ class Case:
         max_ratio: Largest latency of the rewritten engine over that of the raw one; infinite where it is not timed.
         half_io: Whether inputs and outputs of the network are float16.
         refused_by: Code of the finding with which trtconv must refuse the model; "" where it must build it.
-        by_adapter: Whether an engine is also built and run through trtconv's own adapter.
     """
 
     name: str
@@ -47,7 +46,6 @@ class Case:
     max_ratio: float = 1.05
     half_io: bool = False
     refused_by: str = ""
-    by_adapter: bool = False
 
 
 _RANKS: dict[int, dict[str, Any]] = {1: {"size": 512, "batch": 4}, 2: {}, 3: {"size": 12, "channels": (32, 24)}}
@@ -71,25 +69,25 @@ def parser_cases() -> Iterator[Case]:
 def _padding_cases() -> Iterator[Case]:
     within = "output_padding 1 <= end pad 1"
     beyond, computed = "output_padding 1 > end pad 0", Layer(pads=0, extra=1, bias="computed")
-    for name, title, layer, by_adapter in (
-        ("pads-1", "pads 1, no output_padding (nothing to do)", Layer(pads=1), False),
-        ("pads-1-op-1", within, Layer(pads=1, extra=1), True),
-        ("pads-1-op-1-dynamic", f"{within}, dynamic H/W", Layer(pads=1, extra=1, dynamic=True), True),
-        ("pads-0-op-1", beyond, Layer(pads=0, extra=1), True),
-        ("pads-0-op-1-dynamic", f"{beyond}, dynamic H/W", Layer(pads=0, extra=1, dynamic=True), True),
-        ("pads-0-op-1-k2", f"kernel 2, {beyond}", Layer(kernel=2, pads=0, extra=1), False),
-        ("pads-1-op-2-s3", "stride 3, output_padding 2 > end pad 1", Layer(stride=3, kernel=4, pads=1, extra=2), False),
-        ("pads-uneven-op-1", "pads (2, 0), output_padding 1", Layer(kernel=4, pads=(2, 0), extra=1), False),
-        ("kernel-1-op-1", "kernel 1, stride 2, pads 1, output_padding 1", Layer(kernel=1, pads=1, extra=1), False),
-        ("pads-0-op-1-no-bias", f"{beyond}, no bias", Layer(pads=0, extra=1, bias="none"), False),
-        ("pads-0-op-1-bias-computed", f"{beyond}, bias computed in the graph", computed, False),
-        ("pads-0-op-1-bias-input", f"{beyond}, bias a graph input", Layer(pads=0, extra=1, bias="input"), False),
-        ("pads-negative", "pads -1", Layer(pads=-1), False),
-        ("dilation-2", "dilation 2, stride 1", Layer(stride=1, dilation=2, pads=1), False),
-        ("dilation-2-stride-2", "dilation 2, stride 2", Layer(dilation=2, pads=1), True),
-        ("dilation-2-stride-2-op-1", f"dilation 2, stride 2, {beyond}", Layer(dilation=2, pads=0, extra=1), False),
+    for name, title, layer in (
+        ("pads-1", "pads 1, no output_padding (nothing to do)", Layer(pads=1)),
+        ("pads-1-op-1", within, Layer(pads=1, extra=1)),
+        ("pads-1-op-1-dynamic", f"{within}, dynamic H/W", Layer(pads=1, extra=1, dynamic=True)),
+        ("pads-0-op-1", beyond, Layer(pads=0, extra=1)),
+        ("pads-0-op-1-dynamic", f"{beyond}, dynamic H/W", Layer(pads=0, extra=1, dynamic=True)),
+        ("pads-0-op-1-k2", f"kernel 2, {beyond}", Layer(kernel=2, pads=0, extra=1)),
+        ("pads-1-op-2-s3", "stride 3, output_padding 2 > end pad 1", Layer(stride=3, kernel=4, pads=1, extra=2)),
+        ("pads-uneven-op-1", "pads (2, 0), output_padding 1", Layer(kernel=4, pads=(2, 0), extra=1)),
+        ("kernel-1-op-1", "kernel 1, stride 2, pads 1, output_padding 1", Layer(kernel=1, pads=1, extra=1)),
+        ("pads-0-op-1-no-bias", f"{beyond}, no bias", Layer(pads=0, extra=1, bias="none")),
+        ("pads-0-op-1-bias-computed", f"{beyond}, bias computed in the graph", computed),
+        ("pads-0-op-1-bias-input", f"{beyond}, bias a graph input", Layer(pads=0, extra=1, bias="input")),
+        ("pads-negative", "pads -1", Layer(pads=-1)),
+        ("dilation-2", "dilation 2, stride 1", Layer(stride=1, dilation=2, pads=1)),
+        ("dilation-2-stride-2", "dilation 2, stride 2", Layer(dilation=2, pads=1)),
+        ("dilation-2-stride-2-op-1", f"dilation 2, stride 2, {beyond}", Layer(dilation=2, pads=0, extra=1)),
     ):
-        yield layer_case(name, title, layer, by_adapter=by_adapter)
+        yield layer_case(name, title, layer)
     dilated, title = Layer(dilation=2, pads=1), "dilation 2, stride 2, rewritten as for RTX"
     yield layer_case("dilation-2-kernel", title, dilated, target="rtx", max_ratio=math.inf)
     title = "output_padding 2 = max(stride, dilation)"
@@ -104,22 +102,22 @@ def _automatic_cases() -> Iterator[Case]:
         title, layer = f"auto_pad {auto}, output_padding 1", Layer(auto_pad=auto, extra=1)
         yield layer_case(f"{name}-op-1", title, layer)
         dynamic = dataclasses.replace(layer, dynamic=True)
-        yield layer_case(f"{name}-op-1-dynamic", f"{title}, dynamic H/W", dynamic, by_adapter=mode == "UPPER")
+        yield layer_case(f"{name}-op-1-dynamic", f"{title}, dynamic H/W", dynamic)
     layer = Layer(auto_pad="SAME_UPPER", kernel=4, extra=1)
     yield layer_case("same-upper-k4-op-1", "auto_pad SAME_UPPER, kernel 4, output_padding 1", layer)
 
 
 def _output_shape_cases() -> Iterator[Case]:
-    for name, title, layer, by_adapter in (
-        ("odd", "output_shape, total padding odd", Layer(out=64), True),
-        ("even", "output_shape, total padding even", Layer(out=63), False),
-        ("op-1", "output_shape and output_padding 1", Layer(out=64, extra=1), False),
-        ("larger", "output_shape beyond the full result", Layer(kernel=2, out=65), False),
-        ("same-upper", "output_shape and SAME_UPPER", Layer(out=64, auto_pad="SAME_UPPER"), False),
-        ("same-lower", "output_shape and SAME_LOWER", Layer(out=64, auto_pad="SAME_LOWER"), False),
-        ("dynamic", "output_shape, dynamic H/W", Layer(out=64, dynamic=True), True),
+    for name, title, layer in (
+        ("odd", "output_shape, total padding odd", Layer(out=64)),
+        ("even", "output_shape, total padding even", Layer(out=63)),
+        ("op-1", "output_shape and output_padding 1", Layer(out=64, extra=1)),
+        ("larger", "output_shape beyond the full result", Layer(kernel=2, out=65)),
+        ("same-upper", "output_shape and SAME_UPPER", Layer(out=64, auto_pad="SAME_UPPER")),
+        ("same-lower", "output_shape and SAME_LOWER", Layer(out=64, auto_pad="SAME_LOWER")),
+        ("dynamic", "output_shape, dynamic H/W", Layer(out=64, dynamic=True)),
     ):
-        yield layer_case(f"output-shape-{name}", title, layer, by_adapter=by_adapter)
+        yield layer_case(f"output-shape-{name}", title, layer)
 
 
 def _source_cases() -> Iterator[Case]:
@@ -205,8 +203,7 @@ def _axis_cases() -> Iterator[Case]:
         layer = dataclasses.replace(layer, channels=(64, 32))
         name = f"q{rank}d-{scales.replace(' ', '-')}-{weights.lower()}{'' if output else '-float-out'}"
         title = f"{rank}-D, weight {_spelled(weights)}, scales per {scales}{'' if output else ', output not quantised'}"
-        adapter = rank == 2 and weights == "QDQ" and output
-        yield quant_case(name, title, Quant(scales, weights, output=output), layer, by_adapter=adapter)
+        yield quant_case(name, title, Quant(scales, weights, output=output), layer)
     square = dataclasses.replace(_QUANT_LAYER, channels=(32, 32))
     for weights in ("QDQ", "DQ"):
         title = f"2-D, weight {_spelled(weights)}, scales per axis 0, C_in = C_out"

@@ -233,9 +233,6 @@ def checks(row: Row, case: Case, backend: str) -> list[Row]:
         found.append(_check("rewritten engine", verdict, "right", verdict in ("right", "builds")))
         audit = row["rewritten"]["audit"]
         found.append(_check("audit of the rewritten network", audit, [], audit == []))
-    if "adapter" in row and backend == "tensorrt":
-        verdict = row["adapter"]["verdict"]
-        found.append(_check("engine of trtconv's adapter", verdict, "right", verdict == "right"))
     latency = row.get("latency", {})
     if "failure" in latency:
         found.append(_check("timed", latency["failure"], "no failure", False))

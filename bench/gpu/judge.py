@@ -15,8 +15,6 @@ from nets import Sample, run_onnx
 from numpy.typing import NDArray
 from trt86 import Engine, Options, Refused, TensorRT, gpu, race
 
-from trtconv.core.dims import InputRange, ShapeProfile
-from trtconv.core.documents.build import BuildPlan
 from trtconv.core.errors import BuildFailed
 from trtconv.core.findings import Severity
 from trtconv.core.target import Target
@@ -34,8 +32,6 @@ BACKENDS = ("tensorrt", "rtx", "none")
 _MODULES = {"tensorrt": "tensorrt", "rtx": "tensorrt_rtx"}
 _FLAGS = {"fp32": (), "fp16": ("FP16",), "int8": ("INT8",)}
 _LINEAR = ("QuantizeLinear", "DequantizeLinear")
-_TF32_LIMIT = 5e-3
-"""The adapter leaves TF32 as TensorRT has it: on."""
 _MESSAGE = 400
 
 
@@ -104,7 +100,7 @@ def _wrap(model: onnx.ModelProto) -> OnnxModel:
 
 
 class Bench:
-    """TensorRT, plain and through trtconv's adapter, in this process.
+    """TensorRT in this process; trtconv's adapter parses for the audit alone.
 
     Args:
         backend: "tensorrt", "rtx" (builds only) or "none" (neither).
@@ -144,8 +140,6 @@ class Bench:
         if self.plain is not None:
             row["raw"] = self._side(pair, pair.original, pair.expected)
             row["rewritten"] = self._side(pair, pair.rewritten, pair.reference) if pair.is_edited else row["raw"]
-            if case.by_adapter:
-                row["adapter"] = self._through_adapter(pair)
         row["seconds"] = round(time.perf_counter() - started, 2)
         return row
 
@@ -213,24 +207,6 @@ class Bench:
             return "refused: " + "; ".join(f"{i.op} {i.node_name}: {i.message}" for i in parsed)[:_MESSAGE]
         return [f"{finding.location}: {finding.message}"[:_MESSAGE] for finding in audit(named, parsed)]
 
-    def _through_adapter(self, pair: Pair) -> Row:
-        """Builds and runs the rewritten model through trtconv's own adapter."""
-        model = _wrap(pair.rewritten.proto)
-        model.name_nodes("ConvTranspose")
-        try:
-            parsed = self._adapter.parse(model.serialize(), model.path)
-            if isinstance(parsed, tuple):
-                return {"verdict": "parse error", "message": "; ".join(issue.message for issue in parsed)[:_MESSAGE]}
-            blob = parsed.build(_plan(pair))
-            if self.backend == "rtx":
-                return {"verdict": "builds"}
-            got = self._run(blob.data, pair.sample)
-        except (BuildFailed, Refused) as error:
-            return {"verdict": "build error", "message": str(error)[:_MESSAGE]}
-        worst = _worst(pair.reference, got)
-        right = worst is not None and worst <= max(_TF32_LIMIT, pair.case.limit)
-        return {"verdict": "right" if right else "wrong numbers", "error": worst}
-
 
 def describe(case: Case) -> Row:
     """Returns what a row says before anything has run."""
@@ -252,13 +228,6 @@ def options_of(pair: Pair, model: OnnxModel) -> Options:
     flags += ["FP16"] if pair.case.section == "speed" else []
     flags += ["INT8"] if any(node.op_type in _LINEAR for node in model.proto.graph.node) else []
     return Options(tuple(dict.fromkeys(flags)), pair.case.half_io, pair.sample.profile)
-
-
-def _plan(pair: Pair) -> BuildPlan:
-    inputs = {name: InputRange(*bounds) for name, bounds in pair.sample.profile.items()}
-    target = Target.parse(pair.case.target)
-    assert target is not None
-    return BuildPlan(target, (ShapeProfile(inputs, {}),) if inputs else ())
 
 
 def error_codes(model: OnnxModel, target: str) -> list[str]:
