@@ -141,10 +141,14 @@ class Bench:
             return {**self._detector(), "seconds": time.monotonic() - started}
         if task["kind"] == "fault":
             case = FAULTS[task["plugin"]](np.random.default_rng(86), 0)
-            return {**self._fault(case), "seconds": round(time.monotonic() - started, 1)}
+            row = self._told([case], ("TC005", "TC402"))
+            return {**row, "seconds": round(time.monotonic() - started, 1)}
         make = CASES[task["plugin"]]
         cases = [make(np.random.default_rng([number, 86]), number) for number in range(COUNT)]
-        row = self._mistake(task["plugin"], cases[:4]) if task["kind"] == "mistake" else self._cases(cases)
+        if task["kind"] == "mistake":
+            row = self._told(cases[:4], ("TC402",), mistaken(task["plugin"]))
+        else:
+            row = self._cases(cases)
         return {**row, "seconds": round(time.monotonic() - started, 1)}
 
     def _cases(self, cases: Sequence[Any]) -> Row:
@@ -184,34 +188,20 @@ class Bench:
         wrong = [f"configuration {number} is off by {each:.2g}" for number, each in errors.items() if each > _RELATIVE]
         return {**row, "why": "; ".join(wrong)} if wrong else row
 
-    def _fault(self, case: Any) -> Row:
-        """Builds what the plugin computes wrongly."""
-        model, _ = model_of([case], [0])
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "m.onnx"
-            path.write_bytes(model)
-            try:
-                report = self._build(path)
-            except self._trtconv.TrtconvError as error:
-                return {"found": False, "why": error.message[:_TEXT]}
-        said = [f"{each.code}: {each.message}" for each in report.findings if each.code in ("TC005", "TC402")]
-        return {"found": bool(said), "why": "; ".join(said)[:_TEXT]}
-
-    def _mistake(self, plugin: str, cases: Sequence[Any]) -> Row:
-        """Builds with a reference that is wrong in one point."""
+    def _told(self, cases: Sequence[Any], codes: Sequence[str], reference: str = "") -> Row:
+        """Builds what has to be refused, or told of, by one of some codes; with a reference in place of ours."""
         model, _ = model_of(cases, range(len(cases)))
         with tempfile.TemporaryDirectory() as folder:
             path, file = Path(folder) / "m.onnx", Path(folder) / "wrong.py"
             path.write_bytes(model)
-            file.write_text(mistaken(plugin), encoding="utf-8")
+            file.write_text(reference, encoding="utf-8")
             try:
-                report = self._build(path, references=(str(file),))
+                report = self._build(path, references=(str(file),) if reference else ())
             except self._trtconv.TrtconvError as error:
                 return {"found": False, "why": error.message[:_TEXT]}
-            said = [finding.message for finding in report.findings if finding.code == "TC402"]
-            if report.exit_code and not said:
-                return {"found": False, "why": f"refused: {report.findings[0].message}"[:_TEXT]}
-            return {"found": bool(said), "why": said[0][:_TEXT] if said else "it was built"}
+        said = [f"{each.code}: {each.message}" for each in report.findings if each.code in codes]
+        other = f"refused: {report.findings[0].message}" if report.exit_code else "it was built"
+        return {"found": bool(said), "why": ("; ".join(said) or other)[:_TEXT]}
 
     def _build(self, path: Path, references: Sequence[str] = ()) -> Any:
         from trtconv.core.agreement import CodeFile
