@@ -271,6 +271,19 @@ def test_folder_is_a_matrix(call, tmp_path: Path) -> None:
         assert said in text
 
 
+def test_without_an_output_the_page_lies_beside_its_subject_and_replaces_pages_alone(
+    call, built: engines.Built, tmp_path: Path
+) -> None:
+    for subject, page in ((built.engine, "net.html"), (built.report, "net.html"), (tmp_path, "index.html")):
+        for _ in "ab":
+            ended = call("report", str(subject))
+            assert (ended.code, ended.out.startswith(f"wrote {tmp_path / page} ")) == (0, True), ended.err
+        (tmp_path / page).write_text("<html>somebody's own</html>")
+        ended = call("report", str(subject))
+        assert (ended.code, "was not written by trtconv" in ended.err) == (2, True)
+        assert call("report", str(subject), "-o", str(tmp_path / page)).code == 0
+
+
 def test_what_is_no_engine_is_said(call, built: engines.Built, tmp_path: Path) -> None:
     page = str(tmp_path / "page.html")
     (tmp_path / "empty").mkdir()

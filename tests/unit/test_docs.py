@@ -287,3 +287,24 @@ def test_every_limit_of_the_budget_is_told() -> None:
         field.name: field.default for field in dataclasses.fields(Budget) if field.name not in ("follow_links", "flag")
     }
     assert {name: int(number.replace(",", "")) for name, number in told} == limits
+
+
+def commands_about_files() -> dict[str, Path]:
+    """Returns the commands in pages that name a file, as a reader would type them, with the page."""
+    pages = [ROOT / "README.md", *(page for page in (ROOT / "docs").rglob("*.md") if page.parent.name != "cli")]
+    texts = ((page, page.read_text(encoding="utf-8")) for page in pages)
+    said = ((line, page) for page, text in texts for line in re.findall(r"trtconv [^`'\n]+", text) if "..." not in line)
+    cut = ((re.split(r" (?:[|>#&]|2>)|\\$", line)[0].strip(), page) for line, page in said)
+    return {line: page for line, page in cut if re.match(r"trtconv [a-z-]+ [\w/-]+\.\w+(?: |$)", line)}
+
+
+def test_commands_in_pages_can_be_called_as_they_are_written() -> None:
+    found = commands_about_files()
+    assert len(found) > 50
+    for line, page in found.items():
+        name, command, rest = cli.resolve_command(click.Context(cli), shlex.split(line)[1:])
+        assert command is not None
+        try:
+            command.make_context(name, list(rest)).close()
+        except click.ClickException as error:
+            raise AssertionError(f"{page.name}: {line}: {error.format_message()}") from error

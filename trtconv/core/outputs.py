@@ -26,6 +26,7 @@ Input: TypeAlias = tuple[str, "str | Path | None"]
 _ENDINGS = (".engine", ".plan", ".trt")
 """What engines are called."""
 _OWN_BEGINNING = b'"trtconv": "'
+_PAGE_GENERATOR = b'<meta name="generator" content="trtconv '
 _HEAD_BYTES = 200
 _HINT = "Choose another output path with -o."
 
@@ -138,7 +139,7 @@ def is_replaceable(path: Path) -> bool:
     # A report may have been spoiled; what its engine is remains plain.
     beside = path.name.removesuffix(".json")
     is_beside = beside != path.name and beside.endswith(_ENDINGS) and kind_of(path.with_name(beside)) is ENGINE
-    return is_beside or _is_report(path) or _is_reported(path) or is_sealed(path)
+    return is_beside or _is_report(path) or _is_page(path) or _is_reported(path) or is_sealed(path)
 
 
 def _is_reported(path: Path) -> bool:
@@ -160,8 +161,17 @@ def _is_told_of(path: Path) -> bool:
 
 
 def _is_report(path: Path) -> bool:
+    return _begins_with(path, _OWN_BEGINNING)
+
+
+def _is_page(path: Path) -> bool:
+    return path.suffix.lower() == ".html" and _begins_with(path, _PAGE_GENERATOR, 5 * _HEAD_BYTES)
+
+
+def _begins_with(path: Path, words: bytes, within: int = _HEAD_BYTES) -> bool:
+    """Whether words are among the first bytes of a file."""
     try:
         with open_plain(path) as file:
-            return _OWN_BEGINNING in file.read(_HEAD_BYTES)
+            return words in file.read(within)
     except (OSError, ValueError):
         return False

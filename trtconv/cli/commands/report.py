@@ -8,7 +8,9 @@ import click
 
 from trtconv.cli import options
 from trtconv.cli.process.outcome import Command, Outcome
+from trtconv.core.files import with_ending
 from trtconv.core.gpus import PEAKS
+from trtconv.core.outputs import Output
 
 
 @click.command(
@@ -17,8 +19,8 @@ from trtconv.core.gpus import PEAKS
     short_help="Write a page about an engine, or about a folder of engines.",
     epilog="""\b
 Examples:
-  The page of an engine, made of the report beside it:
-    trtconv report unet.engine -o unet.html
+  The page of an engine, made of the report beside it; writes unet.html:
+    trtconv report unet.engine
   With what was measured; the page takes files of these names by itself:
     trtconv verify unet.onnx --format json > unet.engine.verify.json
     trtconv bench unet.engine --format json > unet.engine.bench.json
@@ -36,7 +38,12 @@ Exit status: 0 written; 2 a bad call, or files that are no reports or do not bel
 )
 @options.for_models
 @click.argument("subject", metavar="ENGINE|REPORT|PIPELINE|FOLDER")
-@click.option("-o", "--output", metavar="PAGE.html", required=True, help="Where the page goes.")
+@click.option(
+    "-o",
+    "--output",
+    metavar="PAGE.html",
+    help="Where the page goes. Default: the engine or the model in parts with .html, of a folder its index.html.",
+)
 @click.option(
     "--with",
     "given",
@@ -51,7 +58,7 @@ Exit status: 0 written; 2 a bad call, or files that are no reports or do not bel
 )
 @options.format_option("text", "json")
 @options.quiet_anyway
-def command(subject: str, output: str, given: tuple[str, ...], gpu: str | None, output_format: str) -> Outcome:
+def command(subject: str, output: str | None, given: tuple[str, ...], gpu: str | None, output_format: str) -> Outcome:
     """Write a page about an engine, or about a folder of engines.
 
     One HTML file that loads nothing and runs nothing: verdict and proof, the sizes that are accepted, rewrites drawn
@@ -66,12 +73,14 @@ def command(subject: str, output: str, given: tuple[str, ...], gpu: str | None, 
     from trtconv.core.documents.pipeline import is_pipeline
     from trtconv.core.errors import InputError
     from trtconv.core.files import atomic_write, openable
-    from trtconv.core.outputs import Output, check_all
+    from trtconv.core.outputs import check_all
     from trtconv.core.text import clean
 
-    page, path = openable(Path(output)), Path(subject)
+    path = Path(subject)
+    page = _usual_page(path) if output is None else openable(Path(output))
+    place = Output(page, "the page", typed=output is not None, hint="Write the page elsewhere: -o page.html.")
     if is_pipeline(path):
-        return _pipeline(path, page, given, output_format)
+        return _pipeline(path, place, given, output_format)
     if path.is_dir():
         if given:
             raise InputError("--with goes with one engine", "Put the documents beside the engines: ENGINE.bench.json.")
@@ -83,7 +92,7 @@ def command(subject: str, output: str, given: tuple[str, ...], gpu: str | None, 
         content = engine_page(subjects[0], gpu)
     read = [("what is shown", Path(file)) for file in given] + [("what is shown", path)]
     read += [file for subject in subjects for file in files_shown(subject)]
-    check_all([Output(page, "the page", hint="Write the page to another file, such as page.html.")], read)
+    check_all([place], read)
     atomic_write(page, content, through_links=True)
     if output_format == "json":
         from trtconv.cli.formats.json import render
@@ -97,7 +106,14 @@ def command(subject: str, output: str, given: tuple[str, ...], gpu: str | None, 
     return Outcome("\n".join(map(clean, lines)))
 
 
-def _pipeline(path: Path, page: Path, given: tuple[str, ...], output_format: str) -> Outcome:
+def _usual_page(subject: Path) -> Path:
+    """Returns where the page goes where nobody says: beside what it is about."""
+    if subject.is_dir():
+        return subject / "index.html"
+    return with_ending(subject.with_name(subject.name.removesuffix(".json").removesuffix(".pipeline")), ".html")
+
+
+def _pipeline(path: Path, place: Output, given: tuple[str, ...], output_format: str) -> Outcome:
     """Writes the page of a model in parts."""
     from trtconv.cli.formats.json import render
     from trtconv.cli.formats.page.pipelines import pipeline_page
@@ -106,16 +122,14 @@ def _pipeline(path: Path, page: Path, given: tuple[str, ...], output_format: str
     from trtconv.core.documents.pipeline import load_document
     from trtconv.core.errors import InputError
     from trtconv.core.files import atomic_write
-    from trtconv.core.outputs import Output, check_all
+    from trtconv.core.outputs import check_all
     from trtconv.core.text import leading
 
     if given:
         raise InputError("--with goes with one engine", "Leave it out.")
     saved = load_document(path)
-    check_all(
-        [Output(page, "the page", hint="Write the page to another file.")],
-        [("what is shown", file) for file in saved.files()],
-    )
+    page = place.path
+    check_all([place], [("what is shown", file) for file in saved.files()])
     content = pipeline_page(saved)
     atomic_write(page, content, through_links=True)
     if output_format == "json":
