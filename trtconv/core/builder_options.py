@@ -179,7 +179,10 @@ class BuilderOptions:
         default=(),
         key="compute-capabilities",
         about="GPUs to build for, such as 7.5; TensorRT-RTX only.",
-        schema={"type": "array", "items": {"type": "string", "pattern": r"^\d{1,2}\.\d$"}},
+        schema={
+            "type": "array",
+            "items": {"type": "string", "pattern": r"^\d{1,2}\.\d$", "description": "As 7.5 or 12.0."},
+        },
         load=tuple,
     )
 

@@ -9,12 +9,13 @@ import difflib
 import itertools
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from trtconv.core import budget
 from trtconv.core.agreement import CodeFile
+from trtconv.core.dims import Range
 from trtconv.core.errors import InputError
 from trtconv.core.files import real_path, with_ending
 from trtconv.core.frozen import frozen
@@ -22,6 +23,7 @@ from trtconv.core.options import of_settings, schemas, without_unmet
 from trtconv.core.outputs import check_all
 from trtconv.core.requests.build import BuildRequest
 from trtconv.core.requests.check import CheckRequest
+from trtconv.core.requests.common import BOUNDS_PATTERN, TARGET_PATTERN
 from trtconv.core.rewrite_rules import KEY, gathered
 from trtconv.core.target import Target
 from trtconv.core.toml import read_toml
@@ -338,9 +340,22 @@ def _plain_faults(value: Any, schema: Mapping[str, Any], key: str) -> Iterator[s
     if schema.get("maximum") is not None and not value <= schema["maximum"]:
         yield f"{key} is {value}, and {schema['maximum']} is the most"
     if "pattern" in schema and not re.search(schema["pattern"], str(value)):
-        yield f"{key} is {value!r}: {schema.get('description', 'that cannot be read')}"
+        yield _unread(value, schema, key)
     if isinstance(value, str) and len(value) < schema.get("minLength", 0):
         yield f"{key} is empty"
+
+
+_READERS: Mapping[str, Callable[[str], object]] = {BOUNDS_PATTERN: Range.parse, TARGET_PATTERN: Target.asked}
+"""Who reads a text of this pattern, and can say what is wrong with another one."""
+
+
+def _unread(value: Any, schema: Mapping[str, Any], key: str) -> str:
+    """Says what is wrong with a text, as the command line does."""
+    try:
+        _READERS.get(schema["pattern"], str)(str(value))
+    except InputError as error:
+        return f"{key}: {error.message}. {error.hint}"
+    return f"{key} is {value!r}: {schema.get('description', 'that cannot be read')}"
 
 
 def _join(key: str, name: str) -> str:

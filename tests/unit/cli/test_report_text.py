@@ -320,6 +320,14 @@ def test_several_runs_show_what_made_one_fail_also_where_build_mends_it() -> Non
     assert "... and 17 more of error TC308 a-fault (--verbose)" in text
 
 
+def test_what_was_not_built_was_not_built_again() -> None:
+    built = dataclasses.replace(build_report(), rebuilt="the model has changed")
+    assert "built again, since the model has changed" in build_text(built)
+    assert "built again, since the model has changed" in runs_text([built])
+    failed = dataclasses.replace(built, engine=None, exit_code=1)
+    assert "built again" not in build_text(failed) + runs_text([failed])
+
+
 def test_memory_is_told_by_profile_where_there_are_several() -> None:
     assert memory_by_profile([1_200_000, 900]) == " (by profile: 1.2 MB, 900 bytes)"
     for sizes in (None, [], [1_200_000]):

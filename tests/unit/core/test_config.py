@@ -92,11 +92,11 @@ def test_pyproject_without_a_table_is_passed_over(tmp_path: Path) -> None:
         ("[[models]]\npath = 3", r"models\[0\].path must be a string"),
         ("tf32 = false\n[[models]]\npath = 'a'", r"no key tf32; it belongs in options: options = \{ tf32 = ... \}"),
         ("[[models]]\npath = 'a'\ndim = {}", r"no key models\[0\].dim; did you mean dims"),
-        ("[[models]]\npath = 'a'\ndims = { h = '3:x' }", r"models\[0\].dims.h is '3:x'"),
+        ("[[models]]\npath = 'a'\ndims = { h = '3:x' }", r"models\[0\].dims.h: '3:x' is not MIN"),
         ("[[models]]\npath = 'a'\ndims = { h = true }", r"models\[0\].dims.h must be"),
         ("[[models]]\npath = 'a'\ndims = { h = '9:3' }", "bounds must be ordered"),
         ("[[models]]\npath = 'a'\nfail-on = 'always'", "not one of error, warning, never"),
-        ("[[models]]\npath = 'a'\ntargets = ['trt']", r"targets\[0\] is 'trt'"),
+        ("[[models]]\npath = 'a'\ntargets = ['trt']", r"targets\[0\]: --target 'trt' is unknown"),
         ("[[models]]\npath = 'a'\ntargets = 'rtx'", "targets must be an array"),
         ("[[models]]\npath = 'a'\nignore = [{ code = 'TC301' }]", "reason is missing"),
         ("[[models]]\npath = 'a'\nignore = [{ code = 'what', reason = 'x' }]", "not a rule code"),
@@ -213,6 +213,25 @@ def test_a_key_of_many_parts_is_refused_and_a_value_with_many_points_is_not(tmp_
     listed = "tensorrt-8.6", 'it\'s \\"1.2\\"'
     path.write_text("a = [" + ", ".join(f'"{text}"' for text in listed * 2000) + "]\nb = ['.\\']\n")
     assert len(toml.read_toml(path)["a"]) == 4000
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('targets = ["rtx2"]', ("targets[0]", "'rtx2'", "Use auto, rtx, tensorrt or a version: tensorrt-8.6")),
+        ('targets = ["trt10"]', ("targets[0]", "Did you mean tensorrt-10?")),
+        ('dims = { height = "64;256;512" }', ("dims.height", "MIN:OPT:MAX, MIN:MAX or N", "Did you mean 64:256:512?")),
+        ('profiles = [{ height = "64:x" }]', ("profiles[0].height", "Give integers, as in 64:256:512")),
+        ('split = "0"', ("split is '0'", "or auto")),
+        ('options = { compute-capabilities = ["75"] }', ("options.compute-capabilities[0]", "As 7.5")),
+    ],
+)
+def test_a_text_that_cannot_be_read_is_answered_as_on_the_command_line(
+    tmp_path: Path, text: str, said: tuple[str, ...]
+) -> None:
+    with pytest.raises(InputError) as refused:
+        config.load(write(tmp_path, f'{text}\n[[models]]\npath = "net.onnx"\n'))
+    assert [each for each in said if each not in refused.value.message] == []
 
 
 def test_the_page_has_every_key_of_the_schema_and_no_other() -> None:

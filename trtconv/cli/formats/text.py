@@ -309,7 +309,7 @@ def _verdict(report: BuildReport) -> str:
 
 
 def _again(report: BuildReport) -> str:
-    return clean(f"; built again, since {report.rebuilt}") if report.rebuilt else ""
+    return clean(f"; built again, since {report.rebuilt}") if report.rebuilt and report.engine is not None else ""
 
 
 def _where(report: BuildReport) -> str:

@@ -38,10 +38,12 @@ def _severity(text: str) -> Severity | None:
     return None if text == "never" else Severity(text)
 
 
+BOUNDS_PATTERN = r"^\d+(:\d+){0,2}$"
+TARGET_PATTERN = r"^(auto|(rtx|tensorrt)(-\d+(\.\d+)*)?(@.+)?)$"
 _DIMS_SCHEMA = {
     "type": "object",
     "description": "Dimension name, or INPUT:AXIS, to its bounds: MIN:OPT:MAX, MIN:MAX or N.",
-    "additionalProperties": {"type": ["string", "integer"], "pattern": r"^\d+(:\d+){0,2}$"},
+    "additionalProperties": {"type": ["string", "integer"], "pattern": BOUNDS_PATTERN},
 }
 
 DIMS: Any = Option(
@@ -138,7 +140,7 @@ TARGET: Any = option(
     key="targets",
     schema={
         "type": "array",
-        "items": {"type": "string", "pattern": r"^(auto|(rtx|tensorrt)(-\d+(\.\d+)*)?(@.+)?)$"},
+        "items": {"type": "string", "pattern": TARGET_PATTERN},
         "minItems": 1,
         "description": "What to check against and build for; default: auto, the TensorRT that is installed.",
     },

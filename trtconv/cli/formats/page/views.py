@@ -208,7 +208,7 @@ def _since(report: BuildReport) -> Iterator[str]:
     old, new = report.previous, report.summary
     if old is None or new is None:
         return
-    if report.rebuilt:
+    if report.rebuilt and report.engine is not None:
         yield f"built again, since {report.rebuilt}"
     if old.engine_bytes != new.engine_bytes:
         yield f"the engine has {byte_size(new.engine_bytes)}, {new.engine_bytes - old.engine_bytes:+,} bytes"
