@@ -249,7 +249,10 @@ def _left_out(report: VerifyReport) -> str:
     """Says which sizes were not compared that had to be."""
     skipped = [case for case in report.cases if case.skipped and case.is_required]
     if skipped:
-        return f"{skipped[0].size} of profile {skipped[0].profile}: {skipped[0].skipped}"
+        first = skipped[0]
+        *sizes, last = [each.size for each in skipped if (each.profile, each.skipped) == (first.profile, first.skipped)]
+        named = f"{', '.join(sizes)} and {last}" if sizes else last
+        return f"{named} of profile {first.profile}: {first.skipped}"
     return "" if report.cases else "there was nothing to compare"
 
 

@@ -55,14 +55,16 @@ def cases_of_profiles(
                 chosen[pick] = shapes_at(profile, pick)
         if sizes is not None and sizes.names:
             points = _random_points(sizes, profile, seed + index)
-            drawn = [s for s in (_shapes_at(model, profile, point) for point in points) if s not in chosen.values()]
+            shapes_of = [shapes_of_point(model, profile, point) for point in points]
+            drawn = [shapes for shapes in shapes_of if shapes not in chosen.values()]
             chosen |= {f"random {n}": shapes for n, shapes in enumerate(drawn[:random], start=1)}
         for size, shapes in chosen.items():
             cases.append(Case(index, size, shapes, seed + len(cases), values_at(model, profile, size)))
     return cases
 
 
-def _shapes_at(model: OnnxModel, profile: ShapeProfile, point: Mapping[str, int]) -> dict[str, Shape]:
+def shapes_of_point(model: OnnxModel, profile: ShapeProfile, point: Mapping[str, int]) -> dict[str, Shape]:
+    """Returns the shapes of inputs whose dimensions have these sizes."""
     fixed = make_profile(model.inputs, {name: Range(n, n, n) for name, n in point.items()}, profile.values)
     return shapes_at(fixed, "opt")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -32,6 +33,7 @@ from trtconv.engine.rebuilding import Recipe, as_built, changes_numbers, subject
 from trtconv.engine.runs import CannotRun, EngineRuns, NetworkRuns, OnnxRuns, Runs
 from trtconv.engine.saving import TensorFolder, folder_of
 from trtconv.engine.self_check import check_profiles, self_check
+from trtconv.engine.traced_sizes import TracedSizes
 from trtconv.graph.fitting import fit
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.views import quantizes
@@ -110,13 +112,15 @@ def serve(request: VerifyRequest, tell: Tell) -> dict[str, float]:
         setting = prepare(request, clock)
         cases = choose_cases(request, setting)
         try:
-            reference = OnnxRuns(setting.against if folder is None else folder.exposing(setting.against))
+            original = OnnxRuns(setting.against if folder is None else folder.exposing(setting.against))
         except CannotRun as error:
             raise EnvironmentMissing(f"there is nothing to compare with: {error}", _REFERENCE_HINT) from error
         ran, runs = _candidate(setting, folder)
+    reference = TracedSizes(setting.against, original)
     tell(part(setting.opening(ran)))
     refused = too_large(setting.model, cases, available_bytes())
-    for index, case in enumerate(cases):
+    built = [] if request.inputs is not None else _built_profiles(request, setting)
+    for index, case in enumerate(itertools.chain(cases, reference.cases(built, request.seed))):
         if index in refused:
             tell(part(VerifyReport(ran, None, (_reported(case, refused[index]),))))
         else:
@@ -152,7 +156,12 @@ def _prove(request: VerifyRequest, setting: Setting, clock: Stopwatch) -> tuple[
 
 
 def _self_check(
-    request: VerifyRequest, setting: Setting, reference: Runs, runs: Runs, cases: Sequence[Case], clock: Stopwatch
+    request: VerifyRequest,
+    setting: Setting,
+    reference: Runs,
+    runs: Runs,
+    cases: Sequence[Case],
+    clock: Stopwatch,
 ) -> tuple[Disagreement, ...]:
     """Returns where the engine does not agree with itself."""
     disagreements: list[Disagreement] = []

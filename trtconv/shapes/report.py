@@ -18,6 +18,7 @@ from trtconv.core.requests.base import Bounds, Request, takes_request
 from trtconv.graph.model import OnnxModel
 from trtconv.shapes.lattice import SizeLattice, Sizes
 from trtconv.shapes.memory import activations
+from trtconv.shapes.traced.search import baked_in
 
 UNASKED = Range(1, 64, 1024)
 """What is looked at for a dimension without bounds; said in the result."""
@@ -48,6 +49,7 @@ class SizesReport(Document):
         nearest: Valid sizes beside those of the given min, opt and max that are not: name to size to sizes.
         exit_code: 1 where a dimension has no valid size, else 0.
         memory: What the network takes at the largest accepted sizes; None where there are none.
+        freed: Dimensions that the exporter's example fixed, and that build and rewrite free.
     """
 
     model: FileIdentity
@@ -57,11 +59,12 @@ class SizesReport(Document):
     nearest: Mapping[str, Mapping[str, list[int]]]
     exit_code: int
     memory: MemoryRecord | None = None
+    freed: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, object]:
         """Returns the report as plain JSON values, those of the lattice among them."""
         head = {"schema": self.schema, "model": self.model.to_json(), **self.lattice.record().to_json()}
-        rest = ("memory", "nearest", "unasked", "exit_code")
+        rest = ("memory", "nearest", "unasked", "freed", "exit_code")
         return {**head, **{key: plain(getattr(self, key)) for key in rest}}
 
 
@@ -91,7 +94,17 @@ def sizes(request: SizesRequest) -> SizesReport:
     largest = None if broken else _largest(lattice, ranges)
     code = 1 if broken else 0
     memory = None if largest is None else MemoryRecord(model.nbytes, tuple(activations(network, [largest])))
-    return SizesReport(FileIdentity(str(request.model)), lattice, ranges, unasked, nearest, code, memory)
+    freed = _freed(model, lattice, ranges)
+    return SizesReport(FileIdentity(str(request.model)), lattice, ranges, unasked, nearest, code, memory, freed)
+
+
+def _freed(model: OnnxModel, lattice: SizeLattice, ranges: Mapping[str, Range]) -> tuple[str, ...]:
+    """Returns the dimensions of which one size of a range is accepted, and more are once the passes have run."""
+    wide = {name: dim for name, dim in lattice.dims.items() if name in ranges and ranges[name].min < ranges[name].max}
+    single = tuple(name for name, dim in wide.items() if dim.valid is not None and len(dim.valid) == 1)
+    # Looked for only then: it takes seconds.
+    baked = baked_in(model) if single else None
+    return single if baked is not None and baked.examples() and not baked.refusals() else ()
 
 
 def _largest(lattice: SizeLattice, ranges: Mapping[str, Range]) -> dict[str, int] | None:

@@ -32,6 +32,7 @@ def _lists(report: SizesReport) -> list[str]:
     parts: dict[str, Sequence[str]] = {
         "tied together": report.lattice.joint,
         "because": [str(imposed) for imposed in report.lattice.imposed],
+        "mended": [f"{name}: build and rewrite free it of the exporter's example (TC213)" for name in report.freed],
         "not accepted": nearest,
         "not known behind": [f"{node}: {why}" for node, why in report.lattice.unknown.items()],
         "depends on the data": [f"{place.op} {place.node}" for place in report.lattice.data_dependent],
