@@ -82,6 +82,7 @@ def weight_model(
         ("64,10,1,1", 64, -4, "ConvTranspose", "TC301", "its 10 output channels (axis 1)"),
         ("6,6,1,1", 6, 0, "ConvTranspose", "TC301", "6 scales on axis 0"),
         ("6,4,1,1", 4, 1, "Conv", "TC301", "6 output channels (axis 0)"),
+        ("6,4,1,1", 4, None, "Conv", "TC301", "4 scales on axis 1 of"),
     ],
 )
 def test_scales_and_channels(weights: str, scales: int, axis: int | None, op: str, code: str, words: str) -> None:

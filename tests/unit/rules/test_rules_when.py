@@ -175,6 +175,18 @@ def test_when(number: int) -> None:
     assert fires(code, parse(text), target) == expected
 
 
+def test_every_input_without_a_shape_is_named() -> None:
+    proto = parse(
+        net("y = Add (x, z) v = Add (y, w)", f"{X}, float[] z, float[2] w, float[] u", stored="float[1] k = {1}")
+    )
+    for value in (proto.graph.input[1], proto.graph.input[3]):
+        value.type.tensor_type.ClearField("shape")
+    # An initializer may be an input too, and has its shape from there.
+    proto.graph.input.add(name="k")
+    found = [each.location.tensor for each in run_rules(wrap(proto), RTX) if each.code == "TC002"]
+    assert found == ["z", "u"]
+
+
 def advisory(issue: str) -> Advisory:
     (found,) = (each for each in ADVISORIES if issue in each.issue)
     return found
