@@ -220,6 +220,14 @@ def test_a_zero_point_of_another_shape() -> None:
     assert finding.code == "TC312" and "[2]" in finding.message and "[3]" in finding.message
 
 
+@pytest.mark.parametrize(("points", "shown"), [([5, 5, 5], "5"), ([9, 2, 5], "2 to 9"), ([0, -3, 0], "-3 to 0")])
+def test_the_zero_points_are_told(points: list[int], shown: str) -> None:
+    proto = weight_model("2,3,1,1", 3, 1)
+    proto.graph.initializer[2].CopyFrom(numpy_helper.from_array(np.array(points, np.int8), "z"))
+    (finding,) = found(proto)
+    assert finding.code == "TC308" and f"with zero point {shown}: " in finding.message
+
+
 def test_a_zero_point_of_another_type_is_the_only_finding() -> None:
     for point in (128, 3):
         proto = weight_model("2,3,1,1", 1, None)

@@ -235,6 +235,9 @@ ADVISED = {
         (net(SUMS.format(" <reverse = 1>", "one", " <reverse = 1>", "one"), stored=AXES), False),
         (net(SUMS.format(" <exclusive = 1>", "one", "", "one"), stored=AXES), True),
         (net("y = CumSum (x, one)", stored=AXES), False),
+        # Of a file that lacks an axis.
+        (net("a = CumSum (x) y = CumSum (a, one)", stored=AXES), True),
+        (net("a = CumSum (x) y = CumSum (a)", stored=AXES), False),
     ],
     "4846": [
         (
