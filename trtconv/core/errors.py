@@ -64,8 +64,9 @@ class TrtconvError(Exception):
     @property
     def __notes__(self) -> list[str]:
         """What Python writes below the message where nobody catches it (3.11 on)."""
-        message, notes = self.python_message, [f"hint: {self.python_hint}"] if self.hint else []
-        return notes if message == self.message else [f"in Python: {message}", *notes]
+        # Said once more only where it is another sentence.
+        spoken = [f"in Python: {other}" for other in {self.python_message} - {self.message}]
+        return [*spoken, *([f"hint: {self.python_hint}"] if self.hint else [])]
 
 
 class InputError(TrtconvError):

@@ -104,10 +104,10 @@ def _article(name: str) -> str:
 
 
 def shown(value: object) -> str:
-    """Returns a value as a message names it."""
-    text = repr(value)
-    kind = type(value).__name__
-    return f"{_article(kind.upper())} {kind}" if callable(value) or len(text) > _LONGEST or " at 0x" in text else text
+    """Returns a value as a message names it: one that has no short literal by its type."""
+    literal, kind = repr(value), type(value)
+    nameless = callable(value) or kind.__repr__ is object.__repr__ or len(literal) > _LONGEST
+    return f"{_article(kind.__name__.upper())} {kind.__name__}" if nameless else literal
 
 
 def argument(call: str, name: str, kind: Any, value: Any) -> Any:

@@ -102,10 +102,10 @@ def test_tolerances_follow_the_precision(gpu: FakeDriver, tmp_path: Path) -> Non
     assert run(build(tmp_path, precision="int8"), random=0).precision == "int8"
 
 
-@pytest.mark.parametrize("limits", [Limits(relative=math.nan), Limits(cosine=math.nan), Limits(mismatches=math.nan)])
-def test_a_limit_beyond_which_nothing_is(gpu: FakeDriver, tmp_path: Path, limits: Limits) -> None:
-    with pytest.raises(InputError, match="is nan"):
-        run(build(tmp_path), limits=limits)
+@pytest.mark.parametrize("limit", ["relative", "cosine", "mismatches"])
+def test_a_limit_beyond_which_nothing_is(limit: str) -> None:
+    with pytest.raises(InputError, match="nan is not"):
+        Limits(**{limit: math.nan})
 
 
 def test_a_negative_seed(gpu: FakeDriver, tmp_path: Path) -> None:

@@ -27,9 +27,9 @@ def pairs(one: list[int], two: list[int], *, ones: bool) -> list[tuple[int, int]
     return [(i, j) for i, j in fits if one[i] == two[j] or (ones and 1 in (one[i], two[j]))]
 
 
-def joined(one: list[int], two: list[int], *, ones: bool, asked: dict[str, list[int]] | None = None) -> Table:
+def joined(one: list[int], two: list[int], *, ones: bool, anchors: dict[str, list[int]] | None = None) -> Table:
     a, b = Table({"a": np.arange(len(one))}), Table({"b": np.arange(len(two))})
-    return join(a, b, np.array(one), np.array(two), ones=ones, asked=asked)
+    return join(a, b, np.array(one), np.array(two), ones=ones, anchors=anchors)
 
 
 @given(SIDES, SIDES, st.booleans())
@@ -49,7 +49,7 @@ def test_of_too_many_rows_each_size_keeps_a_partner(
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tables, "MAX_ROWS", most)
-        table = joined(one, two, ones=ones, asked={"a": [asked[0]], "b": [asked[1]]})
+        table = joined(one, two, ones=ones, anchors={"a": [asked[0]], "b": [asked[1]]})
     found = list(zip(table.columns["a"].tolist(), table.columns["b"].tolist(), strict=True))
     every = pairs(one, two, ones=ones)
     assert len(found) == len(set(found))

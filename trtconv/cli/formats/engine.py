@@ -103,8 +103,8 @@ def _failures(document: VerifyReport) -> list[str]:
     for case in document.cases:
         place = f"{case.size} of profile {case.profile}"
         # What keeps the verdict open stands in it.
-        if case.skipped and case.skipped not in document.incomplete:
-            lines.append(clean(f"{place}: {case.skipped}"))
+        reasons = {case.skipped} - {None, "", *document.incomplete}
+        lines += [clean(f"{place}: {reason}") for reason in reasons]
         lines += [clean(f"{place}, output {o.name}: {o.why}") for o in case.outputs if not o.passed]
     return lines
 

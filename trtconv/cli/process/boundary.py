@@ -22,7 +22,6 @@ from trtconv.cli.process.outcome import (
     stdout_failures_named,
     write_result,
 )
-from trtconv.cli.process.terminal import say, say_error
 from trtconv.core.errors import Bug, EnvironmentMissing, InputError, TrtconvError, starved, unusable_path
 from trtconv.core.text import indented
 
@@ -104,7 +103,7 @@ def _report(error: Exception, arguments: list[str]) -> int:
         document, annotations, error = error.text, error.annotations, error.cause
     as_json = wants_json(arguments)
     if isinstance(error, click.UsageError) and not as_json and error.ctx is not None:
-        say(error.ctx.get_usage() + "\n")
+        _say(error.ctx.get_usage() + "\n")
     failure = _blamed(error, arguments) or _as_failure(error)
     kind = type(error).__name__ if failure.exit_code == Bug.exit_code else type(failure).__name__
     _say_failure(failure)
@@ -221,7 +220,16 @@ def error_document(failure: TrtconvError, kind: str) -> str:
     return render(ErrorReport(error, findings, failure.exit_code).to_json())
 
 
+def _say(text: str) -> None:
+    # Loaded only where there is something to say: --help has nothing.
+    from trtconv.cli.process.terminal import say
+
+    say(text)
+
+
 def _say_failure(failure: TrtconvError) -> None:
+    from trtconv.cli.process.terminal import say_error
+
     first, *rest = indented(failure.message, "  ", "")
     say_error("\n".join([first, *rest]))
     findings = getattr(failure, "findings", ())
@@ -229,9 +237,9 @@ def _say_failure(failure: TrtconvError) -> None:
         from trtconv.cli.formats.text import findings_text
         from trtconv.core.findings import Finding
 
-        say(findings_text("", [item for item in findings if isinstance(item, Finding)]))
+        _say(findings_text("", [item for item in findings if isinstance(item, Finding)]))
     if failure.hint:
-        say("\n".join(indented(failure.hint, "  ", "hint: ")))
+        _say("\n".join(indented(failure.hint, "  ", "hint: ")))
 
 
 def _open_standard_descriptors() -> None:
@@ -270,7 +278,7 @@ def _die(exit_code: int, arguments: Sequence[str]) -> NoReturn:
     """Ends the process at once: a native build that cannot be stopped would keep a usual exit waiting."""
     signals.ignore()
     name = "interrupted" if exit_code == INTERRUPTED else "terminated"
-    say(name)
+    _say(name)
     if wants_json(arguments):
         failure = TrtconvError(name)
         failure.exit_code = exit_code

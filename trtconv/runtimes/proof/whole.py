@@ -11,6 +11,7 @@ import dataclasses
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -242,14 +243,11 @@ def _tensor_by_tensor(
     wrong = next((difference for difference in differences if difference.verdict.refutes), None)
     shapes = {name: list(shape) for name, shape in size.shapes.items()}
     names = tuple(dict.fromkeys(tensor.name for tensor in network.tensors))
+    # Integers may decide sizes: the rewritten model does not say which.
+    same = {name: values for name, values in expected.feeds.items() if values.dtype.kind in "iu"}
+    again = dataclasses.replace(wanted, model=meaning.given(), inner=names, values=({**wanted.given(0), **same},))
     with Scratch("proof") as folder:
-        # Integers may decide sizes: the rewritten model does not say which.
-        same = {name: values for name, values in expected.feeds.items() if values.dtype.kind in "iu"}
-        again = dataclasses.replace(wanted, model=meaning.given(), inner=names, values=({**wanted.given(0), **same},))
-        reruns: list[Expected] = []
-        left = max(deadline - time.monotonic(), _LOOKING_SECONDS)
-        with Process(SERVE, meaning.megabytes) as runner:
-            expect(runner, again, folder.path, left, reruns, [])
+        reruns = _reruns(again, folder.path, deadline, meaning.megabytes)
         if not reruns or reruns[0].why:
             why = reruns[0].why if reruns else "there was no time to look for it"
             if wrong is None:
@@ -279,6 +277,14 @@ def _tensor_by_tensor(
     # Every node is right by itself: what is left is order (of boxes) and rounding (onto steps).
     largest, where = max((watch.error, watch.worst), rewritten or (0.0, ""))
     return dataclasses.replace(proof, agrees=True, error=largest, worst=WorstOutput(where, size.name))
+
+
+def _reruns(wanted: Wanted, folder: Path, deadline: float, megabytes: float) -> list[Expected]:
+    """Runs a model once more, in a process of its own; none where there was no time."""
+    reruns: list[Expected] = []
+    with Process(SERVE, megabytes) as runner:
+        expect(runner, wanted, folder, max(deadline - time.monotonic(), _LOOKING_SECONDS), reruns, [])
+    return reruns
 
 
 def _watch(network: ReadNetwork, meaning: Meaning, expected: Expected, until: float) -> Watch:

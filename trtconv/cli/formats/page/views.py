@@ -110,37 +110,37 @@ def proof_of(subject: PageSubject) -> Badge:
     """Returns what is proven of an engine: what `verify` found of it, and what the build's own proof did."""
     built = _built(subject.report)
     if subject.verify is None:
-        return built
-    found = _verified(subject.verify)
-    if built.text == _NOT_PROVEN:
-        return found
-    if subject.verify.ran == "engine" and found.kind != "warn":
-        return dataclasses.replace(found, rows=built.rows)
+        return built or Badge("warn", "Not proven", "trtconv verify compares it with its model")
+    run = _verified(subject.verify)
+    if built is None:
+        return run
+    if subject.verify.ran == "engine" and run.kind != "warn":
+        return dataclasses.replace(run, rows=built.rows)
     # Without a GPU verify shows no more than the build did, and takes nothing of it away.
-    kind = max(built.kind, found.kind if not subject.verify.verified else built.kind, key=_KINDS.index)
-    note = f"by the build: {built.note}; by verify: {found.note}"
-    return Badge(kind, f"{built.text}, {found.text.lower()}", note, built.rows)
+    kind = max(built.kind, run.kind if not subject.verify.verified else built.kind, key=_KINDS.index)
+    note = f"by the build: {built.note}; by verify: {run.note}"
+    return Badge(kind, f"{built.text}, {run.text.lower()}", note, built.rows)
 
 
 def is_proven(subject: PageSubject) -> bool:
     """Whether all of an engine was shown, by its build or by `verify`, and nothing speaks against it."""
-    told = [_built(subject.report).kind, *([] if subject.verify is None else [_verified(subject.verify).kind])]
-    return "ok" in told and "bad" not in told
+    badges = _built(subject.report), None if subject.verify is None else _verified(subject.verify)
+    kinds = {badge.kind for badge in badges if badge is not None}
+    return "ok" in kinds and "bad" not in kinds
 
 
 _KINDS = ("ok", "warn", "bad")
-_NOT_PROVEN = "Not proven"
 
 
-def _built(report: BuildReport) -> Badge:
-    """Returns what a build proved: by its proof, else by its cast."""
+def _built(report: BuildReport) -> Badge | None:
+    """Returns what a build proved: by its proof, else by its cast; None: nothing."""
     proof, cast = report.proof, report.cast
     if proof is not None and proof.agrees is not None:
         return _proven(proof)
     error = None if cast is None else cast.verified.max_relative_error
     if error is not None:
         return Badge("warn", "Partly", f"the cast model is off by {error:.1e}; the engine was not run")
-    return Badge("warn", _NOT_PROVEN, "trtconv verify compares it with its model")
+    return None
 
 
 def _error(error: float | None) -> str:
