@@ -45,13 +45,13 @@ def freeing_command(inputs: Sequence[InputSpec], wanted: Mapping[str, Range]) ->
         The command; None where a bound fits no fixed axis, or none is to vary.
     """
     dims = {spec.name: list(spec.dims) for spec in inputs}
-    known = {dim for listed in dims.values() for dim in listed}
-    some_vary = any(isinstance(dim, str) for dim in known)
-    ranges = {name: bound for name, bound in wanted.items() if name in known}
+    names = {dim for listed in dims.values() for dim in listed}
+    some_vary = any(isinstance(dim, str) for dim in names)
+    ranges = {name: bound for name, bound in wanted.items() if name in names}
     opts = Counter(bound.opt for bound in wanted.values())
     # By their axis first, then by what they are called: what is left is for sizes.
     for name, bound in sorted(wanted.items(), key=lambda item: _rank(dims, *item)):
-        if name in known:
+        if name in names:
             continue
         places = _places(dims, name, bound, some_vary, opts[bound.opt] == 1)
         if not places:
@@ -77,10 +77,10 @@ def own_names(inputs: Sequence[InputSpec], wanted: Mapping[str, Range]) -> dict[
     Returns:
         Bounds for as many dimensions; nothing where one of them is not known to be meant.
     """
-    known = {dim for spec in inputs for dim in spec.dims}
+    names = {dim for spec in inputs for dim in spec.dims}
     meant: dict[str, Range] = {}
     for name, bound in wanted.items():
-        dims = [name] if name in known else [dim for _, _, dim in _at_custom({s.name: s.dims for s in inputs}, name)]
+        dims = [name] if name in names else [dim for _, _, dim in _at_custom({s.name: s.dims for s in inputs}, name)]
         own = dict.fromkeys(dim for dim in dims if isinstance(dim, str))
         if len(own) != 1:
             return {}

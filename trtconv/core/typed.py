@@ -47,9 +47,9 @@ def taken(kind: Any, value: Any) -> Any:
     if origin is not None and issubclass(origin, Mapping):
         if not isinstance(value, Mapping):
             raise Misfit
-        made = {taken(members[0], name): taken(members[1], held) for name, held in value.items()}
-        same = all(made.get(name) is held for name, held in value.items())
-        return value if same else made
+        mapping = {taken(members[0], name): taken(members[1], held) for name, held in value.items()}
+        same = all(mapping.get(name) is held for name, held in value.items())
+        return value if same else mapping
     if kind is Path and isinstance(value, (str, os.PathLike)) and isinstance(os.fspath(value), str):
         return value if isinstance(value, Path) else Path(value)
     number: Any = {int: numbers.Integral, float: numbers.Real}.get(kind)
@@ -76,9 +76,9 @@ def _of_tuple(members: tuple[Any, ...], value: Any) -> Any:
     kinds = members[:1] * len(value) if members[-1:] == (...,) else members
     if len(kinds) != len(value):
         raise Misfit
-    made = tuple(taken(kind, held) for kind, held in zip(kinds, value, strict=True))
-    same = isinstance(value, tuple) and all(new is old for new, old in zip(made, value, strict=True))
-    return value if same else made
+    entries = tuple(taken(kind, held) for kind, held in zip(kinds, value, strict=True))
+    same = isinstance(value, tuple) and all(new is old for new, old in zip(entries, value, strict=True))
+    return value if same else entries
 
 
 def in_words(kind: Any) -> tuple[str, str]:

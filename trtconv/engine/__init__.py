@@ -250,7 +250,7 @@ def _left_out(report: VerifyReport) -> str:
     skipped = [case for case in report.cases if case.skipped and case.is_required]
     if skipped:
         first = skipped[0]
-        *sizes, last = [each.size for each in skipped if (each.profile, each.skipped) == (first.profile, first.skipped)]
+        *sizes, last = [case.size for case in skipped if (case.profile, case.skipped) == (first.profile, first.skipped)]
         named = f"{', '.join(sizes)} and {last}" if sizes else last
         return f"{named} of profile {first.profile}: {first.skipped}"
     return "" if report.cases else "there was nothing to compare"

@@ -64,18 +64,18 @@ class TracedSizes:
 
     def _why(self, shapes: Mapping[str, Shape]) -> str:
         """Returns why the model does not run at some shapes; empty where it is not for a size that was fixed."""
-        asked = {
+        sizes_of_dims = {
             dim: shapes[spec.name][axis]
             for spec in self._model.inputs
             for axis, dim in enumerate(spec.dims)
             if isinstance(dim, str)
         }
-        if all(asked.get(name) == size for name, size in self.fixed.items()):
+        if all(sizes_of_dims.get(name) == size for name, size in self.fixed.items()):
             return ""
         self._is_met = True
         baked = baked_in(self._model)
-        repaired = [each.node for each in baked.targets()] + [each.node for each in baked.scalings()]
-        node = next((each.label for each in repaired), "a node")
+        repaired = [target.node for target in baked.targets()] + [scaling.node for scaling in baked.scalings()]
+        node = next((repair.label for repair in repaired), "a node")
         sizes = ", ".join(f"{name} {size}" for name, size in self.fixed.items())
         alone = " ".join(f"--dim {quoted(name)}={size}" for name, size in self.fixed.items())
         return (

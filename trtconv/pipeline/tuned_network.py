@@ -34,16 +34,16 @@ def better(tuned: Made, build_usual: Callable[[], Made], engine: Runtime, clock:
         engine: The TensorRT that builds and runs them.
         clock: Times the race.
     """
-    report, made = tuned
-    if isinstance(made, EngineBlob):
-        return _faster((report, made), build_usual, engine, clock)
-    found = made.findings if made is not None else report.findings
-    usual, made = build_usual()
-    if not isinstance(made, EngineBlob):
-        return usual, made
-    why = "".join(f" ({each.code}: {each.message})" for each in found if each.severity is Severity.ERROR)
+    report, outcome = tuned
+    if isinstance(outcome, EngineBlob):
+        return _faster((report, outcome), build_usual, engine, clock)
+    findings = outcome.findings if outcome is not None else report.findings
+    usual, outcome = build_usual()
+    if not isinstance(outcome, EngineBlob):
+        return usual, outcome
+    why = "".join(f" ({finding.code}: {finding.message})" for finding in findings if finding.severity is Severity.ERROR)
     note = f"the network fails in the forms of --tune{why}: built in the usual ones"
-    return dataclasses.replace(usual, notes=(*usual.notes, note)), made
+    return dataclasses.replace(usual, notes=(*usual.notes, note)), outcome
 
 
 def _faster(tuned: Built, build_usual: Callable[[], Made], engine: Runtime, clock: Stopwatch) -> Built:

@@ -99,7 +99,7 @@ def verdict_of(results: Sequence[Result]) -> str:
     from trtconv.cli.formats.text import run_row
 
     # A row begins with how it ended.
-    rows = [run_row(each).partition("  ")[2] for each in results if each.exit_code]
+    rows = [run_row(result).partition("  ")[2] for result in results if result.exit_code]
     more = f"; and {len(rows) - _NAMED} more" if len(rows) > _NAMED else ""
     head = f"{len(rows)} of {len(results)} failed: " if len(results) > 1 and rows else ""
     return f"{head}{'; '.join(rows[:_NAMED])}{more}"

@@ -81,13 +81,13 @@ def ranges(bounds: Any) -> Any:
     """Returns bounds as ranges; what is wrong with one is told with its name."""
     if not isinstance(bounds, Mapping) or not all(isinstance(name, str) for name in bounds):
         return bounds
-    made = {}
+    read = {}
     for name, bound in bounds.items():
         try:
-            made[name] = Range.of(bound)
+            read[name] = Range.of(bound)
         except InputError as error:
             raise InputError(f"bounds of {name!r}: {error.message}", error.hint) from error
-    return made
+    return read
 
 
 @functools.cache

@@ -96,7 +96,7 @@ class Tried:
             undecided = frozenset() if self.whole else frozenset(open_to)
             return Together(narrowed, (), alone, self.whole, self.unknown, undecided)
         imposed = tuple(self._imposed())
-        joint = tuple(dict.fromkeys(each.needs for each in imposed))
+        joint = tuple(dict.fromkeys(condition.needs for condition in imposed))
         undecided = frozenset() if self.whole else frozenset(touched)
         return Together(narrowed, joint, imposed, self.whole, self.unknown, undecided)
 
