@@ -131,6 +131,7 @@ DOORS = {
         "cli/versions.py",
         "core/serving.py",
         "pipeline/extending/installed.py",
+        "exporter/library_names.py",
         "exporter/module/libraries.py",
         "runtimes/inputs.py",
         "exporter/module/spec.py",

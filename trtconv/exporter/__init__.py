@@ -21,6 +21,7 @@ from trtconv.core.spots import check_writable
 from trtconv.core.stages import Stage
 from trtconv.core.typed import argument, shown
 from trtconv.exporter.inputs import DTYPES, AxisNames, InputDecl, parse_bounds
+from trtconv.exporter.library_names import check_name
 from trtconv.exporter.patches.torch_quiet import require_torch
 from trtconv.exporter.request import ExportOptions, ExportRequest
 
@@ -56,6 +57,7 @@ def export_spec(request: ExportRequest, progress: Progress | None = None) -> Exp
         ExportFailed: The module cannot be exported as asked.
         EnvironmentMissing: torch is not installed.
     """
+    check_name(request.spec)
     require_torch()
     from trtconv.exporter.run import run
 

@@ -11,7 +11,8 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from support import export_nets as nets  # noqa: E402
-from trtconv import EnvironmentMissing, InputError  # noqa: E402
+from trtconv import EnvironmentMissing, InputError, exporter  # noqa: E402
+from trtconv.exporter.library_names import check_name  # noqa: E402
 from trtconv.exporter.module.spec import load_spec  # noqa: E402
 
 
@@ -57,6 +58,91 @@ def test_a_misspelt_network_is_told_with_the_nearest(monkeypatch: pytest.MonkeyP
         assert "Traceback" not in caught.value.message
     with pytest.raises(InputError, match="there is no folder"):
         load_spec(f"transformers:{tmp_path}/gone", {})
+
+
+def test_a_misspelt_encoder_is_told_with_the_nearest(monkeypatch: pytest.MonkeyPatch) -> None:
+    encoders = types.SimpleNamespace(get_encoder_names=lambda: ["resnet18", "mit_b0"])
+    _library(monkeypatch, "segmentation_models_pytorch", Unet=lambda **_: nets.Skip(), encoders=encoders)
+    with pytest.raises(InputError) as caught:
+        load_spec("smp:Unet?encoder_name=resnet81", {})
+    assert caught.value.hint == "Did you mean resnet18?"
+    for name in ("resnet18", "tu-resnet81"):
+        assert isinstance(load_spec(f"smp:Unet?encoder_name={name}", {}), nets.Skip)
+
+
+_SOURCES = {
+    "timm/__init__.py": "from .models import create_model",
+    "timm/models/resnet.py": """
+@register_model
+def resnet18(pretrained=False, **kwargs):
+    pass
+
+@register_model
+def resnet50(pretrained=False, **kwargs):
+    pass
+
+register_model_deprecations(__name__, {"tv_resnet18": "resnet18.tv"})
+""",
+    "torchvision/__init__.py": "raise ImportError('imported')",
+    "torchvision/models/quantization/mobile.py": """
+@register_model(
+    name="quantized_mobilenet_v2",
+)
+@handle_legacy_interface(
+    weights=("pretrained", None),
+)
+def mobilenet_v2(*, weights=None):
+    pass
+""",
+    "segmentation_models_pytorch/__init__.py": "from .decoders.unet import Unet\nfrom .decoders.v3 import V3, V3Plus",
+}
+
+
+@pytest.mark.parametrize(
+    ("spec", "meant"),
+    {
+        "timm:resnet81": "resnet18",
+        "timm:resnet81.a1_in2k?num_classes=3": "resnet18",
+        "torchvision:mobilnet_v2": "mobilenet_v2",
+        "smp:Unett?classes=2": "Unet",
+        "smp:V3Pluss": "V3Plus",
+        "torchvison:mobilenet_v2": "torchvision",
+        "tim:resnet18": "timm",
+        "timm:resnet18": "",
+        "timm:tv_resnet18": "",
+        "timm:create_model": "",
+        "timm:creat_model": "",
+        "timm:hf-hub:some/resnet81": "",
+        "torchvision:quantized_mobilenet_v2": "",
+        "mine:resnet18": "",
+        "tims:build": "",
+        "nets.py:resnet81": "",
+        "models/timm.py:resnet81": "",
+    }.items(),
+)
+def test_near_names_are_told_before_anything_is_imported(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, spec: str, meant: str
+) -> None:
+    for name, text in {**_SOURCES, "tims.py": ""}.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+
+    def require_torch() -> None:
+        raise EnvironmentMissing("torch is asked for")
+
+    monkeypatch.setattr(exporter, "require_torch", require_torch)
+    monkeypatch.setattr(sys, "path", [])
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError if meant else EnvironmentMissing) as caught:
+        exporter.export_spec(exporter.ExportRequest(spec, tmp_path / "m.onnx"))
+    assert not meant or caught.value.hint == f"Did you mean {meant}?"
+
+
+def test_a_folder_that_is_not_there_is_told_before_transformers_is_imported(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="there is no folder"):
+        check_name(f"transformers:{tmp_path}/gone")
+    check_name(f"transformers:{tmp_path}")
+    check_name("transformers:AutoModel")
 
 
 def test_a_folder_of_transformers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

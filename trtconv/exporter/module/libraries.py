@@ -14,6 +14,7 @@ import torch
 
 from trtconv.core.errors import EnvironmentMissing, InputError
 from trtconv.core.suggest import did_you_mean
+from trtconv.exporter.library_names import LIBRARIES
 from trtconv.exporter.module.source_line import first_line
 
 Arguments = Mapping[str, Any]
@@ -33,12 +34,15 @@ def _torchvision(library: Any, name: str, arguments: Arguments) -> Any:
 
 def _smp(library: Any, name: str, arguments: Arguments) -> Any:
     _check_name("smp", name, [attribute for attribute in vars(library) if attribute[0].isupper()])
+    encoder = str(arguments.get("encoder_name", ""))
+    if encoder and not encoder.startswith("tu-") and hasattr(library, "encoders"):  # "tu-" begins those of timm
+        _check_name("smp.encoders", encoder, library.encoders.get_encoder_names())
     return getattr(library, name)(**{"encoder_weights": None, **arguments})
 
 
 def _check_name(scheme: str, name: str, names: Sequence[str]) -> None:
     if name not in names:
-        hint = did_you_mean(name, names, f"Their names are those of {_MAKERS[scheme][0]}.")
+        hint = did_you_mean(name, names, f"Their names are those of {LIBRARIES[scheme.partition('.')[0]].package}.")
         raise InputError(f"{scheme} has no network {name!r}", hint)
 
 
@@ -50,11 +54,11 @@ def _transformers(library: Any, name: str, arguments: Arguments) -> Any:
     return getattr(library, kind).from_pretrained(name, local_files_only=True, **arguments)
 
 
-_MAKERS: dict[str, tuple[str, Callable[[Any, str, Arguments], Any]]] = {
-    "timm": ("timm", _timm),
-    "torchvision": ("torchvision", _torchvision),
-    "smp": ("segmentation_models_pytorch", _smp),
-    "transformers": ("transformers", _transformers),
+_MAKERS: dict[str, Callable[[Any, str, Arguments], Any]] = {
+    "timm": _timm,
+    "torchvision": _torchvision,
+    "smp": _smp,
+    "transformers": _transformers,
 }
 
 
@@ -71,7 +75,7 @@ def maker_of(scheme: str, name: str) -> Callable[..., Any] | None:
     """
     if scheme not in _MAKERS:
         return None
-    package, make = _MAKERS[scheme]
+    package, make = LIBRARIES[scheme].package, _MAKERS[scheme]
     try:
         library = importlib.import_module(package)
     except ModuleNotFoundError as error:
