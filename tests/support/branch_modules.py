@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 import trtconv
 from support.branch_grammar import HIGH, LIMITS, LOW, NUMBERS, READS, SizeCondition, size_conditions, written_conditions
-from trtconv import ExportFailed, ExportOptions, ExportReport
+from trtconv import ExportFailed, ExportOptions, ExportReport, InputError
 from trtconv.core.documents.export import SizeRule
 
 _HEAD = """import torch
@@ -221,6 +221,11 @@ def outcome(source: Source, folder: Path, name: str) -> Outcome:
         report = trtconv.export(net, example, folder / f"{name}.onnx", axes, bounds, ExportOptions(check=False))
     except ExportFailed as error:
         return _refused(source, f"{path.name}:{source.line}", error.message)
+    except InputError as error:
+        if _runs(net, example):
+            raise
+        named = f"{path.name}:{source.line}" in error.message
+        return Outcome(Verdict.REFUSED if named else Verdict.UNNAMED, error.message)
     if report.exit_code:
         return _refused(source, f"{path.name}:{source.line}", "not written: the file differs from PyTorch")
     wrong = _first_wrong(source, net, folder / f"{name}.onnx", report)
@@ -233,6 +238,14 @@ def outcome(source: Source, folder: Path, name: str) -> Outcome:
         return Outcome(Verdict.LOST, "; ".join(rules))
     kept = [sum(map(rule.takes, range(LOW, HIGH + 1))) / (HIGH + 1 - LOW) for rule in report.sizes]
     return Outcome(Verdict.RIGHT, "; ".join(rules), math.prod(kept))
+
+
+def _runs(net: nn.Module, example: Mapping[str, Tensor]) -> bool:
+    try:
+        net(**{key: value.clone() for key, value in example.items()})
+    except RuntimeError:
+        return False
+    return True
 
 
 def _refused(source: Source, place: str, message: str) -> Outcome:

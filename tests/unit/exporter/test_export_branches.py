@@ -87,6 +87,12 @@ def test_a_generated_branch_is_kept_right_or_refused_with_its_line(tmp_path_fact
 TOLD = {
     "an assertion that is caught": Source(FORMS["caught"], "mask.any()", "torch.cat([y, y], 1)", Decides.VALUES),
     "an exception that is caught": Source(FORMS["raised"], "mask.any()", "-y", Decides.VALUES),
+    "a text that an assertion looks at": Source(
+        FORMS["caught"], '"inf" in repr(x.flatten()[:1])', "y + x.mean()", Decides.VALUES
+    ),
+    "one that PyTorch refuses at the example itself": Source(
+        FORMS["comprehension"], "w == 16", "torch.cat([y, y], 1)", Decides.SIZES
+    ),
     "sizes tied by nothing": Source(FORMS["module"], "0 < min(h, w) < max(h, w)", "-y", Decides.SIZES),
 }
 """Branches that an earlier exporter kept one side of, or refused without the line."""

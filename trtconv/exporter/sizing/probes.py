@@ -71,8 +71,10 @@ def other_ways(subject: Subject) -> Iterator[OtherWay]:
         if usual is None or operations is None:
             continue
         if operations.names != usual.names:
-            branch = Branch(_parting(usual, operations) or UNKNOWN_LINE, f"runs other operations on {name}")
-            yield OtherWay(branch, tensors, True)
+            at, said = _parting(usual, operations) or UNKNOWN_LINE, f"runs other operations on {name}"
+            if subject.written not in (None, at):  # more likely what decides than what is decided
+                said += f" ({subject.written} writes values as text)"
+            yield OtherWay(Branch(at, said), tensors, True)
         elif subject.written is not None:
             branch = Branch(subject.written, f"writes values as text, and computes something else on {name}")
             yield OtherWay(branch, tensors, False)
