@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import functools
 import glob
 import hashlib
@@ -148,6 +149,29 @@ def atomic_stream(path: Path, *, through_links: bool = False) -> Iterator[Binary
             yield part.file
         part.sync()
         part.replace()
+
+
+def moved(source: Path, path: Path) -> bool:
+    """Moves a file that nobody else knows to a path, and is as atomic there as `atomic_stream`.
+
+    Returns:
+        False where that would be a copy: the path is on another file system.
+
+    Raises:
+        InputError: The path cannot be written.
+    """
+    place = place_of(path)
+    with _told_as_unwritable(path):
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with source.open("rb") as file:
+            os.fsync(file.fileno())
+        try:
+            source.replace(place)
+        except OSError as error:
+            if error.errno != errno.EXDEV:
+                raise
+            return False
+    return True
 
 
 class _Part(contextlib.AbstractContextManager["_Part"]):

@@ -22,6 +22,11 @@ _FLOATS = (onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16, onnx.TensorProto.DO
 """Types of weights that no operator needs before it runs, as some do lists of sizes."""
 
 
+def is_large(tensor: onnx.TensorProto) -> bool:
+    """Whether a tensor is large enough to be worth a thought, and nothing that an operator must know before it runs."""
+    return tensor.data_type in _FLOATS and math.prod(tensor.dims) >= _LARGE_ELEMENTS
+
+
 def large_weights(model: OnnxModel) -> dict[str, onnx.TensorProto]:
     """Returns the initializers of the main graph that may become inputs, by name; external data is not among them."""
     graph = model.proto.graph
@@ -29,8 +34,7 @@ def large_weights(model: OnnxModel) -> dict[str, onnx.TensorProto]:
     return {
         tensor.name: tensor
         for tensor in graph.initializer
-        if tensor.data_type in _FLOATS
-        and math.prod(tensor.dims) >= _LARGE_ELEMENTS
+        if is_large(tensor)
         and tensor.name not in ends
         and (not uses_external_data(tensor) or lies_in(tensor, model.path))
     }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
 
 import numpy as np
@@ -49,12 +51,29 @@ def test_one_piece(tmp_path: Path) -> None:
     assert got.producer_name == "p"
 
 
-def test_two_pieces_where_one_is_too_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _replace_nearby(source: Path, target: Path) -> None:
+    """Is `Path.replace`, of folders on several file systems."""
+    if source.parent != target.parent:
+        raise OSError(errno.EXDEV, "Invalid cross-device link")
+    os.replace(source, target)  # noqa: PTH105
+
+
+@pytest.mark.parametrize("kind", ["all of it", "more in the file", "a file system apart"])
+def test_two_pieces_where_one_is_too_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    """Weights are moved where they are all that lies in a file, and copied elsewhere."""
     whole, split = _model(tmp_path)
     monkeypatch.setattr(write, "ONE_PIECE_LIMIT", 1000)
     output = tmp_path / "deep" / "out.onnx"
+    inode = (tmp_path / "raw.data").stat().st_ino
+    if kind == "a file system apart":
+        monkeypatch.setattr(Path, "replace", _replace_nearby)
+    elif kind == "more in the file":
+        with (tmp_path / "raw.data").open("ab") as file:
+            file.write(bytes(1 << 19))
     write.write_model(split, tmp_path, output)
-    (tmp_path / "raw.data").unlink()
+    moved = kind == "all of it"
+    assert ((output.parent / "out.onnx.data").stat().st_ino == inode) is moved
+    (tmp_path / "raw.data").unlink(missing_ok=moved)
     got = onnx.load(output)
     assert sorted(p.name for p in output.parent.iterdir()) == ["out.onnx", "out.onnx.data"]
     assert {n: v.tolist() for n, v in _values(got).items()} == {n: v.tolist() for n, v in _values(whole).items()}

@@ -6,6 +6,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
+import onnx
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -92,25 +94,55 @@ def test_a_branch_is_no_near_tie(tmp_path: Path) -> None:
     assert not report.rules["n"].takes(11)
 
 
-def test_large_weights_are_left_in_their_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Mapped, not copied; what is compared is the same."""
-    asked = []
-    made = running.session_of
+def _sessions(monkeypatch: pytest.MonkeyPatch) -> list[tuple[list[str], bool]]:
+    """Returns what is filled with the inputs of each session, weights among them, and whether its files are mapped."""
+    made, asked = running.session_of, list[tuple[list[str], bool]]()
 
-    def session_of(path: Path, folder: Path, mapped: bool = False) -> Any:
-        asked.append(mapped)
-        return made(path, folder, mapped=mapped)
+    def session_of(model: Path | bytes, folder: Path, mapped: bool = False) -> Any:
+        session = made(model, folder, mapped=mapped)
+        asked.append(([each.name for each in session.get_inputs()], mapped))
+        return session
 
     monkeypatch.setattr(running, "session_of", session_of)
-    options = trtconv.ExportOptions(check=False)
-    net = torch.nn.Linear(64, 64).eval()
-    errors: list[float] = []
-    for limit in (1 << 30, 1 << 10):
+    return asked
+
+
+def test_large_weights_are_not_loaded_a_second_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are the module's own in memory; what is compared is the same."""
+    asked = _sessions(monkeypatch)
+    net, example = torch.nn.Conv2d(32, 32, 3).eval(), torch.randn(2, 32, 4, 4)
+    for limit, session in ((1 << 30, (["input"], False)), (1 << 10, (["input", "weight"], True))):
         monkeypatch.setattr(running, "_MAPPED", limit)
-        report = trtconv.export(
-            net, torch.randn(2, 64), tmp_path / f"{limit}.onnx", {"input": ("n", None)}, {"n": (1, 9)}, options
-        )
-        errors.append(report.proof.worst or 0.0)
-        assert set(asked) == {limit == 1 << 10}
+        options = trtconv.ExportOptions(check=False)
+        axes = {"input": ("n", None, None, None)}
+        report = trtconv.export(net, example, tmp_path / "m.onnx", axes, {"n": (1, 9)}, options)
+        assert (report.proof.worst or 0.0) < 1e-5
+        assert asked
+        assert all(each == session for each in asked)
         asked.clear()
-    assert max(errors) < 1e-5
+
+
+def test_weights_in_memory_that_are_not_those_of_the_file_are_not_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last byte counts, and so does the type."""
+    asked = _sessions(monkeypatch)
+    monkeypatch.setattr(running, "_MAPPED", 1 << 10)
+    own = np.random.default_rng(0).standard_normal((100, 100), np.float32)
+    weights = [onnx.numpy_helper.from_array(own, "w"), onnx.numpy_helper.from_array(own[0], "small")]
+    nodes = [onnx.helper.make_node("MatMul", ["x", "w"], ["z"]), onnx.helper.make_node("Add", ["z", "small"], ["y"])]
+    ends = [onnx.helper.make_tensor_value_info(name, 1, [1, 100]) for name in "xy"]
+    model = onnx.helper.make_model(onnx.helper.make_graph(nodes, "g", ends[:1], ends[1:], weights), ir_version=8)
+    path = tmp_path / "m.onnx"
+    onnx.save(model, path, save_as_external_data=True, size_threshold=0)
+    x = np.ones((1, 100), np.float32)
+    other = own.copy()
+    other[-1, -1] += 1
+    for held in ({}, {"w": other}, {"w": own.view(np.int32)}, {"w": own.T.copy().T}, {"w": own, "small": own[0]}):
+        (got,) = running.run_file(path, lambda held=held: held).session.run(None, {"x": x})
+        np.testing.assert_allclose(got, x @ own + own[0], rtol=1e-4, atol=1e-4)
+    assert asked == [(["x"], True)] * 4 + [(["x", "w"], True)]
+
+
+def test_nothing_is_loaded_where_nothing_is_compared(tmp_path: Path) -> None:
+    assert not proof.prove(tmp_path / "none.onnx", _subject(), None, (), 1e-4).failed

@@ -16,9 +16,10 @@ import onnx  # noqa: E402
 
 import trtconv  # noqa: E402
 from support import export_nets as nets  # noqa: E402
-from trtconv import ExportFailed, ExportOptions, InputError  # noqa: E402
+from trtconv import ExportFailed, ExportOptions, InputError, pipeline  # noqa: E402
 from trtconv.core.dims import Range  # noqa: E402
 from trtconv.exporter import ExportRequest, export_spec  # noqa: E402
+from trtconv.exporter.file import write  # noqa: E402
 from trtconv.exporter.inputs import InputDecl  # noqa: E402
 from trtconv.exporter.module.weights import load_weights  # noqa: E402
 
@@ -64,6 +65,31 @@ def test_export(tmp_path: Path) -> None:
     assert len(names) == len(set(names))
     assert str(tmp_path).encode() not in path.read_bytes()
     assert str(NETS.parent).encode() not in path.read_bytes()
+
+
+@pytest.mark.parametrize("limit", [1, 1 << 30])
+def test_weights_beyond_one_file_are_checked_without_the_proof(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: int
+) -> None:
+    """It would hold them twice beside the module; what is left out is told."""
+    asked = []
+
+    def check(request: trtconv.CheckRequest) -> None:
+        asked.append(request.prove)
+        raise trtconv.EnvironmentMissing("nothing here checks")
+
+    monkeypatch.setattr(pipeline, "check", check)
+    monkeypatch.setattr(write, "ONE_PIECE_LIMIT", limit)
+    path = tmp_path / "m.onnx"
+    report = _export(nets.Skip(), path, check=True)
+    assert asked == ["none" if limit == 1 else "quick"]
+    assert (tmp_path / "m.onnx.data").exists() is (limit == 1)
+    assert any(f"trtconv check {path}" in note for note in report.notes) is (limit == 1)
+    # What an older file left behind is nobody's.
+    (tmp_path / "m.onnx.data").touch()
+    monkeypatch.setattr(write, "ONE_PIECE_LIMIT", 1 << 30)
+    _export(nets.Skip(), path, check=True)
+    assert asked[1:] == ["quick"]
 
 
 def test_the_same_file_twice(tmp_path: Path) -> None:

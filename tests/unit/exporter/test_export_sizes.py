@@ -11,6 +11,7 @@ from trtconv.core.dims import Range  # noqa: E402
 from trtconv.exporter.inputs import InputDecl  # noqa: E402
 from trtconv.exporter.module.torch_module import prepare  # noqa: E402
 from trtconv.exporter.request import plan_axes  # noqa: E402
+from trtconv.exporter.sizing import trials as sizing_trials  # noqa: E402
 from trtconv.exporter.sizing.sizes import find_rules, joint_failure, output_dims  # noqa: E402
 from trtconv.exporter.sizing.trials import Trials  # noqa: E402
 
@@ -152,6 +153,21 @@ def test_a_module_that_needs_values_is_tried_in_eager() -> None:
     trials = _trials(Reads(), (1, 3, 8, 7), axes=(None, None, "height", None))
     assert not trials.meta
     assert find_rules(trials)[0].step == 2
+
+
+def test_large_weights_are_not_read_for_a_trial(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Counts(torch.nn.Linear):
+        runs = 0
+
+        def forward(self, x):
+            Counts.runs += not x.is_meta
+            return super().forward(x)
+
+    monkeypatch.setattr(sizing_trials, "_HEAVY", 90)
+    for width, runs in ((4, 2), (5, 1)):  # the first is that of the example, before all trials
+        Counts.runs = 0
+        trials = _trials(Counts(width, 5, bias=False), (2, width), axes=("n", None))
+        assert (Counts.runs, trials.meta) == (runs, True)
 
 
 def test_fake_quantised_modules_are_tried_without_values() -> None:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from trtconv.core.dims import Shape, times
 from trtconv.core.documents.export import Blame, Proof, ProofRun, SizeRule
-from trtconv.exporter.file.running import NotLoaded, Running, run_file
+from trtconv.exporter.file.running import NotLoaded, Running, Weights, run_file
 from trtconv.exporter.module.random_inputs import inputs_that_run
 from trtconv.exporter.module.source_line import first_line
 from trtconv.exporter.module.torch_module import Subject
@@ -141,7 +141,9 @@ def prove(path: Path, subject: Subject, axes: Axes, sizes: Sequence[Mapping[str,
         What came of each run. A run that ONNX Runtime refuses where PyTorch does not counts as an infinite error, and
         so does a file that it cannot load; one with operators that are not ONNX's is not compared.
     """
-    loaded = run_file(path)
+    if not sizes:
+        return Proof((), limit)
+    loaded = run_file(path, lambda: _held(subject))
     if isinstance(loaded, NotLoaded):
         return _not_loaded(subject, loaded, limit)
     runs = []
@@ -155,11 +157,20 @@ def prove(path: Path, subject: Subject, axes: Axes, sizes: Sequence[Mapping[str,
 
 def prove_on(path: Path, subject: Subject, tensors: Sequence[torch.Tensor], limit: float) -> bool:
     """Whether a file, which can be loaded, gives what PyTorch does on some inputs."""
-    loaded = run_file(path)
+    loaded = run_file(path, lambda: _held(subject))
     if isinstance(loaded, NotLoaded):
         return True
     error, _ = _compare(loaded, subject, tensors, subject.run(tensors))
     return error is not None and error <= loaded.limit(limit)
+
+
+def _held(subject: Subject) -> Weights:
+    """Returns the weights of a module by name, without copies."""
+    module, held = subject.module, {}
+    for name, tensor in (*module.named_parameters(remove_duplicate=False), *module.named_buffers()):
+        with contextlib.suppress(RuntimeError, TypeError):  # elsewhere than in memory, or of a type of torch's own
+            held[name] = tensor.detach().numpy()
+    return held
 
 
 def _not_loaded(subject: Subject, loaded: NotLoaded, limit: float) -> Proof:

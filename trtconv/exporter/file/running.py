@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
+from numpy.typing import NDArray
 from onnx import TensorProto, numpy_helper
+from onnx.external_data_helper import uses_external_data
 
 from trtconv.core.frozen import frozen
 from trtconv.exporter.file.finish import custom_domains
 from trtconv.exporter.file.write import ONE_PIECE_LIMIT
+from trtconv.graph.external_data import raw_chunks
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.walk import all_nodes, inner_graphs, tensors
 from trtconv.runtimes.compare import same_network
+from trtconv.runtimes.light_session import LightSession, is_large, make_inputs, without_values
 from trtconv.runtimes.onnxruntime import session, session_of
+
+Weights = Mapping[str, NDArray[Any]]
 
 
 @frozen
@@ -60,11 +66,17 @@ def _bytes_beside(path: Path) -> int:
     return sum(file.stat().st_size for file in path.parent.iterdir() if file != path and file.is_file())
 
 
-def run_file(path: Path) -> Running | NotLoaded:
-    """Loads a file; references run operators that are not ONNX's."""
+def run_file(path: Path, held: Callable[[], Weights] = dict) -> Running | NotLoaded:
+    """Loads a file; references run operators that are not ONNX's.
+
+    Args:
+        path: The file.
+        held: Returns weights that are in memory anyway, by name. Large files' are not loaded a second time.
+    """
     proto = onnx.load(path, load_external_data=False)
     foreign, wide = bool(custom_domains(proto)), None
-    loaded = session_of(path, path.parent, mapped=_bytes_beside(path) > _MAPPED)
+    heavy = _bytes_beside(path) > _MAPPED
+    loaded = _session_on(proto, path, held()) if heavy else session_of(path, path.parent)
     if isinstance(loaded, str) and foreign:
         loaded = session(OnnxModel.load(path))
     elif isinstance(loaded, str) and (wide := in_float32(path)) is not None:
@@ -72,6 +84,44 @@ def run_file(path: Path) -> Running | NotLoaded:
     if isinstance(loaded, str):
         return NotLoaded(f"ONNX Runtime does not load the file: {loaded}", foreign)
     return Running(loaded, frozenset(value.name for value in proto.graph.input), wide is not None)
+
+
+def _session_on(proto: onnx.ModelProto, path: Path, held: Weights) -> Any:
+    """Returns a session that takes the file's weights where they are held, and maps the others from the file.
+
+    Args:
+        proto: What is in the file.
+        path: The file; its external data lies beside it.
+        held: Weights by name; those that are not the file's, byte for byte, are left alone.
+    """
+    outputs = {value.name for value in proto.graph.output}
+    taken = {
+        tensor.name: held[tensor.name]
+        for tensor in proto.graph.initializer
+        if tensor.name in held.keys() - outputs
+        and is_large(tensor)
+        and uses_external_data(tensor)
+        and _are_values(tensor, path, held[tensor.name])
+    }
+    if not taken:
+        return session_of(path, path.parent, mapped=True)
+    light = without_values(proto, taken)
+    make_inputs(light, taken)
+    loaded = session_of(light.SerializeToString(), path.parent, mapped=True)
+    return loaded if isinstance(loaded, str) else LightSession(loaded, taken)
+
+
+def _are_values(tensor: TensorProto, path: Path, values: NDArray[Any]) -> bool:
+    """Whether values are those of a tensor in a file, byte for byte."""
+    wanted = onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type)
+    if values.dtype != wanted or values.shape != tuple(tensor.dims) or not values.flags.c_contiguous:
+        return False
+    own, at = values.reshape(-1).view(np.uint8), 0
+    for chunk in raw_chunks(tensor, path):
+        if own[at : at + len(chunk)].tobytes() != chunk:
+            return False
+        at += len(chunk)
+    return at == own.size
 
 
 _WIDENED = frozenset({TensorProto.DOUBLE, TensorProto.BFLOAT16})

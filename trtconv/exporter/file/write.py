@@ -6,17 +6,20 @@ other: protobuf's wire format lets the graph's length be written first and its i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import onnx
 from onnx.external_data_helper import uses_external_data
 
-from trtconv.core.files import atomic_stream
+from trtconv.core.files import atomic_stream, moved
 from trtconv.core.reading import open_plain
+from trtconv.graph.external_data import data_path, refer_to
 
 ONE_PIECE_LIMIT = 2**31 - 2**20
 """Bytes that fit one protobuf message, with some room."""
+_PADDING = 1 << 16
+"""Bytes that an exporter leaves free before a tensor at most, so that it can be mapped."""
 _GRAPH_FIELD, _INITIALIZER_FIELD, _RAW_DATA_FIELD = 7, 5, 9
 _CHUNK = 1 << 22
 
@@ -25,8 +28,8 @@ def write_model(proto: onnx.ModelProto, folder: Path, output: Path) -> None:
     """Writes a model whose external data lies in `folder`, self-contained; over 2 GiB in two files.
 
     Args:
-        proto: The model; its external tensors are left as they are.
-        folder: Where its external data is.
+        proto: The model; its external tensors are left as they are, where it is written in one file.
+        folder: Where its external data is, a temporary folder: the file may be moved away from there.
         output: Where to write; OUTPUT.data is written too where the model is too large for one file.
 
     Raises:
@@ -34,7 +37,7 @@ def write_model(proto: onnx.ModelProto, folder: Path, output: Path) -> None:
     """
     external = [tensor for tensor in proto.graph.initializer if uses_external_data(tensor)]
     weights = sum(external_entry(tensor)[2] for tensor in external)
-    data = output.with_name(output.name + ".data")
+    data = data_path(output)
     if weights + proto.ByteSize() > ONE_PIECE_LIMIT:
         _write_two(proto, external, folder, output, data)
         return
@@ -55,19 +58,45 @@ def write_model(proto: onnx.ModelProto, folder: Path, output: Path) -> None:
 def _write_two(
     proto: onnx.ModelProto, external: list[onnx.TensorProto], folder: Path, output: Path, data: Path
 ) -> None:
+    whole = _only_file(external, folder)
+    if whole is not None and moved(whole, data):
+        for tensor in external:
+            refer_to(tensor, data.name, *external_entry(tensor)[1:])
+    else:
+        _copy_all(external, folder, data)
+    with atomic_stream(output, through_links=True) as file:
+        file.write(proto.SerializeToString())
+
+
+def _only_file(external: Sequence[onnx.TensorProto], folder: Path) -> Path | None:
+    """Returns the file that all external data lies in, and nothing else; None where there is no such file."""
+    places = {external_entry(tensor) for tensor in external}
+    locations = {location for location, _, _ in places}
+    if len(locations) != 1:
+        return None
+    path = folder / locations.pop()
+    used = sum(size for _, _, size in places) + len(places) * _PADDING
+    return path if path.stat().st_size <= used else None
+
+
+def _copy_all(external: Sequence[onnx.TensorProto], folder: Path, data: Path) -> None:
+    """Copies all external data into one file, to which it refers then."""
     offset = 0
     with atomic_stream(data) as file:
         for tensor in external:
             size = external_entry(tensor)[2]
             copy_weights(tensor, folder, file.write)
-            del tensor.external_data[:]
-            for key, value in (("location", data.name), ("offset", str(offset)), ("length", str(size))):
-                tensor.external_data.add(key=key, value=value)
+            refer_to(tensor, data.name, offset, size)
             padding = -size % 4096
             file.write(b"\0" * padding)
             offset += size + padding
-    with atomic_stream(output, through_links=True) as file:
-        file.write(proto.SerializeToString())
+
+
+def has_data_beside(output: Path) -> bool:
+    """Whether a file that `write_model` wrote has its weights in another one; an older one may have left such."""
+    if not data_path(output).exists():
+        return False
+    return any(map(uses_external_data, onnx.load(output, load_external_data=False).graph.initializer))
 
 
 def external_entry(tensor: onnx.TensorProto) -> tuple[str, int, int]:

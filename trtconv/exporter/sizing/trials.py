@@ -33,6 +33,8 @@ from trtconv.exporter.request import Axes
 
 SECONDS = 30.0
 """Processor time that all trials of a module may take."""
+_HEAVY = 256 << 20
+"""Bytes of weights that every trial with values would read, and one without does not."""
 _EAGER_GROWTH = 8
 """How much larger than the example an eager trial's inputs may be."""
 _FIRST_RUN = 2.0
@@ -84,6 +86,8 @@ class Trials:
             path: What the module does on the meta device; it may do something else with values.
             seconds: What that takes.
         """
+        if sum(weight.nbytes for weight in self.subject.module.parameters()) > _HEAVY:
+            return 0.0
         own, started = Operations(), time.process_time()
         self._eager(self._shapes({}), own)
         spent = time.process_time() - started
