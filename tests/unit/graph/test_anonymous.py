@@ -255,3 +255,11 @@ def test_what_is_structure(values: np.ndarray, stays: bool) -> None:  # type: ig
 )
 def test_few_plain_numbers_may_stay(values: list[float], may: bool) -> None:
     assert Constant("w", numpy_helper.from_array(np.array(values, np.float32), "w")).may_stay == may
+
+
+def test_weights_of_nodes_are_looked_for_too(tmp_path: Path) -> None:
+    node = helper.make_node("Constant", [], ["held"], value=numpy_helper.from_array(WEIGHTS, "inner"))
+    model = OnnxModel(helper.make_model(helper.make_graph([node], "g", [], [])), tmp_path / "m.onnx")
+    found = find_leaks(model, part(weight=WEIGHTS[3, 4:9].tobytes()), "", ())
+    assert (found.leaked, found.weight_bytes) == (("inner",), WEIGHTS.nbytes)
+    assert find_leaks(model, part(), "", ()).leaked == ()

@@ -7,7 +7,7 @@ import pytest
 from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
 
-from trtconv.graph.interpolation import Interpolation, ResizedAxis, nearest, weights
+from trtconv.graph.interpolation import Interpolation, ResizedAxis, coordinates, nearest, weights
 
 SIZES = [(5, 10), (5, 13), (7, 3), (4, 4), (3, 1), (1, 4), (8, 5)]
 LINEAR = ("half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric", "half_pixel_symmetric")
@@ -72,3 +72,13 @@ def test_a_crop_takes_the_ends_of_its_range() -> None:
     axis = ResizedAxis(9, 5, 5 / 9, 0.25, 0.75)
     made = weights(axis, Interpolation("linear", "tf_crop_and_resize")) @ np.arange(9)
     assert made == pytest.approx([2, 3, 4, 5, 6])
+
+
+@pytest.mark.parametrize("scale", [1.3, 0.7, 2.0])
+def test_a_size_that_was_rounded_down_keeps_its_middle_where_that_is_asked(scale: float) -> None:
+    size = 5
+    axis = ResizedAxis(size, int(size * scale), scale)
+    plain = (np.arange(axis.count) + 0.5) / scale - 0.5
+    lost = size / 2 * (1 - axis.count / (size * scale))
+    assert coordinates(axis, "half_pixel") == pytest.approx(plain)
+    assert coordinates(axis, "half_pixel_symmetric") == pytest.approx(plain + lost)

@@ -20,6 +20,7 @@ TEXT = (
     "nodes",
     [
         "a = Relu(v) y = Add(a, a)",
+        "a = Add(v, v) b = ReduceMax<axes=[0], keepdims=1>(a) y = Add(a, b)",
         "a = ReduceMax<axes=[0], keepdims=0>(x) y = Sub(x, a)",
         "a = ReduceMax<axes=[0], keepdims=7>(x) y = Sub(x, a)",
         "a = Squeeze(x) y = Mul(a, a)",
@@ -61,3 +62,12 @@ def test_wide_tensors_are_no_vectors() -> None:
         TEXT.format(length=LONG, nodes="a = ReduceMax<axes=[0]>(x) b = Sub(x, a) y = Relu(b)")
     )
     assert data_can_be_propagated(model.graph, model)
+
+
+@pytest.mark.parametrize(("steps", "fine"), [(3, True), (40, False)])
+def test_sums_that_a_concat_doubles_are_as_long_as_what_they_add(steps: int, fine: bool) -> None:
+    nodes = "s0 = Shape(x) " + " ".join(
+        f"a{n} = Add(s{n}, s{n}) s{n + 1} = Concat<axis=0>(a{n}, a{n})" for n in range(steps)
+    )
+    model = onnx.parser.parse_model(TEXT.format(length=3, nodes=f"{nodes} y = Relu(v)"))
+    assert data_can_be_propagated(model.graph, model) == fine
