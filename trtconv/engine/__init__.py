@@ -71,7 +71,7 @@ def verify(request: VerifyRequest, progress: Progress | None = None) -> VerifyRe
             incomplete = f"{hearing.doing}: {lost.why}"
     seconds = {**seconds, "total": time.monotonic() - started}
     assert hearing.report is not None
-    incomplete = incomplete or _left_out(hearing.report)
+    incomplete = "; ".join(filter(None, (incomplete, _left_out(hearing.report))))
     report = dataclasses.replace(hearing.report, seconds=seconds, incomplete=incomplete)
     left = request.seconds - (time.monotonic() - started)
     if request.bisect and report.exit_code == 1:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from trtconv.cli.formats.engine import verify_text
 from trtconv.cli.formats.text import (
     LISTED,
     build_text,
@@ -25,6 +26,7 @@ from trtconv.core.documents.parts import FileIdentity, RuntimeIdentity
 from trtconv.core.documents.proof import BuildProof, PieceCounts
 from trtconv.core.documents.rewrite import Comparison, Edit, RewriteReport, Skip
 from trtconv.core.documents.tensors import TensorInfo
+from trtconv.core.documents.verify import VerifyCase, VerifyReport
 from trtconv.core.findings import Finding, Ignored, Location, Severity
 from trtconv.core.target import Target
 from trtconv.core.text import clean
@@ -326,6 +328,16 @@ def test_what_was_not_built_was_not_built_again() -> None:
     assert "built again, since the model has changed" in runs_text([built])
     failed = dataclasses.replace(built, engine=None, exit_code=1)
     assert "built again" not in build_text(failed) + runs_text([failed])
+
+
+def test_why_sizes_were_skipped_is_said_once_and_never_lost() -> None:
+    skipped = [VerifyCase(0, size, skipped="too large") for size in ("min", "max")]
+    open_ = VerifyReport("network", None, tuple(skipped), incomplete="min and max of profile 0: too large")
+    assert (open_.exit_code, verify_text(open_).count("too large")) == (4, 1)
+    other = dataclasses.replace(open_, cases=(*skipped, VerifyCase(0, "random 1", skipped="no time")))
+    assert "random 1 of profile 0: no time" in verify_text(other)
+    failed = dataclasses.replace(open_, cases=(*skipped, VerifyCase(0, "opt", passed=False)))
+    assert (failed.exit_code, verify_text(failed).count("too large")) == (1, 2)
 
 
 def test_memory_is_told_by_profile_where_there_are_several() -> None:

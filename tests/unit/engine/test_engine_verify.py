@@ -102,10 +102,15 @@ def test_tolerances_follow_the_precision(gpu: FakeDriver, tmp_path: Path) -> Non
     assert run(build(tmp_path, precision="int8"), random=0).precision == "int8"
 
 
-@pytest.mark.parametrize("limit", ["relative", "cosine", "mismatches"])
-def test_a_limit_beyond_which_nothing_is(limit: str) -> None:
+@pytest.mark.parametrize("name", ["relative", "cosine", "mismatches"])
+def test_a_limit_beyond_which_nothing_is_is_refused_where_it_is_given(name: str) -> None:
     with pytest.raises(InputError, match="nan is not"):
-        Limits(**{limit: math.nan})
+        Limits(**{name: math.nan})
+
+
+def test_a_limit_within_which_all_is(gpu: FakeDriver, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="is inf"):
+        run(build(tmp_path), limits=Limits(relative=math.inf))
 
 
 def test_a_negative_seed(gpu: FakeDriver, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from trtconv.cli.formats.load import letter, load_blocks
 from trtconv.cli.formats.text import findings_text, proof_lines
 from trtconv.cli.formats.wording import byte_size, count, memory_by_profile, shapes_text, table
 from trtconv.core.documents.bench import BenchRatio, BenchReport, BenchRow
-from trtconv.core.documents.verify import Bisection, VerifyCase, VerifyReport
+from trtconv.core.documents.verify import INCOMPLETE, Bisection, VerifyCase, VerifyReport
 from trtconv.core.findings import Severity
 from trtconv.core.text import clean, leading
 
@@ -99,14 +99,24 @@ def _number(number: float, form: str) -> str:
 
 
 def _failures(document: VerifyReport) -> list[str]:
-    lines = []
+    # The verdict has the reason where nothing worse is to be said.
+    lines, skipped = [], _skipped(document.cases, in_verdict=document.exit_code == INCOMPLETE)
     for case in document.cases:
         place = f"{case.size} of profile {case.profile}"
-        # What keeps the verdict open stands in it.
-        reasons = {case.skipped} - {None, "", *document.incomplete}
-        lines += [clean(f"{place}: {reason}") for reason in reasons]
+        if case in skipped:
+            lines.append(clean(f"{place}: {case.skipped}"))
         lines += [clean(f"{place}, output {o.name}: {o.why}") for o in case.outputs if not o.passed]
     return lines
+
+
+def _skipped(cases: Sequence[VerifyCase], in_verdict: bool) -> list[VerifyCase]:
+    """Returns the cases that were skipped, without those for the reason that stands in the verdict."""
+    alike: dict[str, list[VerifyCase]] = {}
+    for case in cases:
+        if case.skipped:
+            alike.setdefault(case.skipped, []).append(case)
+    told = next((case for case in cases if in_verdict and case.skipped and case.is_required), None)
+    return [case for group in alike.values() if told not in group for case in group]
 
 
 def _parsed_text(document: VerifyReport) -> str:

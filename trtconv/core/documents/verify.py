@@ -96,6 +96,8 @@ class Difference(Document, keys="name dtype shape max_abs max_rel cosine psnr mi
         return difference if has_verdict else dataclasses.replace(difference, verdict=Verdict.BEYOND)
 
 
+INCOMPLETE = 4
+"""The exit code where not all was compared that had to be, and nothing is beyond the tolerance."""
 REQUIRED_SIZES = frozenset({"min", "opt", "max", "inputs"})
 """Names of sizes that are not drawn at random."""
 
@@ -269,7 +271,7 @@ class VerifyReport(
             return 1
         if any(finding.severity is Severity.ERROR for finding in self.findings):
             return 1
-        return 4 if self.incomplete or not self.cases else 0
+        return INCOMPLETE if self.incomplete or not self.cases else 0
 
     @property
     def worst(self) -> WorstCase | None:
