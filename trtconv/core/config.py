@@ -339,8 +339,9 @@ def _plain_faults(value: Any, schema: Mapping[str, Any], key: str) -> Iterator[s
         yield f"{key} is {value}, and at least {schema['minimum']} is needed"
     if schema.get("maximum") is not None and not value <= schema["maximum"]:
         yield f"{key} is {value}, and {schema['maximum']} is the most"
-    if "pattern" in schema and not re.search(schema["pattern"], str(value)):
-        yield _unread(value, schema, key)
+    pattern = schema.get("pattern")
+    if pattern and not re.search(pattern, str(value)):
+        yield _unread(value, pattern, schema, key)
     if isinstance(value, str) and len(value) < schema.get("minLength", 0):
         yield f"{key} is empty"
 
@@ -349,10 +350,10 @@ _READERS: Mapping[str, Callable[[str], object]] = {BOUNDS_PATTERN: Range.parse, 
 """Who reads a text of this pattern, and can say what is wrong with another one."""
 
 
-def _unread(value: Any, schema: Mapping[str, Any], key: str) -> str:
+def _unread(value: Any, pattern: str, schema: Mapping[str, Any], key: str) -> str:
     """Says what is wrong with a text, as the command line does."""
     try:
-        _READERS.get(schema["pattern"], str)(str(value))
+        _READERS.get(pattern, str)(str(value))
     except InputError as error:
         return f"{key}: {error.message}. {error.hint}"
     return f"{key} is {value!r}: {schema.get('description', 'that cannot be read')}"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 
 _LONGEST = 200
 """Characters of a word that are compared; a stranger's word may be a megabyte, and comparing takes its square."""
@@ -11,6 +12,19 @@ _ALIKE = 0.7
 """How alike two words are for one to be meant: above depth and width (0.6), below height and heigth (0.83)."""
 TYPES = {"half": "fp16", "float16": "fp16", "bfloat16": "bf16", "float32": "as-is", "fp32": "as-is", "i8": "int8"}
 """What other tools call the choices of --precision."""
+
+
+def nearest(
+    word: str, choices: Sequence[str], synonyms: Mapping[str, str] = MappingProxyType({}), most: int = 1
+) -> list[str]:
+    """Returns the choices nearest to a word; none where all are far from it. Arguments as of `did_you_mean`."""
+    # Loaded only here: most calls make no mistake.
+    import difflib
+
+    by_lower = {name.lower(): name for name in reversed(choices)}
+    by_lower |= {word: choice for word, choice in synonyms.items() if choice in choices}
+    near = difflib.get_close_matches(word[:_LONGEST].lower(), by_lower, n=most, cutoff=_ALIKE)
+    return list(dict.fromkeys(by_lower[name] for name in near))
 
 
 def did_you_mean(
@@ -25,14 +39,8 @@ def did_you_mean(
         synonyms: Words of other tools, to the choice that means the same.
         most: How many choices are named.
     """
-    # Loaded only here: most calls make no mistake.
-    import difflib
-
     names = list(choices)
-    by_lower = {name.lower(): name for name in reversed(names)}
-    by_lower |= {word: choice for word, choice in (synonyms or {}).items() if choice in names}
-    near = difflib.get_close_matches(word[:_LONGEST].lower(), by_lower, n=most, cutoff=_ALIKE)
-    meant = dict.fromkeys(by_lower[name] for name in near)
+    meant = nearest(word, names, synonyms or {}, most)
     if meant:
         return f"Did you mean {' or '.join(meant)}?"
     more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from trtconv.core.errors import InputError
 from trtconv.core.reading import read_plain
-from trtconv.core.suggest import did_you_mean
+from trtconv.core.suggest import did_you_mean, nearest
 
 _MOST = 1 << 24
 """Bytes of a source."""
@@ -60,9 +60,8 @@ def check_name(spec: str) -> None:
 
 
 def _check_scheme(scheme: str) -> None:
-    hint = did_you_mean(scheme, LIBRARIES, "-")
-    if hint != "-" and _folder(scheme) is None:
-        raise InputError(f"there is no module {scheme!r}", hint)
+    if nearest(scheme, list(LIBRARIES)) and _folder(scheme) is None:
+        raise InputError(f"there is no module {scheme!r}", did_you_mean(scheme, LIBRARIES))
 
 
 def _check_folder(name: str) -> None:
@@ -80,10 +79,9 @@ def _check_network(scheme: str, name: str, library: Library) -> None:
     # A word that stands anywhere may be a name of an older form.
     if any(re.search(rf"\b{re.escape(name)}\b", text) for text in texts):
         return
-    names = [each for text in texts for each in re.findall(library.named, text, re.MULTILINE)]
-    hint = did_you_mean(name, names, "-")
-    if hint != "-":
-        raise InputError(f"{scheme} has no network {name!r}", hint)
+    names = [match for text in texts for match in re.findall(library.named, text, re.MULTILINE)]
+    if nearest(name, names):
+        raise InputError(f"{scheme} has no network {name!r}", did_you_mean(name, names))
 
 
 def _folder(package: str) -> Path | None:
