@@ -34,9 +34,9 @@ def _torchvision(library: Any, name: str, arguments: Arguments) -> Any:
 
 def _smp(library: Any, name: str, arguments: Arguments) -> Any:
     _check_name("smp", name, [attribute for attribute in vars(library) if attribute[0].isupper()])
-    encoder = str(arguments.get("encoder_name", ""))
-    if encoder and not encoder.startswith("tu-") and hasattr(library, "encoders"):  # "tu-" begins those of timm
-        _check_name("smp.encoders", encoder, library.encoders.get_encoder_names())
+    for encoder in (str(value) for key, value in arguments.items() if key == "encoder_name"):
+        if not encoder.startswith("tu-") and hasattr(library, "encoders"):  # "tu-" begins those of timm
+            _check_name("smp.encoders", encoder, library.encoders.get_encoder_names())
     return getattr(library, name)(**{"encoder_weights": None, **arguments})
 
 
