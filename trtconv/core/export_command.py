@@ -77,11 +77,12 @@ def own_names(inputs: Sequence[InputSpec], wanted: Mapping[str, Range]) -> dict[
     Returns:
         Bounds for as many dimensions; nothing where one of them is not known to be meant.
     """
-    names = {dim for spec in inputs for dim in spec.dims}
+    dims = {spec.name: spec.dims for spec in inputs}
+    names = {dim for listed in dims.values() for dim in listed}
     meant: dict[str, Range] = {}
     for name, bound in wanted.items():
-        dims = [name] if name in names else [dim for _, _, dim in _at_custom({s.name: s.dims for s in inputs}, name)]
-        own = dict.fromkeys(dim for dim in dims if isinstance(dim, str))
+        likely = [name] if name in names else [dim for _, _, dim in _at_custom(dims, name)]
+        own = {dim for dim in likely if isinstance(dim, str)}
         if len(own) != 1:
             return {}
         meant[next(iter(own))] = bound
@@ -129,10 +130,6 @@ def _at_custom(dims: Dims, name: str) -> list[tuple[str, int, int | str]]:
     axis = _AXES.get(name.lower())
     if axis is None:
         return []
-    places = [(tensor, range(len(listed))[axis]) for tensor, listed in dims.items() if len(listed) > _least(axis)]
-    return [(tensor, at, dims[tensor][at]) for tensor, at in places]
-
-
-def _least(axis: int) -> int:
-    """Returns how many axes a tensor has at the most that is no image."""
-    return 2 if axis < 0 else 0
+    # Height and width are the last axes of what has more than two.
+    few = 2 if axis < 0 else 0
+    return [(tensor, range(len(listed))[axis], listed[axis]) for tensor, listed in dims.items() if len(listed) > few]
