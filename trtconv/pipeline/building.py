@@ -45,7 +45,7 @@ from trtconv.pipeline.outputs import (
 from trtconv.pipeline.parse import build_in_thread, fails, findings_of, parse_model, refused_with_tactics
 from trtconv.pipeline.preparation import Preparation, passes_of, promise_of
 from trtconv.pipeline.profiles import Sized, affordable, told_level
-from trtconv.pipeline.racing import best_build, require_race
+from trtconv.pipeline.racing import best_build, builds_of, require_race
 from trtconv.pipeline.respelling import Forms, RefusedNetwork
 from trtconv.precision import Applied, Types
 from trtconv.runtimes import tensorrt
@@ -376,12 +376,13 @@ class _Work:
     ) -> tuple[EngineBlob | RefusedNetwork, BestOf | None]:
         patterns = plan.options.debug_tensors
         shown = tensors_meant(model, patterns, "--debug-tensor") if patterns else ()
-        plan, count = self._builder_plan(plan, prepared.types, shown), self.request.best_of
+        plan, count = self._builder_plan(plan, prepared.types, shown), builds_of(self.request, self.engine)
         # In both, the report names the code, and to read all of it takes a while.
         try:
             if count == 1:
                 return build_in_thread(network, plan, self.clock, meanwhile=source_checksum), None
-            return best_build(network, plan, self.engine, count, self.clock, source_checksum)
+            must_run = self.request.best_of > 1
+            return best_build(network, plan, self.engine, count, self.clock, source_checksum, must_run=must_run)
         except BuildFailed as error:
             findings = (*findings_of(error, model), *(refused_with_tactics() if plan.tactics else ()))
             return RefusedNetwork(findings, model, prepared.sized, plan, self.engine, self.clock), None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shutil
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from trtconv.core.builder_options import BuilderOptions
 from trtconv.core.dims import Range
 from trtconv.core.documents.build import BuildReport
 from trtconv.core.documents.saved import load_report
+from trtconv.core.documents.tactics import Tactic
 from trtconv.core.errors import BuildFailed, EngineFailed, EnvironmentMissing, InputError
 from trtconv.engine.farm.job import BuildJob
 from trtconv.graph.model import OnnxModel
@@ -31,6 +33,7 @@ from trtconv.runtimes.tensorrt.logger import Log
 
 NET = '<ir_version: 8, opset_import: ["": 17]> g (float[1,2,h] x) => (float[1,2,h] y) { y = Relu (x) }'
 DIMS = {"h": Range(4, 8, 16)}
+TACTIC = Tactic("y", "0x3e8", "0xfb", ())
 
 
 class Lucky(FakeNetwork):
@@ -44,14 +47,14 @@ class Lucky(FakeNetwork):
         if us is None:
             raise BuildFailed("out of luck")
         data = b"broken" if us == "broken" else engine_bytes(parse(NET), [p.inputs for p in plan.profiles], us=us)
-        return dataclasses.replace(blob, data=memoryview(data))
+        return dataclasses.replace(blob, data=memoryview(data), tactics=(TACTIC,))
 
 
 class OnGpu(FakeRuntime):
     """TensorRT 8.6 with a GPU."""
 
     def __init__(self, driver: FakeDriver, network: FakeNetwork) -> None:
-        capabilities = dataclasses.replace(TENSORRT_8, timing_cache=True)
+        capabilities = dataclasses.replace(TENSORRT_8, timing_cache=True, algorithm_selector=True)
         super().__init__(network, family="tensorrt", version="8.6.0", gpu=GPU, capabilities=capabilities)
         trt = fake_tensorrt(driver)
         self._engines = Engines("tensorrt", trt, Log(trt))
@@ -158,7 +161,7 @@ def test_without_a_gpu_nothing_is_built(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize(
-    "others", [{"tactics_of": Path("r.json")}, {"options": BuilderOptions(strip_weights=True)}, {"partition": True}]
+    "others", [{"options": BuilderOptions(strip_weights=True)}, {"partition": True}]
 )
 def test_what_leaves_no_choice_is_refused(tmp_path: Path, others: dict[str, Any]) -> None:
     with pytest.raises(InputError, match=r"--best-of|--partition"):
@@ -171,3 +174,37 @@ def test_it_travels_to_a_farm(tmp_path: Path) -> None:
         BuildRequest(tmp_path / "m.onnx", dims=DIMS, best_of=3), OnnxModel.load(tmp_path / "m.onnx"), None
     )
     assert BuildJob.read(json.dumps(job.to_json())).request(Path("e")).best_of == 3
+
+
+def test_what_is_tuned_is_built_several_times(use: Callable[..., FakeNetwork], tmp_path: Path) -> None:
+    use(3000.0, 2400.0, 3000.0, 2000.0)
+    report = built(tmp_path, best_of=1, tune=True)
+    assert report.best_of is not None
+    assert (report.best_of.builds, report.best_of.taken, report.best_of.spread) == (4, 3, 1.5)
+    use(*[2400.0] * 6)
+    more = built(tmp_path, best_of=6, tune=True).best_of
+    assert more is not None
+    assert more.builds == 6
+
+
+def test_what_is_tuned_where_nothing_runs_is_built_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    class Blind(FakeRuntime):
+        def engines(self) -> Any:
+            raise EnvironmentMissing("there is no GPU here that CUDA offers", "")
+
+    blind = Blind(family="tensorrt", version="8.6.0", capabilities=TENSORRT_8)
+    monkeypatch.setattr(tensorrt, "load", lambda target: blind)
+    report = built(tmp_path, best_of=1, tune=True)
+    assert (report.exit_code, report.best_of, len(blind.network.built)) == (0, None, 1)
+
+
+def test_the_tactics_of_an_engine_are_built_several_times(use: Callable[..., FakeNetwork], tmp_path: Path) -> None:
+    """The kernels that copy and quantise at the inputs are nobody's to choose, and differ by chance with --as too."""
+    use(3000.0)
+    built(tmp_path, best_of=1)
+    first = Path(shutil.copy(tmp_path / "m.engine.json", tmp_path / "first.json"))
+    network = use(3000.0, 2400.0, 2000.0, 2400.0)
+    report = built(tmp_path, tactics_of=first)
+    assert report.best_of is not None
+    assert report.best_of.taken == 2
+    assert [plan.tactics for plan in network.built] == [(TACTIC,)] * 4

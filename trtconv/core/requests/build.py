@@ -125,9 +125,9 @@ _IO: Any = Option(
 
 
 _CHANCE = Requirement(
-    frozenset({"as", "strip_weights"}),
-    lambda request: getattr(request, "tactics_of", None) is None and not request.options.strip_weights,
-    "{flag} has engines run that differ by chance: with --as there is no chance, with --strip-weights nothing to run",
+    frozenset({"strip_weights"}),
+    lambda request: not request.options.strip_weights,
+    "{flag} has engines run, and with --strip-weights there is nothing to run",
     "Leave out {flag}, or the other.",
 )
 """What it takes for several builds to be worth it."""
@@ -199,8 +199,8 @@ class BuildSettings:
     )
     tune: bool = option(
         "--tune",
-        "Time the forms that the rewrite of a transposed convolution can take on the GPU here, and take the fastest; "
-        "what was measured is kept beside the timing cache.",
+        "Time the forms that the rewrite of a transposed convolution can take on the GPU here, and take the fastest, "
+        "in a network built as with --best-of 4; what was measured is kept beside the timing cache.",
         default=False,
         key="tune",
         about="Time the forms of transposed convolutions on the GPU, and take the fastest; default: false.",
@@ -216,7 +216,7 @@ class BuildSettings:
         most=32,
         default=1,
         key="best-of",
-        about="Build so often, and keep the fastest engine; default: 1.",
+        about="Build so often, and keep the fastest engine; default: 1, and 4 with tune.",
         requires=_CHANCE,
     )
     io: TensorIos = _IO
