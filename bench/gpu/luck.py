@@ -13,7 +13,7 @@ and measure anew where nothing else is said:
     cached  trtconv with the timing cache of the first of these
     best    trtconv --best-of 4
     tune    trtconv --tune
-    as      trtconv --keep-tactics, and again with --as: two builds
+    as      trtconv --keep-tactics --best-of 4, and again with --as and --best-of 4
 
 A layer is one transposed convolution whose output_padding exceeds its pads (float16 with float16 inputs and outputs, or
 int8 with a 1x1 convolution behind). All engines of a row are timed in turns as CUDA graphs. A row says of each way
@@ -244,8 +244,9 @@ class _Measured:
         elif way == "tune":
             self._trtconv(way, name, tune=True)
         else:
-            self._trtconv("kept", f"kept {number}", keep_tactics=True)
-            self._trtconv(way, name, keep_tactics=True, tactics_of=self._folder / f"kept {number}.json")
+            self._trtconv("kept", f"kept {number}", keep_tactics=True, best_of=_BEST)
+            record = self._folder / f"kept {number}.json"
+            self._trtconv(way, name, keep_tactics=True, best_of=_BEST, tactics_of=record)
 
     def _raw_build(self, way: str, name: str, model: onnx.ModelProto) -> None:
         from trt86 import Options

@@ -17,6 +17,7 @@ import trtconv
 from trtconv.core.documents.proof import Lack
 from trtconv.core.findings import Severity
 from trtconv.runtimes.proof import pieces
+from trtconv.runtimes.tensorrt.base import EngineBlob
 from trtconv.runtimes.tensorrt.network import Network
 from trtconv.runtimes.tensorrt.readback.records import ReadLayer, ReadNetwork, ReadTensor
 
@@ -92,6 +93,13 @@ ROUNDED = (
     { scale = Cast <to = 10> (third)  s = Mul (q, scale)  p = MatMul (s, k)  w = Cast <to = 1> (p)
       a = Softmax <axis = -1> (w)  h = Cast <to = 10> (a)  y = MatMul (h, v) }"""
 )
+BOXES = (
+    HEADER
+    + """g (float[1,12,4] boxes, float[1,2,12] scores) => (int64[k,3] y, float[1,2,12] z)
+    <int64 most = {3}, float overlap = {0.4}, float least = {0.1}> {
+    p = Sigmoid (scores)  z = Mul (p, p)
+    y = NonMaxSuppression <center_point_box = 1> (boxes, p, most, overlap, least) }"""
+)
 OF_OWN_SIZES = (
     HEADER
     + """g (float[1,4,8,8] x) => (float[1,64,64] y) <int64[3] flat = {1, 4, 64}>
@@ -112,6 +120,8 @@ def check(
         return found if change is None else dataclasses.replace(found, layers=tuple(map(change, found.layers)))
 
     monkeypatch.setattr(Network, "read_back", changed)
+    # What TensorRT-RTX has no kernel for is proven all the same.
+    monkeypatch.setattr(Network, "build", lambda network, plan, monitor=None: EngineBlob(memoryview(b""), (), ()))
     return trtconv.check(trtconv.CheckRequest(path, **more))
 
 
@@ -120,6 +130,18 @@ def setting(kind: str, **values: Any) -> Change:
 
     def change(layer: ReadLayer) -> ReadLayer:
         return dataclasses.replace(layer, values={**layer.values, **values}) if layer.kind == kind else layer
+
+    return change
+
+
+def negating(number: float) -> Change:
+    """Returns what negates all constants of one number."""
+
+    def change(layer: ReadLayer) -> ReadLayer:
+        held = layer.values.get("weights")
+        if not isinstance(held, np.ndarray) or held.size != 1 or held.item() != np.float32(number):
+            return layer
+        return dataclasses.replace(layer, values={**layer.values, "weights": -held})
 
     return change
 
@@ -133,6 +155,7 @@ CHANGES = {
     "corners that are not aligned": (CORNERS, setting("RESIZE", coordinate_transformation="HALF_PIXEL")),
     "an epsilon that small inputs alone show": (NORM, setting("NORMALIZATION", epsilon=1e-6)),
     "what comes before a softmax that is saturated": (SATURATED, setting("ACTIVATION", alpha=0.15)),
+    "a threshold below which scores seldom are": (BOXES, negating(0.1)),
     "what comes behind NaN": (NEVER_FINITE, setting("ACTIVATION", alpha=0.5)),
 }
 

@@ -160,9 +160,7 @@ def test_without_a_gpu_nothing_is_built(tmp_path: Path, monkeypatch: pytest.Monk
         built(tmp_path)
 
 
-@pytest.mark.parametrize(
-    "others", [{"options": BuilderOptions(strip_weights=True)}, {"partition": True}]
-)
+@pytest.mark.parametrize("others", [{"options": BuilderOptions(strip_weights=True)}, {"partition": True}])
 def test_what_leaves_no_choice_is_refused(tmp_path: Path, others: dict[str, Any]) -> None:
     with pytest.raises(InputError, match=r"--best-of|--partition"):
         built(tmp_path, **others)

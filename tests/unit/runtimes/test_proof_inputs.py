@@ -40,6 +40,7 @@ def test_kinds_of_floats_are_what_they_are_called() -> None:
     assert floats(K.SMALL).std() > 0.001
     assert floats(K.NEGATIVE).max() < 0 < -floats(K.NEGATIVE).min() - 1
     assert floats(K.POSITIVE).min() >= 1
+    assert floats(K.DEEP).max() <= -10 < -9 < -floats(K.DEEP).std()
     assert not floats(K.ZEROS).any()
     wide = np.abs(floats(K.WIDE))
     assert wide.max() > 100 and wide.min() < 0.05

@@ -170,7 +170,9 @@ def _kinds(nodes: list[onnx.NodeProto], layers: list[ReadLayer], sources: tuple[
         return _MOVING_KINDS
     # TensorRT computes doubles as float32, and has no exponentials beyond those of its own.
     wide = any(node.op_type in _EXPONENTIAL for node in nodes) and all(source.dtype != "float64" for source in sources)
-    return tuple(kind for kind in InputKind if wide or kind is not InputKind.WIDE)
+    thresholded = any(node.op_type == "NonMaxSuppression" for node in nodes)
+    special = {InputKind.WIDE: wide, InputKind.DEEP: thresholded}
+    return tuple(kind for kind in InputKind if special.get(kind, True))
 
 
 def _placed(op: str) -> float:

@@ -47,6 +47,8 @@ class InputKind(enum.IntEnum):
     POSITIVE = 7
     WIDE = 8
     """Of many magnitudes at once, some beyond what exponentials take."""
+    DEEP = 9
+    """So negative that all scores made of them are next to nothing: what a threshold keeps is then nothing at all."""
 
 
 class Role(enum.Enum):
@@ -190,7 +192,7 @@ def _integers(
     if calm and calm <= CALM[-1]:
         return np.ones(shape) if calm > 1 else random.integers(0, 2, shape)
     if source.role is Role.TRIPS:
-        return np.full(shape, (3, 0, 1, 2, 5, 0, 1, 4, 2)[kind])
+        return np.full(shape, (3, 0, 1, 2, 5, 0, 1, 4, 2, 3)[kind])
     if source.role is Role.LENGTH:
         return 1 + _indices(max(source.bound, 1), shape, kind, random)
     if source.role is Role.INDEX:
@@ -232,7 +234,10 @@ def _indices(bound: int, shape: Shape, kind: InputKind, random: np.random.Genera
     count = math.prod(shape)
     indices = random.permutation(np.resize(np.arange(bound), max(count, bound)))[:count]
     if count:
-        indices[0] = (bound - 1, 0)[kind % 2]
+        end = (bound - 1, 0)[kind % 2]
+        # Exchanged with one that names it, or another row would go unread.
+        indices[np.argmax(indices == end)] = indices[0]
+        indices[0] = end
     return indices.reshape(shape)
 
 
@@ -246,6 +251,8 @@ def _floats(count: int, kind: InputKind, limits: Sequence[float], largest: float
         return normal * 3e-3
     if kind is InputKind.NEGATIVE:
         return -np.abs(normal) - 0.01
+    if kind is InputKind.DEEP:
+        return -np.abs(normal) * 3 - 10
     if kind is InputKind.POSITIVE:
         return np.abs(normal) * 3 + 1
     if kind is InputKind.TIES:
