@@ -147,10 +147,26 @@ def test_sizes_have_the_names_of_inputs_or_new_ones_with_their_range() -> None:
     assert again.ranges[0]["size1"] == Range(4, 5, 7)
 
 
+def test_sizes_are_told_apart_where_the_smallest_is_the_usual_one() -> None:
+    shapes = shapes_of(TWO, {"n": "1:1:4", "m": "1:1:4"})
+    assert (shapes.axes("r"), shapes.axes("d")) == (("m", 4), ("n", 8))
+
+
 def test_each_profile_has_its_own_range() -> None:
-    shapes = shapes_of(TWO, {"n": "1:2:4", "m": "1"}, {"n": "5:5:8", "m": "1"})
+    profiles = [{"n": "1:2:4", "m": "1"}, {"n": "5:5:8", "m": "1"}, {"n": "9:10:12", "m": "2"}]
+    shapes = shapes_of(TWO, *profiles)
     assert shapes.axes("c") == ("size0", 4)
-    assert [ranges["size0"] for ranges in shapes.ranges] == [Range(2, 3, 5), Range(6, 6, 9)]
+    assert [ranges["size0"] for ranges in shapes.ranges] == [Range(2, 3, 5), Range(6, 6, 9), Range(11, 12, 14)]
+
+
+def test_sizes_that_follow_from_others_are_not_mixed() -> None:
+    proto = parse(f"{HEAD} {TWO}")
+    proto.graph.input[1].type.tensor_type.shape.dim[0].dim_param = "2*n"
+    model = wrap(proto)
+    profile = make_profile(model.inputs, {"n": Range(1, 2, 4)})
+    shapes = CutShapes(Divisible(model, ()), [profile], {}, Runs())
+    assert (shapes.axes("r"), shapes.axes("c")) == (("2*n", 4), ("size0", 4))
+    assert shapes.ranges[0]["size0"] == Range(3, 6, 12)
 
 
 SEEN = "g (float[n,4] x) => (float[n] y) { t = my.U (x)  u = my.V (x)  r = Relu (x)  y = my.W (t, u, r) }"

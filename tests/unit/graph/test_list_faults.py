@@ -21,6 +21,8 @@ FITTING: list[tuple[str, dict[str, Any], list[Any]]] = [
     ("ConvInteger", {"dilations": [1]}, [None, (4, 3, 3)]),
     ("DeformConv", {"kernel_shape": [3, 3]}, [IMAGE]),
     ("QLinearConv", {"strides": [1, 1]}, [None, (1, 1, 1), (), KERNELS]),
+    ("QLinearConv", {"strides": [1, 1]}, [None]),
+    ("Resize", {"axes": [2, 3]}, [IMAGE]),
     ("MaxPool", {"kernel_shape": [2], "pads": [0, 0]}, [(1, 3, 8)]),
     ("MaxUnpool", {"kernel_shape": [2, 2], "strides": [2, 2], "pads": [0] * 4}, [IMAGE, IMAGE]),
     ("Col2Im", {"dilations": [1, 1], "pads": [0] * 4, "strides": []}, [(1, 9, 4), (2,), (2,)]),
