@@ -174,3 +174,41 @@ def test_a_format_that_was_computed_wrongly_is_refused() -> None:
     for text in ("int8:chw4", "fp16:chw2", "fp16:chw16", "fp16:hwc8"):
         assert str(TensorIo.parse(text)) == text
     assert all(word in refused.value.hint for word in ("fp16:chw2", "fp16:chw16", "fp16:hwc8"))
+
+
+TWICE = """
+<ir_version: 8, opset_import: ["" : 17]>
+g (float[n,2] x) => (float[n,2] y)
+<float s = {0.5}, float t = {0.25}, int8 z = {0}>
+{ q = QuantizeLinear (x, s, z)  p = QuantizeLinear (x, s, z)  d = DequantizeLinear (q, s, z)
+  e = DequantizeLinear (p, s, z)  y = Add (d, e) }
+"""
+
+
+def test_quantisers_that_do_the_same_are_left_out_together(make: Make) -> None:
+    model = make(TWICE)
+    retype(model, read_io(["x=int8"], None, None))
+    assert [node.op_type for node in model.proto.graph.node] == ["DequantizeLinear", "DequantizeLinear", "Add"]
+    assert ran(model, x=np.array([[-7, 9]], np.int8))["y"].tolist() == [[-7.0, 9.0]]
+    for different in ("(x, t, z)", "(x, s)", "(x, s, s)"):
+        with pytest.raises(InputError, match="all that reads it"):
+            retype(
+                make(TWICE.replace("p = QuantizeLinear (x, s, z)", f"p = QuantizeLinear {different}")),
+                read_io(["x=int8"], None, None),
+            )
+
+
+def test_bfloat16_from_the_opset_on_that_casts_to_it(make: Make) -> None:
+    for opset in (13, 17):
+        model = make(TWO.replace('"" : 17', f'"" : {opset}'))
+        retype(model, read_io(["x=bf16"], None, None))
+        assert types(model)["x"] == "BFLOAT16"
+    with pytest.raises(InputError, match="opset 13"):
+        retype(make(TWO.replace('"" : 17', '"" : 12')), read_io(["x=bf16"], None, None))
+
+
+def test_inner_tensors_are_named_by_the_type_that_they_keep(make: Make) -> None:
+    model = make(TWO)
+    retype(model, read_io(["x=fp16", "k=int32"], None, None))
+    casts = {node.input[0]: node.output[0] for node in model.proto.graph.node if node.op_type == "Cast"}
+    assert casts == {"x": "x_fp32", "k": "k_int64"}
