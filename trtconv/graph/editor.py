@@ -169,8 +169,8 @@ class Field:
         graph = self.scope.graph
         if any(value.name == tensor.name for value in (*graph.value_info, *graph.output)):
             return
-        types = (value for value in self.scope.whole.inferred[self.scope.position] if value.name == tensor.name)
-        graph.value_info.extend(itertools.islice(types, 1))
+        inferred = self.scope.whole.inferred[self.scope.position]
+        graph.value_info.extend(value for value in inferred if value.name == tensor.name)
 
     def replace(self, node: gs.Node, by: Sequence[gs.Node]) -> None:
         """Puts nodes, in topological order, where a node was; `by` may contain the node itself, changed."""

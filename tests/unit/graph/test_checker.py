@@ -220,6 +220,22 @@ def test_an_auto_pad_that_is_not_text_is_found() -> None:
     assert "not text" in str(examine(proto))
 
 
+@pytest.mark.parametrize(
+    ("domain", "op", "fine"),
+    [
+        *(("", "Own", True), ("ai.onnx", "Own", True), ("f", "Own", True), ("com.microsoft", "Own", False)),
+        *(("f", "Abs", False), ("", "Abs", False), ("ai.onnx", "Abs", False), ("com.microsoft", "Abs", False)),
+    ],
+)
+def test_plugins_may_have_attributes_of_any_type(domain: str, op: str, fine: bool) -> None:
+    """An axis, which standard operators have as a number, is a text."""
+    proto = in_graph([helper.make_node(op, ["x"], ["y"], domain=domain, name="n", axis="rows")])
+    proto.opset_import.append(helper.make_opsetid("com.microsoft", 1))
+    found = examine(proto)
+    assert isinstance(found, str) != fine
+    assert fine or "'axis' of the wrong type" in str(found)
+
+
 @WHERE
 @pytest.mark.parametrize("kind", ["tensors", "sparse_tensor", "sparse_tensors"])
 def test_what_an_attribute_holds_several_of_is_looked_at(where: Callable[..., onnx.ModelProto], kind: str) -> None:
