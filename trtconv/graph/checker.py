@@ -128,7 +128,8 @@ def _function_faults(proto: onnx.ModelProto) -> Iterator[str]:
             depths[key] = 1 + max((depths[called] for called in calls[key]), default=0)
     except graphlib.CycleError as error:
         yield f"function {error.args[1][0][1]!r} calls itself"
-    deepest = max(depths.values(), default=0)
+        return
+    deepest = max(depths.values())
     if deepest > MOST_CALLS:
         yield f"its functions call each other {deepest} deep, more than {MOST_CALLS}"
 

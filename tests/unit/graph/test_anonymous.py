@@ -263,3 +263,29 @@ def test_weights_of_nodes_are_looked_for_too(tmp_path: Path) -> None:
     found = find_leaks(model, part(weight=WEIGHTS[3, 4:9].tobytes()), "", ())
     assert (found.leaked, found.weight_bytes) == (("inner",), WEIGHTS.nbytes)
     assert find_leaks(model, part(), "", ()).leaked == ()
+
+
+TENSOR = helper.make_tensor_type_proto(TensorProto.FLOAT16, ["rows", 4])
+TYPES = {
+    "tensor": TENSOR,
+    "of any rank": helper.make_tensor_type_proto(TensorProto.FLOAT, None),
+    "of rank 0": helper.make_tensor_type_proto(TensorProto.BOOL, []),
+    "sparse": helper.make_sparse_tensor_type_proto(TensorProto.FLOAT, ["rows", 4]),
+    "sequence": helper.make_sequence_type_proto(TENSOR),
+    "optional": helper.make_optional_type_proto(TENSOR),
+    "nested": helper.make_optional_type_proto(helper.make_sequence_type_proto(TENSOR)),
+    "map": helper.make_map_type_proto(TensorProto.STRING, TENSOR),
+    "none": onnx.TypeProto(),
+}
+
+
+@pytest.mark.parametrize("name", TYPES)
+def test_types_are_the_same_but_for_names_of_dimensions(name: str) -> None:
+    kind = TYPES[name]
+    node = helper.make_node("Optional", [], ["y"], type=kind)
+    graph = helper.make_graph([node], "g", [onnx.ValueInfoProto(name="x", type=kind)], [onnx.ValueInfoProto(name="y")])
+    aliases = Aliases({"rows"})
+    copy = anonymous(helper.make_model(graph), aliases).graph
+    for found in (copy.input[0].type, copy.node[0].attribute[0].tp):
+        assert str(found) == str(kind).replace("rows", aliases.dim("rows"))
+    assert not copy.output[0].HasField("type")

@@ -252,6 +252,15 @@ def test_images_are_placed_in_the_middle() -> None:
     assert dataclasses.astuple(placement("crop", (21, 10), (8, 8))) == ((17, 8), -4, 0)
 
 
+@pytest.mark.parametrize("size", ["48x50", "13x90", "24x32"])
+def test_an_image_of_one_size_has_its_letterbox(fitted: Fitted, size: str) -> None:
+    pytest.importorskip("PIL")
+    text = f"image={size},letterbox=114"
+    model, how = fitted(text), parse_images(text)
+    (taken,) = (image(*each) for each in how.images)
+    np.testing.assert_allclose(ran(model, taken[None]), np.maximum(of_pixels(taken, how, (24, 32)), 0), atol=1e-3)
+
+
 @pytest.mark.parametrize("text", ["image=40x50,scale=1/255,mean=0.4", "scale=2,mean=124:116:104,color=bgr"])
 def test_other_numbers_in_the_network_are_a_bug(fitted: Fitted, text: str) -> None:
     pytest.importorskip("PIL")

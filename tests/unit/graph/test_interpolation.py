@@ -82,3 +82,10 @@ def test_a_size_that_was_rounded_down_keeps_its_middle_where_that_is_asked(scale
     lost = size / 2 * (1 - axis.count / (size * scale))
     assert coordinates(axis, "half_pixel") == pytest.approx(plain)
     assert coordinates(axis, "half_pixel_symmetric") == pytest.approx(plain + lost)
+
+
+@pytest.mark.parametrize("antialias", [0, 1])
+def test_what_lies_far_beyond_the_input_takes_nothing_of_it(antialias: int) -> None:
+    kernel = Interpolation("linear", "asymmetric", antialias=antialias, exclude_outside=1)
+    made = weights(ResizedAxis(2, 4, 1.0, 0.0, 1.0), kernel)
+    assert made.tolist() == [[1, 0], [0, 1], [0, 0], [0, 0]]

@@ -59,8 +59,14 @@ def test_a_light_model_is_the_model(tmp_path_factory: pytest.TempPathFactory, ki
 
 @pytest.mark.parametrize(
     "unknown",
-    [b"\x98\x06\x96\x01", b"\x99\x06" + b"abcdefgh", b"\x9a\x06\x03abc", b"\x9d\x06" + b"abcd"],
-    ids=["number", "8 bytes", "text", "4 bytes"],
+    [
+        b"\x98\x06\x96\x01",
+        b"\x98\x06" + b"\xff" * 9 + b"\x01",
+        b"\x99\x06" + b"abcdefgh",
+        b"\x9a\x06\x03abc",
+        b"\x9d\x06" + b"abcd",
+    ],
+    ids=["number", "the longest number", "8 bytes", "text", "4 bytes"],
 )
 @pytest.mark.parametrize("where", ["model", "graph", "weight"])
 def test_fields_of_a_newer_onnx_are_passed_over(tmp_path: Path, unknown: bytes, where: str) -> None:
