@@ -180,7 +180,7 @@ def stand_in(values: NDArray[Any], likeness: Likeness, seed: int) -> NDArray[Any
     random = np.random.default_rng(seed)
     if values.dtype.kind == "b":
         return random.random(values.shape) < _rounded(float(values.mean()))
-    wide = values.astype(np.float64) if values.dtype.kind != "c" else values.real.astype(np.float64)
+    wide = values.real.astype(np.float64)
     drawn = _drawn(wide, random) if likeness is Likeness.STATISTICS else _of_pattern(wide, random)
     if values.dtype.kind in "iu":
         drawn = np.rint(drawn)
