@@ -141,6 +141,10 @@ def test_of_an_unknown_number_nothing_is_known(name: str) -> None:
         assert not found.is_known
         assert found.mask == H | W
     assert not select(Num(None, W), h, Num(2)).is_known
+    masks = {"condition": 4, "a": 8, "b": 16}
+    for unknown in masks:
+        parts = [Num(None if part == unknown else np.arange(2) % 2 == 1, mask) for part, mask in masks.items()]
+        assert (select(*parts).value, select(*parts).mask) == (None, 4 | 8 | 16), unknown
 
 
 def test_kinds_of_numbers() -> None:

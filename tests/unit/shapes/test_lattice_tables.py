@@ -175,6 +175,7 @@ def test_some_sizes_of_a_pattern(pattern: Pattern) -> None:
     assert some[0] - pattern.begin <= period
     assert pattern.end - some[-1] <= period + step
     assert np.diff(some).max(initial=0) <= period + step
+    assert step > 1 or set(some) == {n for n in range(pattern.begin, pattern.end + 1) if pattern.takes[n % period]}
     # It is tried on sizes that it accepts, and on others beside them.
     inside = set(probes.tolist())
     good = [n for n in probes.tolist() if pattern.takes[n % period]]
@@ -211,3 +212,28 @@ def test_expressions_are_computed_from_free_sizes() -> None:
     shapes = {name: [np.asarray(num.value).tolist() for num in shape] for name, shape in found.items()}
     assert shapes == {"x": [[6, 8], 5, [7, 9]], "z": [[3, 4], [10, 13]]}
     assert found["z"][1].mask == 3
+
+
+EVEN = "g (float[1,1,h,w] x) => (float[a,b,c,d] y) { y = SpaceToDepth <blocksize = 4> (x) }"
+
+
+@pytest.mark.parametrize(
+    ("size", "nearest", "above", "below"),
+    [(16, 16, 16, 16), (17, 16, 20, 16), (18, 20, 20, 16), (19, 20, 20, 16), (1, 4, 4, 4), (70, 72, 72, 68)],
+)
+def test_sizes_are_rounded_to_the_nearest_the_larger_of_two(size: int, nearest: int, above: int, below: int) -> None:
+    lattice = Sizes(parse(EVEN)).lattice({"h": (1, 64), "w": (1, 64)})
+    asked = {"h": size, "w": size}
+    for up, wanted in ((None, nearest), (True, above), (False, below)):
+        assert lattice.rounded(asked, up=up) == {"h": wanted, "w": wanted}
+
+
+def test_tied_sizes_are_rounded_together_the_larger_of_two() -> None:
+    text = """g (float[1,1,h,2] x, float[1,1,w,2] z) => (float[1,1,a,2] y, float[a,b,c,d] v)
+        { y = Add (x, z)  v = SpaceToDepth <blocksize = 2> (x) }"""
+    lattice = Sizes(parse(text)).lattice({"h": (2, 64), "w": (2, 64)})
+    assert lattice.joint
+    for size, nearest in ((4, 4), (5, 6), (7, 8)):
+        assert lattice.rounded({"h": size, "w": size}, up=None) == {"h": nearest, "w": nearest}
+    assert lattice.rounded({"h": 5, "w": 7}, up=True) == {"h": 8, "w": 8}
+    assert lattice.rounded({"h": 5, "w": 7}, up=False) == {"h": 4, "w": 4}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from pathlib import Path
 
@@ -79,6 +80,39 @@ def test_what_is_not_known_is_left_out_and_said() -> None:
     model = parse("g (float[n] x) => (float[m] y) { y = my.Strange (x) }", header)
     (found,) = activations(Sizes(model), [{"n": 5}])
     assert (found.bytes, found.complete) == (5 * 4, False)
+
+
+def test_an_element_whose_type_is_not_known_has_four_bytes() -> None:
+    model = parse("g (float[n] x) => (float[n] y) { a = Softmax (x)  y = Softmax (a) }")
+    sizes = Sizes(model)
+    trial = sizes.run([{"n": 5}], keep=True)
+    trial.tensors["a"] = dataclasses.replace(trial.tensors["a"], dtype=None)
+    trial.tensors["y"] = dataclasses.replace(trial.tensors["y"], dtype=np.dtype(np.float16))
+    (found,) = activations(sizes, [{"n": 5}], trial)
+    assert found.bytes == 5 * (4 + 4 + 2)
+
+
+@pytest.mark.parametrize(
+    ("node", "tensors"),
+    [
+        ("b = Clip (a, l)", 3),
+        ("b = Reshape (a, same)", 3),
+        # Not over an input of another size, not over a second one, and not where there are two results.
+        ("c = Reshape (a, half)  b = ReduceSum <keepdims = 0> (c, first)", 3),
+        ("b = Softmax (a)", 4),
+        ("b, m = Dropout (a)  v = Cast <to = 1> (m)", 4.25),
+    ],
+)
+def test_what_is_written_over_its_first_input(node: str, tensors: float) -> None:
+    text = f"""g (float[n] x) => (float[k] y)
+        <float l = {{0}}, int64[1] same = {{-1}}, int64[2] half = {{2, -1}}, int64[1] first = {{0}}> {{
+        a = Softmax (x)  {node}  y = Softmax (b) }}"""
+    assert _bytes(text, n=8) == tensors * 8 * 4
+
+
+def test_nothing_is_no_element() -> None:
+    (found,) = activations(Sizes(parse("g () => (float[2] y) <float[2] y = {1, 2}> { }")), [{}])
+    assert (found.largest, found.elements) == ("", 0)
 
 
 def _profile(model: OnnxModel, **ranges: Range) -> ShapeProfile:

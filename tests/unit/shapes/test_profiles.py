@@ -539,6 +539,14 @@ class TestNarrower:
             "--dim height=128:256:360",
         ]
 
+    def test_one_dimension_in_several_profiles_is_never_one_wider_than_each(self) -> None:
+        done = sized(UNET, "batch=1", "height=64:256:512", "width=64", split="2")
+        assert len(done.profiles) == 2
+        flags = [each.flags for each in narrower(UNET.inputs, done.profiles, done.lattice)]
+        best = done.profiles[0].dims["height"].opt
+        assert flags[0] == f"--dim height={best}"
+        assert f"--dim height=64:{best}:512" not in flags
+
     def test_tied_dimensions_stay_together(self) -> None:
         model = parse(SQUARE)
         done = sized(model, "h=8:16:64", "w=8:16:64")

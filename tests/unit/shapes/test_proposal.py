@@ -46,6 +46,34 @@ def test_nothing_is_proposed_where_no_size_is_accepted() -> None:
     assert propose(net, {}) == ""
 
 
+def test_bounds_are_moved_inwards_to_what_is_accepted() -> None:
+    net = parse("""g (float[1,1,h,w] x) => (float[1,1,h,w] y) <float[1,1,1,1] k = {1}> {
+        a = SpaceToDepth <blocksize = 7> (x)  t = DepthToSpace <blocksize = 7> (a)
+        y = Add (t, x) }""")
+    assert propose(net, {"h": Range(7, 7, 7)}).startswith("for example --dim w=70:259:511 (")
+
+
+def test_what_is_accepted_is_said_from_the_smallest_size_on() -> None:
+    net = parse("""g (float[1,1,w] x) => (float[1,1,w] y) <float[1,1,1] k = {1}> {
+        a = Conv <strides = [2]> (x, k)  t = ConvTranspose <strides = [2]> (a, k)  y = Add (t, x) }""")
+    # A size of 1 is spread over the other.
+    assert (
+        propose(net, {})
+        == "for example --dim w=65:257:511 (w takes 1 to 2 or, from 3 on, a multiple of 2 plus 1, to 1023)"
+    )
+
+
+def test_nothing_is_proposed_where_shapes_are_not_known() -> None:
+    net = parse(
+        "g (float[h,8] x) => (float[c,d] y) { y = my.U (x) }", '<ir_version: 8, opset_import: ["": 17, "my": 1]>'
+    )
+    assert propose(net, {}) == ""
+
+
+def test_nothing_is_proposed_for_bounds_that_are_wrong() -> None:
+    assert propose(NETS["unet"], {"nothing": Range(1, 1, 1)}) == ""
+
+
 def test_an_input_as_a_whole() -> None:
     bounds = parse_bounds(["batch=1"], ["x=1:1:4,3,64:256:512,_"])
     assert bounds == {"batch": Range(1, 1, 1), "x:0": Range(1, 1, 4), "x:1": Range(3, 3, 3), "x:2": Range(64, 256, 512)}

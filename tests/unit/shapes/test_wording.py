@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from trtconv.shapes.lattice.stretch import Pattern
-from trtconv.shapes.lattice.wording import listed, needs_in_part, periodic, regular, relation
+from trtconv.shapes.lattice.wording import combination, listed, needs_in_part, periodic, regular, relation
 
 SIZES = np.arange(1, 65)
 
@@ -133,3 +133,30 @@ def test_sizes_of_a_pattern_are_those_that_it_accepts(
 
 def test_a_pattern_of_too_many_sizes_is_not_listed() -> None:
     assert Pattern(np.array([True, True]), 0, 10**9, (), ()).sizes() is None
+
+
+GRID = {"a": np.repeat(np.arange(1, 13), 12), "b": np.tile(np.arange(1, 13), 12)}
+
+
+@pytest.mark.parametrize(
+    ("accepts", "words"),
+    [
+        (lambda a, b: a == b, "a == b"),
+        (lambda a, b: (a == b) | (a == 1) | (b == 1), "a == b (or one of them 1)"),
+        (lambda a, b: a * b == 12, "a * b == 12"),
+        (lambda a, b: a * b == 121, "a * b == 121"),
+        (lambda a, b: a * b % 7 == 0, "a * b is a multiple of 7"),
+        (lambda a, b: a * b % 2 == 0, "a * b is a multiple of 2"),
+        (lambda a, b: (a * b == 12) & (a != 3), "only some combinations of a and b (5 of 144 that were tried)"),
+        (lambda a, b: a < b, "only some combinations of a and b (66 of 144 that were tried)"),
+        (lambda a, b: a > 99, "only some combinations of a and b (0 of 144 that were tried)"),
+    ],
+)
+def test_what_two_sizes_must_be_together(accepts: Callable[..., np.ndarray], words: str) -> None:
+    assert combination(GRID, accepts(*GRID.values())) == words
+
+
+def test_what_three_sizes_must_be_together() -> None:
+    three = {"a": np.array([1, 2, 2, 3]), "b": np.array([1, 2, 3, 3]), "c": np.array([5, 3, 2, 3])}
+    assert combination(three, np.array([False, True, True, False])) == "a * b * c == 12"
+    assert combination(three, np.array([False, False, False, True])) == "a * b * c == 27"
