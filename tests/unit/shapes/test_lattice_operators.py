@@ -72,3 +72,43 @@ def assert_same(alone: Tensor, among: Tensor, row: int) -> None:
         assert [num.value for num in one or ()] == [
             num.value[row] if isinstance(num.value, np.ndarray) else num.value for num in other or ()
         ]
+
+
+@pytest.mark.parametrize("place", [-4, -3, 0, 2, 3, 9])
+def test_an_element_of_a_shape_is_there_or_is_not(place: int) -> None:
+    text = f"""g (float[h,4,5] x) => (float[a] y) <int64 i = {{{place}}}>
+        {{ s = Shape (x) n = Gather (s, i) t = Reshape (n, one) y = Expand (k, t) }}"""
+    text = text.replace("<int64 i", "<int64[1] one = {1}, float k = {1}, int64 i")
+    trial = Sizes(parse(text)).run([{"h": 3}, {"h": 6}], keep=True)
+    assert not trial.opaque or not -3 <= place < 3
+    assert [fault is None for fault in first_faults(trial.checks, 2)] == [-3 <= place < 3] * 2
+    if -3 <= place < 3:
+        assert trial.tensors["y"].shape is not None
+        (length,) = trial.tensors["y"].shape
+        assert np.broadcast_to(length.value, 2).tolist() == ([3, 6] if place in (0, -3) else [5, 5])
+
+
+@pytest.mark.parametrize(
+    ("known", "size"), [("float[1,5] z", 5), ("float[5] z", 5), ("float[1,h] z", None), ("float[1,1] z", None)]
+)
+@pytest.mark.parametrize("order", ["z, t", "t, z"])
+def test_what_meets_an_unknown_size_has_its_own_where_that_is_not_1(known: str, size: int | None, order: str) -> None:
+    text = f"g (float[h] x, {known}) => (float[a,b] y) {{ n = NonZero (x) t = Cast <to = 1> (n) y = Add ({order}) }}"
+    shape = Sizes(parse(text)).run([{"h": 1}, {"h": 4}], keep=True).tensors["y"].shape
+    assert shape is not None
+    assert [dim.value for dim in shape] == [1, size]
+
+
+@pytest.mark.parametrize("end", ["2147483647", "9223372036854775807", "size"])
+@pytest.mark.parametrize(("start", "step", "kept"), [(0, 1, True), (1, 1, False), (0, 2, False)])
+def test_a_slice_of_the_whole_keeps_the_size_that_it_is(end: str, start: int, step: int, kept: bool) -> None:
+    text = f"""g (float[h,4] x) => (float[a,b] y)
+        <int64[1] b = {{{start}}}, int64[1] d = {{{step}}}, int64[1] zero = {{0}}, int64[1] far = {{{end}}}> {{
+        s = Shape (x) size = Gather (s, zero) y = Slice (x, b, far, zero, d) }}"""
+    if end == "size":
+        text = text.replace(", int64[1] far = {size}", "").replace("far", "size")
+    tensors = Sizes(parse(text)).run([{"h": 4}, {"h": 6}], keep=True).tensors
+    before, after = tensors["x"].shape, tensors["y"].shape
+    assert before is not None and after is not None
+    assert (after[0] is before[0]) == kept
+    assert np.array_equal(after[0].value, [len(range(start, n, step)) for n in (4, 6)])

@@ -79,6 +79,11 @@ class TestFindings:
         assert (profile.dims["h"], profile.dims["n"]) == (Range(4, 4, 4), Range(1, 2, 3))
         assert any(note.startswith("h=2:4:8 rounded to 4") for note in rounded.notes)
 
+    def test_no_size_alone_is_named_where_the_best_one_does_not_fit(self) -> None:
+        done = sized(parse(TOKENS), "h=2:4:8", "w=2:5:8", "n=1:2:3")
+        assert done.findings
+        assert not any("use one size" in f.fix for f in done.findings)
+
     def test_ends_that_go_together_when_moved_keep_their_range(self) -> None:
         done = sized(parse(SQUARE), "h=8:16:32", "w=8:24:32", rounded=True)
         assert done.profiles[0].dims["h"].min < done.profiles[0].dims["h"].max
@@ -176,6 +181,18 @@ class TestSplitting:
         done = sized(UNET, "batch=1", "height=64:512:512", "width=64", split="3")
         assert [p.dims["height"].opt for p in done.profiles] == [64, 184, 512]
 
+    def test_as_many_profiles_as_there_are_steps_and_no_more(self) -> None:
+        for height, opts in (
+            ("64:72:72", [72]),
+            ("8:16:16", [16]),
+            ("8:16:24", [8, 16]),
+            ("8:24:24", [16, 24]),
+            ("8:32:32", [8, 16, 32]),
+            ("8:64:256", [8, 16, 32, 64, 128, 256]),
+        ):
+            done = sized(UNET, "batch=1", f"height={height}", "width=64", split="auto")
+            assert [p.dims["height"].opt for p in done.profiles] == opts, height
+
     def test_a_range_of_two_sizes_does_not_keep_the_others_whole(self) -> None:
         done = sized(UNET, "batch=1", "height=64:64:72", "width=64:256:1024", split="auto")
         assert [p.dims["width"].opt for p in done.profiles] == [64, 128, 256, 512]
@@ -257,6 +274,14 @@ class TestSplitting:
             sized(UNET, *dims, split=split)
         assert message in caught.value.message
         assert caught.value.hint
+
+    @pytest.mark.parametrize(("high", "most"), [(64, 1), (72, 1), (80, 2), (128, 8)])
+    def test_the_finest_split_is_named(self, high: int, most: int) -> None:
+        dims = ("batch=1", f"height=64:64:{high}" if high > 64 else "height=64", f"width=64:64:{max(high, 72)}")
+        with pytest.raises(InputError) as caught:
+            sized(UNET, *dims, split="50")
+        assert f"--split {most} " in caught.value.hint
+        assert len(sized(UNET, *dims, split=str(most)).profiles) == most
 
     def test_several_profiles(self) -> None:
         profile = make_profile(UNET.inputs, parse_dims(["batch=1", "height=64:128", "width=64"]))
@@ -487,13 +512,17 @@ class TestCoverage:
             self.settled("height=64:256")
 
     def test_gaps_are_found_among_many_dimensions(self) -> None:
-        names = "abcdef"
-        model = parse(f"g (float[{','.join(names)}] x) => (float[{','.join(names)}] y) {{ y = Relu (x) }}")
-        boxes = ("a=1:8,b=1:8", "a=1:8,b=8:16", "a=8:16,b=1:8")
+        names = "abcdefghijkl"
+        model = parse(
+            f"g (float[{','.join(names[:6])}] x, float[{','.join(names[6:])}] z) => (float[{','.join(names[:6])}] y)"
+            " { y = Relu (x)  v = Relu (z) }"
+        )
+        wider = ",".join(f"{name}=1:{20 if name in 'cdef' else 16}" for name in names[2:])
+        boxes = tuple(f"{box},{wider}" for box in ("a=1:8,b=1:8", "a=1:8,b=8:16", "a=8:16,b=1:8"))
         dims = tuple(f"{name}=1:16" for name in names)
         with pytest.raises(InputError, match="a 9, b 9"):
             self.settled(*boxes, model=model, dims=dims)
-        assert len(self.settled(*boxes, "a=8:16,b=8:16", model=model, dims=dims).profiles) == 4
+        assert len(self.settled(*boxes, f"a=8:16,b=8:16,{wider}", model=model, dims=dims).profiles) == 4
 
     def test_nothing_is_asked_of_a_dimension_that_only_profiles_bound(self) -> None:
         done = self.settled("height=64:128", "height=256:512", dims=("batch=1", "width=64:512"))

@@ -344,3 +344,13 @@ def test_a_shuffle_is_written_as_its_opset_has_it(name: str, opset: int, mode: b
     made = [node for node in model.proto.graph.node if node.op_type == "DepthToSpace"]
     modes = [next((each.s for each in node.attribute if each.name == "mode"), b"") for node in made]
     assert modes == ([] if mode is None else [mode])
+
+
+def test_sizes_are_cheap_where_no_tensor_has_gigabytes() -> None:
+    text = "g (float[h,4] x) => (float[a,b] y) { t = Transpose <perm = [1,0]> (x) y = MatMul (x, t) }"
+    baked = Baked(parse(text))
+    points = [{"h": size} for size in (0, 1, 8192, 8193)]
+    assert baked.cheap(points) == [{"h": 1}, {"h": 8192}]
+    assert Baked(parse(text.replace("[h,4]", "[h,8]").replace("(x, t)", "(x, x)"))).cheap(points) == []
+    only = Baked(parse(text.replace("[h,4]", "[h,8]").replace("(x, t)", "(x, x)")))
+    assert only.accepted([{"h": 7}, {"h": 8}]) == only.cheap([{"h": 7}, {"h": 8}]) == [{"h": 8}]

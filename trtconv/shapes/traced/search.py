@@ -288,12 +288,10 @@ class Baked:
             likely = [n for n in self._constants if n <= 8192][:_MOST_SIZES]
         batch = self._batch(names)
         others = [n for n in names if n not in batch]
-        if len(others) not in (1, 2) or not likely:
-            pairs: list[tuple[int, ...]] = [(n,) * len(others) for n in likely]
-        else:
-            pairs = list(itertools.product(likely, repeat=len(others)))
+        pairs: list[tuple[int, ...]] = [(n,) * len(others) for n in likely]
         if len(others) == 2:
-            pairs = list(dict.fromkeys([*pairs, *_areas(self._constants[-_MOST_PRODUCTS:])]))
+            products = itertools.product(likely, repeat=2)
+            pairs = list(dict.fromkeys([*products, *_areas(self._constants[-_MOST_PRODUCTS:])]))
         for count in self._counts if batch else [1]:
             for pair in pairs if others else [()]:
                 yield {**dict.fromkeys(batch, count), **{n: int(s) for n, s in zip(others, pair, strict=True)}}
