@@ -78,9 +78,6 @@ def _target_shape(trial: Trial, dims: Sequence[Num], target: Sequence[Num], allo
         says = "makes a shape of {1} elements from {0}", "makes a shape for {1} of every {0} elements of its input"
         trial.equal(above, below, _elements(dims, above, *says))
         return shape
-    if not (above.is_known and below.is_known):
-        shape[inferred] = UNKNOWN
-        return shape
     # Zero elements leave the size open; what is asked for then is an error in ONNX Runtime as well.
     divides = combine(np.equal, above % below, Num(0))
     if not is_just(below, 1):
