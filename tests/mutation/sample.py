@@ -90,9 +90,20 @@ def _mutant(path: Path, line: int, name: str, occurrence: int) -> Mutant | None:
 def _same(source: str, code: str) -> bool:
     """Whether two texts are one program, or the second is none."""
     try:
-        return ast.dump(ast.parse(source)) == ast.dump(ast.parse(code))
+        return _dumped(source) == _dumped(code)
     except SyntaxError:
         return True
+
+
+def _dumped(source: str) -> str:
+    """Returns a program as a text; whether parameters are given by place or by name is left out."""
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.arguments):
+            node.args = [*node.posonlyargs, *node.args, *node.kwonlyargs]
+            node.defaults += [default for default in node.kw_defaults if default is not None]
+            node.posonlyargs, node.kwonlyargs, node.kw_defaults = [], [], []
+    return ast.dump(tree)
 
 
 def _places(source: str) -> dict[tuple[int, int, str], list[tuple[str, int]]]:

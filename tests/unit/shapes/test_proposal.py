@@ -38,6 +38,9 @@ def test_volumes_are_smaller_than_images_and_a_batch_is_one_wherever_it_leads() 
     net = parse("g (float[n,1,d,h,w] x, float[k,n,w] z) => (float[n] y) { y = Relu (x) }")
     sides = dict.fromkeys("dhw", Range(32, 64, 128))
     assert usual_bounds(net.inputs) == {**sides, "n": Range(1, 1, 8), "k": Range(1, 1, 8)}
+    assert usual_bounds(parse("g (float s, float[2,w] x, float[3] k) => (float[2,w] y) { y = Add (x, s) }").inputs) == {
+        "w": Range(64, 256, 512)
+    }
     assert usual_bounds(NETS["unet"].inputs)["height"] == Range(64, 256, 512)
 
 

@@ -173,6 +173,13 @@ def test_what_is_no_pixel_shuffle_or_not_baked_stays(name: str) -> None:
     assert run_passes(parse(text), (PASSES[0], PASSES[2]), RTX).edits == ()
 
 
+@pytest.mark.parametrize(("policy", "edits"), [("stretch", 1), ("not_larger", 0), ("not_smaller", 0)])
+def test_a_resize_that_keeps_the_proportions_stays(policy: str, edits: int) -> None:
+    text = CASES["resize"][0].replace('"linear"', f'"linear", keep_aspect_ratio_policy = "{policy}"')
+    done = run_passes(parse(text, HEADER.replace("17", "18")), (PASSES[2],), RTX)
+    assert len(done.edits) == edits
+
+
 def test_a_target_that_is_read_but_for_its_channels_stays() -> None:
     """Beside one that is baked: a batch of 1 at the example must not have the channels taken for a size."""
     text = """
