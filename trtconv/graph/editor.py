@@ -220,7 +220,7 @@ class Field:
     def _forget_types(self, columns: Columns) -> None:
         """Drops what the graph says of integers that the replaced nodes made: they may make another type now."""
         values = self.scope.graph.value_info
-        outputs = {name for index in self._replaced for name in columns.outputs[index]} if values else set()
+        outputs = {name for index in self._replaced for name in columns.outputs[index]}
         drop(
             values,
             {i for i, v in enumerate(values) if v.name in outputs and v.type.tensor_type.elem_type in _QUANTIZED_TYPES},

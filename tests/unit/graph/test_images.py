@@ -252,6 +252,18 @@ def test_images_are_placed_in_the_middle() -> None:
     assert dataclasses.astuple(placement("crop", (21, 10), (8, 8))) == ((17, 8), -4, 0)
 
 
+@pytest.mark.parametrize(
+    ("text", "ops"),
+    [
+        *(("", []), ("scale=1/255", ["Mul"]), ("mean=3", ["Sub"]), ("std=2", ["Div"]), ("scale=1,mean=0,std=1", [])),
+        ("scale=0.5,mean=0:0:1,std=1:2:1", ["Mul", "Sub", "Div"]),
+    ],
+)
+def test_arithmetic_that_changes_nothing_is_not_written(fitted: Fitted, text: str, ops: list[str]) -> None:
+    written = [node.op_type for node in fitted(text).proto.graph.node]
+    assert [op for op in written if op in ("Mul", "Sub", "Div")] == ops
+
+
 @pytest.mark.parametrize("size", ["48x50", "13x90", "24x32"])
 def test_an_image_of_one_size_has_its_letterbox(fitted: Fitted, size: str) -> None:
     pytest.importorskip("PIL")

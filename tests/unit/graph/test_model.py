@@ -14,6 +14,7 @@ from support.onnx_models import RTX, deconvs, parse, rewritten, wrap
 from trtconv.core.budget import Budget, allowed
 from trtconv.core.errors import InputError
 from trtconv.graph.editor import Field
+from trtconv.graph.external_data import SMALL_BYTES
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.scope import python_line
 from trtconv.passes import PASSES, run_passes
@@ -277,6 +278,20 @@ def test_a_model_too_large_for_one_file_gets_a_data_file(tmp_path: Path, monkeyp
         for tensor, wanted in zip(saved.proto.graph.initializer, (W, large), strict=True):
             np.testing.assert_array_equal(saved.array(tensor), numpy_helper.to_array(wanted))
     assert (tmp_path / "in" / "weights.bin").read_bytes() == W.raw_data
+
+
+def test_small_weights_stay_in_the_model_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes = {f"w{extra}": SMALL_BYTES + extra for extra in (-1, 0, 1, 2 * SMALL_BYTES)}
+    proto = onnx.load(external(tmp_path / "in"))
+    proto.graph.initializer.extend(numpy_helper.from_array(np.ones(n, np.int8), name) for name, n in sizes.items())
+    monkeypatch.setattr("trtconv.graph.model.PROTOBUF_LIMIT", 100)
+    OnnxModel(proto, tmp_path / "m.onnx").save(tmp_path / "out.onnx")
+    saved = OnnxModel.load(tmp_path / "out.onnx")
+    outside = {tensor.name for tensor in saved.external_tensors()}
+    assert outside & sizes.keys() == {name for name, size in sizes.items() if size > SMALL_BYTES}
+    for tensor in saved.proto.graph.initializer:
+        if tensor.name in sizes:
+            assert saved.array(tensor).tolist() == [1] * sizes[tensor.name]
 
 
 @pytest.mark.parametrize(

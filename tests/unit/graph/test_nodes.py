@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import onnx
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from onnx import helper
+from onnx import helper, numpy_helper
 
 from support.onnx_models import RTX, parse
 from trtconv.graph.editor import Field, close_all
@@ -95,3 +98,43 @@ def test_graphs_inside_a_graph_are_edited_together_and_stay_where_they_are() -> 
     assert not {tensor.name for tensor in proto.graph.initializer} & {"w", "v"}
     assert_true(model)
     assert not close_all([Field(model, scope, {"ConvTranspose"}) for scope in model.scopes])
+
+
+def test_types_of_codes_that_other_nodes_make_now_are_forgotten() -> None:
+    text = """<ir_version: 8, opset_import: ["": 17]> g (float[2] x) => (float[2] y)
+        <float s = {0.5}, int8 z = {0}, uint8 u = {0}, int8[2] q, int8[2] kept, float[2] d> {
+        q = QuantizeLinear (x, s, z)  kept = QuantizeLinear (x, s, z)
+        d = DequantizeLinear (q, s, z)  e = DequantizeLinear (kept, s, z)  y = Add (d, e) }"""
+    model = OnnxModel(parse(text), Path("m.onnx"))
+    field = Field(model, model.main, {"QuantizeLinear", "DequantizeLinear"}, lambda index: index in (0, 2))
+    for node in list(field.candidates):
+        field.replace(node, [node])
+    assert field.close()
+    assert sorted(value.name for value in model.proto.graph.value_info) == ["d", "kept"]
+
+
+@pytest.mark.parametrize(
+    ("attribute", "opened"),
+    [
+        ({"auto_pad": "VALID"}, True),
+        ({"auto_pad": b"\xff\xfe"}, False),
+        ({"strides": [1, 1]}, True),
+        ({"group": 1}, True),
+        ({"other": np.zeros(2, np.float32)}, False),
+    ],
+)
+def test_nodes_are_opened_where_nothing_of_them_is_lost(attribute: dict[str, Any], opened: bool) -> None:
+    values = {k: numpy_helper.from_array(v) if isinstance(v, np.ndarray) else v for k, v in attribute.items()}
+    proto = chain(1)
+    proto.graph.node.append(helper.make_node("Conv", ["t0", "t1"], ["c"], "conv", **values))
+    model = OnnxModel(proto, Path("m.onnx"))
+    field = Field(model, model.main, {"Conv", "Relu"})
+    assert [node.op for node in field.candidates] == (["Relu", "Conv"] if opened else ["Relu"])
+
+
+def test_a_list_without_entries_is_not_opened() -> None:
+    proto = chain(1)
+    proto.graph.node.append(helper.make_node("Conv", ["t0", "t1"], ["c"], "conv"))
+    proto.graph.node[1].attribute.add(name="strides", type=onnx.AttributeProto.INTS)
+    model = OnnxModel(proto, Path("m.onnx"))
+    assert [node.op for node in Field(model, model.main, {"Conv", "Relu"}).candidates] == ["Relu"]

@@ -12,8 +12,10 @@ from support.onnx_models import RTX, parse, wrap
 from trtconv.core.findings import Finding, Severity
 from trtconv.core.target import Target
 from trtconv.graph.types import undefined_opset
+from trtconv.graph.views import deconvs
 from trtconv.passes import PASSES, run_passes
 from trtconv.rules import CHECKS, RULES, Rule, run_rules
+from trtconv.rules.malformed_deconv import channels_fault
 
 SECTIONS = ("What it checks", "Why TensorRT cares", "Versions", "Fix", "Source")
 MENDED = sorted({code for each in PASSES for code in each.fixes})
@@ -207,3 +209,25 @@ def test_nodes_in_subgraphs_are_found_with_their_path() -> None:
 def test_severities_are_what_the_pages_say() -> None:
     assert rule_of("TC101").severity is Severity.WARNING
     assert rule_of("TC102").severity is Severity.ERROR
+
+
+@pytest.mark.parametrize(
+    ("x", "weight", "words"),
+    [
+        ("float[1,2,8,8] x", "w", ""),
+        ("float[1,3,8,8] x", "w", "its input has 3 channels, and its weight of [2, 2, 1, 1] takes 2"),
+        ("float[1,c,8,8] x", "w", ""),
+        ("float[] x", "w", ""),
+        ("float[1,3,8,8] x", "v", ""),
+        ("float[3] x", "w", ""),
+    ],
+)
+def test_channels_of_an_input_have_to_fit_where_both_are_known(x: str, weight: str, words: str) -> None:
+    proto = parse(
+        f"""<ir_version: 8, opset_import: ["": 17]> g ({x}, float[2,2,1,1] v) => (float[] y)
+        <float[2,2,1,1] w = {{1,2,3,4}}> {{ y = ConvTranspose (x, {weight}) }}"""
+    )
+    if "[]" in x:
+        proto.graph.input[0].type.tensor_type.ClearField("shape")
+    (view,) = deconvs(wrap(proto))
+    assert (channels_fault(view) or "") == words

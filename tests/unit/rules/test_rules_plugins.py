@@ -90,3 +90,13 @@ def test_what_a_plugin_computes_wrongly_is_said(
     opsets = [helper.make_opsetid("", 17), helper.make_opsetid("TRT", 1)]
     found = run_rules(wrap(helper.make_model(graph, ir_version=8, opset_imports=opsets)), TENSORRT_8)
     assert "".join(each.severity.value for each in found if each.code == "TC005") == severity
+
+
+def test_every_operator_that_nobody_has_is_named() -> None:
+    proto = parse(
+        """<ir_version: 8, opset_import: ["": 17, "my": 1]> g (float[1,64] x) => (float[n] y)
+        { a = my.Nowhere (x)  b = Relu (a)  c = my.Elsewhere (b)  d = Relu (c)  y = my.Nowhere (d) }"""
+    )
+    found = [finding for finding in run_rules(wrap(proto), TENSORRT_8) if finding.code == "TC005"]
+    assert [finding.location.index for finding in found] == [0, 2, 4]
+    assert [finding.message.split()[0] for finding in found] == ["Nowhere", "Elsewhere", "Nowhere"]

@@ -139,3 +139,21 @@ def test_a_model_of_fixed_sizes_that_do_not_fit() -> None:
     (finding,) = found(text, {})
     assert (finding.code, finding.severity, finding.location.node) == ("TC203", Severity.WARNING, "deep")
     assert not found(text.replace("6,8", "4,8"), {})
+
+
+@pytest.mark.parametrize("line", ["", "net.py:12"])
+def test_the_python_line_is_named_where_there_is_one(line: str) -> None:
+    model = parse(BY_4)
+    if line:
+        model.proto.metadata_props.add(key="other", value="v")
+        model.proto.graph.node[0].metadata_props.add(key="trtconv.source", value=line)
+    profile = make_profile(model.inputs, {"h": Range(8, 9, 12)})
+    (finding,) = run_size_rules(SizesView(model, [profile]))
+    assert "()" not in finding.message
+    assert (f"({line})" in finding.message) == bool(line)
+
+
+@pytest.mark.parametrize(("bound", "words"), [(Range(9, 9, 9), "h of 9: "), (Range(9, 9, 11), "h of 9 to 11: ")])
+def test_the_range_without_a_size_is_said(bound: Range, words: str) -> None:
+    (finding,) = found(BY_4, {"h": bound})
+    assert words in finding.message

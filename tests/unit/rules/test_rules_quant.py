@@ -360,3 +360,28 @@ def test_an_integer_bias_is_told_with_its_own_shape(dims: str, shape: str) -> No
     )
     (finding,) = [each for each in found(proto) if each.code == "TC309"]
     assert f"'b' {shape}:" in finding.message
+
+
+@pytest.mark.parametrize(
+    ("maker", "codes"),
+    [
+        ("Cast <to = 2> (x)", ["TC308"]),
+        ("Cast <to = 3> (x)", []),
+        ("QuantizeLinear (x, s)", ["TC306"]),
+        ("QuantizeLinear (x, s, z)", ["TC308", "TC308"]),
+    ],
+)
+def test_codes_without_a_zero_point_are_told_once(maker: str, codes: list[str]) -> None:
+    proto = parse(
+        f"""<ir_version: 10, opset_import: ["": 21]> g (float[1,2] x) => (float[1,2] y)
+        <float s = {{0.1}}, uint8 z = {{0}}> {{ q = {maker}  y = DequantizeLinear (q, s) }}"""
+    )
+    assert [finding.code for finding in found(proto, Target("tensorrt", (10, 16)))] == codes
+
+
+@pytest.mark.parametrize("dims", ["3", "3,2", "2,2"])
+def test_scales_of_a_weight_of_any_rank_are_read(dims: str) -> None:
+    sizes = [int(n) for n in dims.split(",")]
+    proto = weight_model("3,2,1,1", 3, 0)
+    proto.graph.initializer[0].CopyFrom(numpy_helper.from_array(np.ones(sizes, np.int8), "w"))
+    assert ("TC301" in {finding.code for finding in found(proto)}) == (dims == "3,2")
