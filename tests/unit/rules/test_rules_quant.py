@@ -146,6 +146,7 @@ def test_right_scales_are_no_finding() -> None:
 def test_an_axis_left_out_means_two_things(version: tuple[int, int]) -> None:
     (finding,) = found(weight_model("64,10,1,1", 10, None), Target("tensorrt", version))
     assert finding.code == "TC305" and "10 scales without an axis" in finding.message
+    assert not found(weight_model("64,10,1,1", 1, None), Target("tensorrt", version)), "a single one has no axis"
 
 
 @pytest.mark.parametrize("value", [0.0, -0.5, np.nan, np.inf])
