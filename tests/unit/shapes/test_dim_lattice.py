@@ -31,6 +31,8 @@ def dim(valid: Sequence[int] | None, low: int, high: int, looked: tuple[int, ...
         ([9, 17, 25], 1, 30, "multiples of 8 plus 1 from 9 to 25"),
         ([3, 4, 5], 1, 30, "3 to 5"),
         ([2, 4, 8, 16], 1, 30, "2, 4, 8, 16"),
+        ([2, 3, 5, 9, 17, 28], 1, 30, "2, 3, 5, 9, 17, 28"),
+        ([2, 3, 5, 9, 17, 28, 30], 1, 30, "2, 3, 5, 9, 17, ... 30 (7 sizes)"),
     ],
 )
 def test_words(valid: list[int] | None, low: int, high: int, words: str) -> None:

@@ -112,3 +112,12 @@ def test_a_slice_of_the_whole_keeps_the_size_that_it_is(end: str, start: int, st
     assert before is not None and after is not None
     assert (after[0] is before[0]) == kept
     assert np.array_equal(after[0].value, [len(range(start, n, step)) for n in (4, 6)])
+
+
+@pytest.mark.parametrize("order", ["x, t", "t, x"])
+def test_what_is_joined_has_the_size_that_is_known(order: str) -> None:
+    text = f"""g (float[h,4] x, float[8] v) => (float[a,b] y)
+        {{ n = NonZero (v) f = Cast <to = 1> (n) t = Transpose (f) y = Concat <axis = 1> ({order}) }}"""
+    shape = Sizes(parse(text)).run([{"h": 3}, {"h": 6}], keep=True).tensors["y"].shape
+    assert shape is not None
+    assert [np.broadcast_to(dim.value, 2).tolist() for dim in shape] == [[3, 6], [5, 5]]
