@@ -51,6 +51,7 @@ ROOMS = {
         "unit/passes/test_passes_quant_exact.py",
         "unit/pipeline/test_rule_equality.py",
         "unit/pipeline/test_tuning.py",
+        "unit/shapes/test_traced.py",
     ],
     "rules": ["unit/rules", "unit/passes/test_pass*.py"],
     "shapes": [

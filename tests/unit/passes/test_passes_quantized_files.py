@@ -49,6 +49,29 @@ def test_a_clip_between_quantisers_of_an_activation_goes_in_front_of_them(low: i
     assert np.array_equal(run(proto, feeds((2, 50)))[0], run(after, feeds((2, 50)))[0])
 
 
+@pytest.mark.parametrize(("dtype", "point"), [("int8", 0), ("int8", -7), ("uint8", 128), ("uint8", 0)])
+@pytest.mark.parametrize("low", ["low", ""])
+@pytest.mark.parametrize("high", ["high", ""])
+@pytest.mark.parametrize("constant", [False, True])
+def test_clips_of_every_code_with_one_limit_or_none(
+    dtype: str, point: int, low: str, high: str, constant: bool
+) -> None:
+    codes = np.arange(np.iinfo(dtype).min, np.iinfo(dtype).max + 1)
+    source = f"q = QuantizeLinear (x, s, z) [cut] c = Clip (q, {low}, {high})"
+    if constant:
+        source = f"[cut] c = Clip (all, {low}, {high})"
+    proto = parse(
+        f"""{HEAD} g (float[256] x) => (float[256] y)
+        <{dtype}[256] all = {{{",".join(map(str, codes))}}}, float s = {{0.25}}, {dtype} z = {{{point}}},
+         {dtype} low = {{{codes[100]}}}, {dtype} high = {{{codes[200]}}}>
+        {{ {source} d = DequantizeLinear (c, s, z) y = Add (d, x) }}"""
+    )
+    after, edits = edits_of(proto, "fold-quantized-clip")
+    assert len(edits) == 1
+    x = ((codes - point) * 0.25).astype(np.float32)
+    assert np.array_equal(run(proto, {"x": x})[0], run(after, {"x": x})[0])
+
+
 def test_a_clip_of_what_is_used_elsewhere_too_is_left() -> None:
     proto = parse(
         f"""{HEAD} g (float[2,50] x) => (float[2,50] y, int8[2,50] q)

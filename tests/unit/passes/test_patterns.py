@@ -369,3 +369,12 @@ def test_what_is_wrong_with_the_texts_is_named(pattern: str, replacement: str, m
     table = {"name": "acme-rule", "pattern": f"f {pattern}", "replacement": f"f {replacement}", **more}
     with pytest.raises(InputError, match=f"'{name}'"):
         read(rules_of([table])[0])
+
+
+@pytest.mark.parametrize(("more", "fine"), [(0, True), (11, True), (12, False), (40, False)])
+def test_brackets_inside_each_other_have_a_most(more: int, fine: bool) -> None:
+    """Quotes are not looked at: a text of brackets is as deep."""
+    text = f'f (x) => (y) {{ y = Abs <note: string = "{"(" * more}{")" * more}"> (x) }}'
+    table = {"name": "acme-deep", "pattern": text, "replacement": text}
+    with contextlib.nullcontext() if fine else pytest.raises(InputError, match="more than 12 deep"):
+        read(rules_of([table])[0])

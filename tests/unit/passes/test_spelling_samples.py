@@ -108,3 +108,13 @@ def test_samples_that_cannot_be_written_are_left(dtype: str, mode: str, count: i
     feeds = {"x": np.zeros((1, 1, 2, 2, 2), dtype), "at": np.zeros((1, 1, 1, 1, count), np.float32)}
     done = run_passes(wrap(model(feeds, 20, mode=mode)), PASSES, EIGHT)
     assert any(why in skip.reason for skip in done.skipped)
+
+
+@pytest.mark.parametrize("rank", [3, 4, 6])
+def test_a_grid_of_another_rank_is_left(rank: int) -> None:
+    at = np.zeros((1,) * (rank - 1) + (3,), np.float32)
+    proto = model({"x": np.zeros((1, 1, 2, 2, 2), np.float32), "at": at}, 20, mode="linear")
+    passes = [each for each in PASSES if each.name == "sample-by-gather"]
+    done = run_passes(wrap(proto), passes, EIGHT)
+    assert not done.edits
+    assert [skip.reason for skip in done.skipped] == ["its grid has other axes than its input"]

@@ -361,3 +361,9 @@ def test_sizes_are_cheap_where_no_tensor_has_gigabytes() -> None:
     assert Baked(parse(text.replace("[h,4]", "[h,8]").replace("(x, t)", "(x, x)"))).cheap(points) == []
     only = Baked(parse(text.replace("[h,4]", "[h,8]").replace("(x, t)", "(x, x)")))
     assert only.accepted([{"h": 7}, {"h": 8}]) == only.cheap([{"h": 7}, {"h": 8}]) == [{"h": 8}]
+
+
+@pytest.mark.parametrize("opset", [5, 7, 13])
+def test_targets_are_restored_from_the_opset_on_that_has_them_as_an_input(opset: int) -> None:
+    model = parse(CASES["batch"][0], HEADER.replace("17", str(opset)))
+    assert len(run_passes(model, (RestoreReshapeTarget(),), RTX).edits) == 1
