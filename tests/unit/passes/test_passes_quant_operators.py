@@ -362,6 +362,21 @@ def test_an_interpolation_of_integers_drops_fractions(frame: str, dtype: str, po
     assert np.array_equal(run(proto, feeds)[0], run(model.proto, feeds)[0])
 
 
+@pytest.mark.parametrize("inputs", ["x, s", "x, s, ", "x, s, z"])
+def test_an_interpolation_of_integers_whose_zero_point_is_left_out(inputs: str) -> None:
+    proto = parse(
+        f"""<ir_version: 8, opset_import: ["": 17]>
+        g (float[1,2,4,4] x) => (float[1,2,8,8] y) <float s = {{0.1}}, uint8 z = {{0}}, float[4] f = {{1,1,2,2}}>
+        {{ q = QuantizeLinear ({inputs})
+          r = Resize <mode = "linear"> (q, , f)
+          y = DequantizeLinear (r, s) }}"""
+    )
+    model, result = rewritten(proto, RTX, EXPAND)
+    assert result.edits and not result.skipped
+    feeds = {"x": np.random.default_rng(0).uniform(-5, 25, (1, 2, 4, 4)).astype(np.float32)}
+    assert np.array_equal(run(proto, feeds)[0], run(model.proto, feeds)[0])
+
+
 def test_an_interpolation_of_integers_with_antialias_is_refused() -> None:
     proto = parse(
         """<ir_version: 8, opset_import: ["": 18]>

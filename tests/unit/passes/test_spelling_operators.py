@@ -274,6 +274,18 @@ def test_hardmax_on_8_6() -> None:
     assert_same(model("Hardmax", feeds, 13, axis=1), feeds, "compare-positions", target=EIGHT)
 
 
+@pytest.mark.parametrize("shape", [(), (5,), (2, 3)])
+@pytest.mark.parametrize("scales", [(), (1,)])
+def test_quantisers_of_any_rank_whose_single_scale_comes_at_run_time(
+    shape: tuple[int, ...], scales: tuple[int, ...]
+) -> None:
+    values = (np.arange(np.prod(shape, dtype=int)) + 20).astype(np.uint8).reshape(shape)
+    feeds: Arrays = {"a": values, "b": np.full(scales, 0.1, np.float32), "c": np.full(scales, 7, np.uint8)}
+    proto = model("DequantizeLinear", feeds, 13, shape=list(shape))
+    proto.graph.output[0].type.tensor_type.elem_type = onnx.TensorProto.FLOAT
+    assert_same(proto, feeds, "quantize-in-arithmetic", runtime=True)
+
+
 @given(st.sampled_from((np.uint8, np.int8)), st.booleans(), st.booleans())
 def test_quantisers_whose_scales_come_at_run_time(dtype: Any, along: bool, back: bool) -> None:
     random = np.random.default_rng(0)

@@ -284,7 +284,7 @@ def _connected(nodes: Sequence[onnx.NodeProto]) -> list[int]:
 
     The output's maker goes first: there are fewest of it.
     """
-    order, names = [len(nodes) - 1], {*nodes[-1].input, *nodes[-1].output}
+    order, names = [len(nodes) - 1], {*nodes[-1].input}
     while True:
         makers = (i for i, node in enumerate(nodes) if i not in order and names & {*node.output} - {""})
         readers = (i for i, node in enumerate(nodes) if i not in order and names & {*node.input} - {""})
