@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trtconv.shapes.lattice.result import DimLattice
+from trtconv.core.findings import Location
+from trtconv.shapes.lattice.result import DimLattice, Imposed
 from trtconv.shapes.lattice.wording import step_and_offset
 
 
@@ -69,3 +70,17 @@ def test_what_was_not_looked_at_may_be_accepted() -> None:
 def test_of_no_size_none_is_nearest() -> None:
     assert dim([], 1, 9).nearest(4) == (None, None)
     assert dim([], 1, 9).rounded(4, up=None) == 4
+
+
+@pytest.mark.parametrize(("node", "named"), [("up", "Add up"), ("", "Add (node 3)")])
+@pytest.mark.parametrize(("source", "line"), [("net.py:9", " (net.py:9)"), ("", "")])
+def test_what_a_node_asks_in_words(node: str, named: str, source: str, line: str) -> None:
+    place = Location(op="Add", node=node, index=3)
+    assert str(Imposed(("h",), "even", "fails", place, source)) == f"{named}{line} needs h to be even: it fails"
+    assert str(Imposed(("h", "w"), "h == w", "fails", place, source)) == f"{named}{line} needs h == w: it fails"
+
+
+def test_a_rule_is_said_only_if_it_holds_for_all_sizes() -> None:
+    repeating = [n for n in range(6, 100) if n % 6 in (0, 1)]
+    for wrong in (98, 99):
+        assert "multiple" not in dim([*repeating, wrong], 6, 99).describe()

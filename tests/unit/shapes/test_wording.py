@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from trtconv.shapes.lattice.stretch import Pattern
-from trtconv.shapes.lattice.wording import combination, listed, needs_in_part, periodic, regular, relation
+from trtconv.shapes.lattice.wording import combination, listed, needs, needs_in_part, periodic, regular, relation
 
 SIZES = np.arange(1, 65)
 
@@ -21,7 +21,10 @@ SIZES = np.arange(1, 65)
         (lambda n: n % 8 == 3, "a multiple of 8 plus 3"),
         (lambda n: n % 4 > 1, "2 to 3 beyond a multiple of 4"),
         (lambda n: (n % 7 == 0) | (n % 7 == 6), "0 to 1 below a multiple of 7"),
+        (lambda n: n % 2 == 1, "a multiple of 2 plus 1"),
         (lambda n: (n % 9 == 1) | (n % 9 == 5), "1 or 5 beyond a multiple of 9"),
+        (lambda n: np.isin(n % 11, (1, 3, 5, 8)), "1 or 3 or 5 or 8 beyond a multiple of 11"),
+        (lambda n: np.isin(n % 9, (1, 3, 5, 6, 8)), "not 0 or 2 or 4 or 7 beyond a multiple of 9"),
         (lambda n: (n % 12 != 5) & (n % 12 != 8), "not 5 or 8 beyond a multiple of 12"),
         (lambda n: (n % 8 == 0) & (n > 16), "a multiple of 8, at least 24"),
     ],
@@ -29,6 +32,29 @@ SIZES = np.arange(1, 65)
 def test_what_repeats_is_told_by_its_residues(accepts, words: str) -> None:
     assert periodic(SIZES, accepts(SIZES)) == words
     assert regular(SIZES, accepts(SIZES)) == words
+
+
+@pytest.mark.parametrize(
+    ("accepts", "words"),
+    [
+        (lambda n: n > 99, "a size outside those that were asked about"),
+        (lambda n: n == 17, "17"),
+        (lambda n: n == 1, "1"),
+        (lambda n: n <= 20, "at most 20"),
+        (lambda n: n >= 60, "at least 60"),
+        (lambda n: (n >= 7) & (n <= 9), "7 to 9"),
+        (lambda n: (n >= 63) & (n <= 64), "at least 63"),
+        (lambda n: n % 8 == 0, "a multiple of 8"),
+        (lambda n: np.isin(n, [3, 4, 7, 50]), "one of 3, 4, 7, 50"),
+    ],
+)
+def test_what_a_condition_asks_of_a_size(accepts: Callable[[np.ndarray], np.ndarray], words: str) -> None:
+    assert needs(SIZES, accepts(SIZES)) == words
+
+
+@pytest.mark.parametrize(("most", "words"), [(50, "3, 4, 7, 50"), (49, "3, 4, 7"), (4, "3, 4"), (3, "3, 4, 7, 50")])
+def test_a_list_ends_where_sizes_are_of_no_interest(most: int, words: str) -> None:
+    assert needs(SIZES, np.isin(SIZES, [3, 4, 7, 50]), most) == f"one of {words}"
 
 
 @pytest.mark.parametrize(
@@ -101,6 +127,15 @@ def test_what_is_said_of_two_dimensions_is_true_of_them_and_of_no_other_pair(nam
     assert "tied" not in said
     wrong = [(a, b) for a in range(1, most) for b in range(1, most) if holds(said, a=a, b=b) != related(a, b)]
     assert not wrong, said
+
+
+def test_of_one_row_the_size_itself_is_said() -> None:
+    assert relation({"a": np.array([5]), "b": np.array([7])}) == ["a == 5"]
+
+
+def test_of_what_is_tied_without_a_rule_an_example_is_given() -> None:
+    columns = {"a": np.array([8, 9, 17, 30, 31]), "b": np.array([30, 9, 8, 17, 2])}
+    assert relation(columns) == ["a is tied to b (for example 17 with 8)"]
 
 
 def test_a_few_rows_are_not_taken_for_a_rule() -> None:
