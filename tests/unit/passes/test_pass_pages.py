@@ -194,6 +194,29 @@ def test_page(each: Pass) -> None:
     assert each.safety != "exact" or each.name not in LIMITS
 
 
+def quantised(model: OnnxModel) -> dict[str, set[float]]:
+    """Returns the tensors that are quantised, each with its single scales."""
+    scales: dict[str, set[float]] = collections.defaultdict(set)
+    for scope, _, node in model.nodes("QuantizeLinear"):
+        values = scope.values(node.input[1])
+        if values is not None and values.size == 1:
+            scales[node.input[0]].add(float(values.reshape(-1)[0]))
+    return scales
+
+
+def test_passes_that_give_a_tensor_another_scale_say_so() -> None:
+    changing = set()
+    for each in PASSES:
+        model, target = example(each, "Before")
+        before = quantised(model)
+        each.run(model, target)
+        changing |= (
+            {each.name} if any(before.get(name, own) != own for name, own in quantised(model).items()) else set()
+        )
+    assert "part-skip-scales" in changing
+    assert changing <= {each.name for each in PASSES if each.requantizes}
+
+
 def test_every_pass_is_in_the_registry() -> None:
     """A pass that is written and not entered would never run."""
     missing = not_entered(passes, Pass, "name", [*PASSES, *(form([]) for form in OTHER_FORMS.values())])

@@ -15,6 +15,7 @@ from support.sizes import unet
 from trtconv.graph.model import OnnxModel
 from trtconv.passes import PASSES, PassResult, run_passes
 from trtconv.shapes.lattice import Sizes
+from trtconv.shapes.skip_connections import unmatched
 
 PASS = next(each for each in PASSES if each.name == "match-skip-size")
 SIZES = [*range(8, 26), 31, 40]
@@ -80,6 +81,9 @@ def test_a_skip_that_no_output_padding_reaches() -> None:
     assert not done.edits
     assert "output_padding from 1 to" in done.skipped[0].reason
     assert "it can have 0 to 1" in done.skipped[0].reason
+    first, *others = unmatched(OnnxModel.load(MODELS / "unet.onnx"))
+    assert [skip.reason for skip in done.skipped] == [first.refusal]
+    assert others and all(other.refusal != first.refusal for other in others)
 
 
 def test_nothing_to_do() -> None:

@@ -210,6 +210,45 @@ def test_a_code_without_an_opposite_keeps_its_batch_normalization() -> None:
     assert [skip.reason for skip in result.skipped] == ["a code of -128 has no opposite"]
 
 
+NORMED = """ g (float[1,4,3,3] x, float given) => (float[n,c,p,q] y)
+    <KIND[4,2,1,1] w = {1,2,3,4,5,6,7,8}, float s = {0.1}, float[2] rows = {0.1, 0.2}, float[4] many = {1,2,3,4},
+     KIND z = {0}, KIND point = {1}, float[4] g = {1,1,1,1}>
+    { d = DequantizeLinear (w, s, z)  [layer] a = Conv <group = 2> (x, d)
+      [norm] y = BatchNormalization (a, g, g, g, g) }"""
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({}, None),
+        ({"(w, s, z)": "(w, s)"}, None),
+        ({"DequantizeLinear (w, s, z)": "DequantizeLinear <axis = 0> (w, many)"}, None),
+        ({"DequantizeLinear (w, s, z)": "DequantizeLinear <axis = -4> (w, many)"}, None),
+        ({"DequantizeLinear (w, s, z)": "DequantizeLinear (w, rows)"}, "are not those of its outputs"),
+        ({"Conv <": "ConvTranspose <"}, "in groups share scales"),
+        ({"KIND": "uint8"}, "is not int8"),
+        ({"(w, s, z)": "(w, s, point)"}, "is computed at run time"),
+        ({"(w, s, z)": "(w, given, z)"}, "is computed at run time"),
+        ({"(x, d)": "(x, d, g)"}, None),
+        ({"g, g, g, g)": "g, many, g, g)"}, None),
+    ],
+)
+def test_which_quantised_layers_take_a_batch_normalization(changes: dict[str, str], reason: str | None) -> None:
+    text = NORMED
+    for old, new in changes.items():
+        assert old in text
+        text = text.replace(old, new)
+    text = text.replace("KIND", "int8")
+    proto = parse(HEAD + text)
+    model, result = rewritten(proto, RTX, [each for each in PASSES if each.name == "fold-quantized-norm"])
+    assert len(result.edits) == (reason is None)
+    if reason is not None:
+        assert [reason in skip.reason for skip in result.skipped] == [True]
+        return
+    taken = {**feeds((1, 4, 3, 3)), "given": np.array(1, np.float32)}
+    np.testing.assert_allclose(run(model.proto, taken)[0], run(proto, taken)[0], rtol=1e-5, atol=1e-5)
+
+
 def test_batch_normalization_of_a_shared_result_stays() -> None:
     proto = parse(
         f"""{HEAD} g (float[1,2,3,3] x) => (float[1,2,3,3] y, float[1,2,3,3] a)

@@ -215,7 +215,7 @@ def test_severities_are_what_the_pages_say() -> None:
     ("x", "weight", "words"),
     [
         ("float[1,2,8,8] x", "w", ""),
-        ("float[1,3,8,8] x", "w", "its input has 3 channels, and its weight of [2, 2, 1, 1] takes 2"),
+        ("float[1,3,8,8] x", "w", "its input has 3 channels, and its weight of [2, 3, 1, 1] takes 2"),
         ("float[1,c,8,8] x", "w", ""),
         ("float[] x", "w", ""),
         ("float[1,3,8,8] x", "v", ""),
@@ -225,7 +225,7 @@ def test_severities_are_what_the_pages_say() -> None:
 def test_channels_of_an_input_have_to_fit_where_both_are_known(x: str, weight: str, words: str) -> None:
     proto = parse(
         f"""<ir_version: 8, opset_import: ["": 17]> g ({x}, float[2,2,1,1] v) => (float[] y)
-        <float[2,2,1,1] w = {{1,2,3,4}}> {{ y = ConvTranspose (x, {weight}) }}"""
+        <float[2,3,1,1] w = {{1,2,3,4,5,6}}> {{ y = ConvTranspose (x, {weight}) }}"""
     )
     if "[]" in x:
         proto.graph.input[0].type.tensor_type.ClearField("shape")

@@ -367,3 +367,28 @@ def test_sizes_are_cheap_where_no_tensor_has_gigabytes() -> None:
 def test_targets_are_restored_from_the_opset_on_that_has_them_as_an_input(opset: int) -> None:
     model = parse(CASES["batch"][0], HEADER.replace("17", str(opset)))
     assert len(run_passes(model, (RestoreReshapeTarget(),), RTX).edits) == 1
+
+
+@pytest.mark.parametrize("first", [-1, 0, 1])
+@pytest.mark.parametrize("last", [-1, 0, 1])
+def test_the_two_targets_of_a_shuffle_may_spell_the_batch_differently(first: int, last: int) -> None:
+    text = CASES["depth to space"][0].replace("{-1,3,", f"{{{first},3,").replace("{-1,2,", f"{{{last},2,")
+    model = parse(text)
+    (edit,) = run_passes(model, PASSES, RTX).edits
+    assert edit.pass_name == "restore-pixel-shuffle"
+
+
+@pytest.mark.parametrize(("last", "found"), [("-1,2,24,24", 1), ("1,2,24,24", 1), ("1,-1,24,24", 1), ("1,2,48,12", 0)])
+def test_the_last_target_of_a_shuffle_has_its_sizes(last: str, found: int) -> None:
+    text = CASES["depth to space"][0].replace("{-1,2,24,24}", f"{{{last}}}")
+    assert len(Baked(parse(text)).shuffles()) == found
+
+
+def test_a_resize_is_meant_so_where_only_a_batch_beside_it_is_fixed() -> None:
+    text = """g (float[n,4,6] x, float[1,1,h,w] z) => (float[n,24] y) <int64[2] s = {1,24}, int64[4] t = {1,1,32,32}> {
+        r = Reshape (x, s)  v = Resize <mode = "linear"> (z, , , t)
+        m = ReduceMean <keepdims = 0> (v)  y = Add (r, m) }"""
+    baked = Baked(parse(text))
+    assert not baked.refusals()
+    assert [target.new for target in baked.targets()] == [(0, 24)]
+    assert [edit.pass_name for edit in run_passes(parse(text), PASSES, RTX).edits] == ["restore-reshape-target"]
