@@ -250,6 +250,18 @@ def test_sums_of_integers_stay_exact(op, types, channels, pointed, point, seed) 
     assert got.dtype == np.int32 and np.array_equal(expected, got)
 
 
+@pytest.mark.parametrize("names", ["x w", "x w _", "x w _ _", "x w xz", "x w xz _", "x w _ wz", "x w xz wz"])
+def test_zero_points_of_sums_may_be_left_out_one_by_one(names: str) -> None:
+    x, w = integers(1, "uint8", 3, 6), integers(2, "int8", 6, 5)
+    inputs = ["" if name == "_" else name for name in names.split()]
+    known = {"w": w, "xz": np.array(9, np.uint8), "wz": np.array(4, np.int8)}
+    proto = model_of("MatMulInteger", inputs, {name: known[name] for name in known if name in inputs}, {"x": x})
+    model, result = rewritten(proto, RTX, EXPAND)
+    assert result.edits and not result.skipped
+    expected = (x.astype(int) - 9 * ("xz" in inputs)) @ (w.astype(int) - 4 * ("wz" in inputs))
+    assert np.array_equal(run(model.proto, {"x": x})[0], expected)
+
+
 def test_sums_that_float32_cannot_hold_are_refused() -> None:
     w = np.full((1, 300, 1, 1), 255, np.uint8)
     proto = model_of("ConvInteger", ["x", "w"], {"w": w}, {"x": np.zeros((1, 300, 1, 1), np.uint8)})
