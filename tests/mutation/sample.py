@@ -161,7 +161,7 @@ def _spared(tree: ast.AST) -> Iterator[tuple[tuple[int, int], tuple[int, int]]]:
             read = [node.annotation]
         elif isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING"):
             read = [node.test, *node.body]
-        elif isinstance(node, ast.Assign) and _BOUND.fullmatch(ast.unparse(node.targets[0])):
+        elif isinstance(node, ast.Assign) and all(map(_BOUND.fullmatch, _names(node.targets[0]))):
             read = [node.value]
         elif isinstance(node, ast.Assert):
             read = [node]
@@ -173,3 +173,8 @@ def _spared(tree: ast.AST) -> Iterator[tuple[tuple[int, int], tuple[int, int]]]:
         for part in filter(None, read):
             place: Any = part
             yield (place.lineno, place.col_offset), (place.end_lineno, place.end_col_offset)
+
+
+def _names(target: ast.expr) -> list[str]:
+    """Returns what an assignment gives values to."""
+    return [ast.unparse(each) for each in (target.elts if isinstance(target, ast.Tuple) else [target])]

@@ -128,6 +128,30 @@ def test_pooling_of_int8_goes_between_quantisers_in_3d_alone(axes: int, moved: b
     assert np.array_equal(run(proto, feeds(shape))[0], run(after, feeds(shape))[0])
 
 
+@pytest.mark.parametrize(
+    ("quantize", "dequantize", "reason"),
+    [
+        ("(x, s, z)", "(p, s, z)", None),
+        ("(x, s, z)", "(p, t, z)", None),
+        ("(x, s, one)", "(p, s, one)", None),
+        ("(x, s, z)", "(p, s, one)", "its values have several zero points"),
+        ("<axis = 1> (x, two, zs)", "<axis = 1> (p, two, zs)", "its values have several scales"),
+    ],
+)
+def test_pooling_of_values_that_have_one_scale(quantize: str, dequantize: str, reason: str | None) -> None:
+    proto = parse(
+        f"""{HEAD} g (float[1,2,4,4,4] x) => (float[1,2,2,2,2] y)
+        <float s = {{0.05}}, float t = {{0.1}}, float[2] two = {{0.1, 0.2}}, int8 z = {{0}}, int8 one = {{1}},
+         int8[2] zs = {{0, 0}}>
+        {{ q = QuantizeLinear {quantize} [pool] p = MaxPool <kernel_shape = [2,2,2], strides = [2,2,2]> (q)
+           y = DequantizeLinear {dequantize} }}"""
+    )
+    model, result = rewritten(proto, RTX, [each for each in PASSES if each.name == "pool-between-quantizers"])
+    assert [skip.reason for skip in result.skipped] == ([] if reason is None else [reason])
+    taken = feeds((1, 2, 4, 4, 4))
+    assert np.array_equal(run(proto, taken)[0], run(model.proto, taken)[0])
+
+
 def test_indices_of_a_pooling_stay_where_it_goes_between_quantisers() -> None:
     proto = parse(
         f"""{HEAD} g (float[1,2,4,4,4] x) => (float[1,2,2,2,2] y, int64[1,2,a,b,c] i)

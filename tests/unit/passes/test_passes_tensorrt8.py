@@ -9,6 +9,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from support.onnx_models import parse, wrap
 from trtconv.core.target import Target
 from trtconv.graph.model import OnnxModel
 from trtconv.passes import PASSES, run_passes, select
@@ -111,6 +112,23 @@ def test_kernel_shape_is_written_where_the_weight_is_no_initializer() -> None:
     node = next(n for n in model.proto.graph.node if n.name == "up")
     assert [list(a.ints) for a in node.attribute if a.name == "kernel_shape"] == [[3, 3]]
     assert compare_models(OnnxModel(network(), Path("m.onnx")), model).max_relative_error == 0.0
+
+
+@pytest.mark.parametrize(
+    ("weight", "written"),
+    [("[2,2,3,3]", [3, 3]), ("[2,2,3,k]", None), ("[o,2,3,1]", [3, 1]), ("[2,2]", None), ("", None)],
+)
+def test_kernel_shape_is_written_where_it_is_known(weight: str, written: list[int] | None) -> None:
+    proto = parse(
+        f"""<ir_version: 8, opset_import: ["": 17]> g (float[1,2,8,8] x, float{weight or "[1]"} w) => (float[] y)
+        {{ y = Conv (x, w) }}"""
+    )
+    if not weight:
+        proto.graph.input[1].type.tensor_type.ClearField("shape")
+    passes = [each for each in PASSES if each.name == "write-kernel-shape"]
+    done = run_passes(wrap(proto), passes, TENSORRT_8)
+    assert [edit.what for edit in done.edits] == ([] if written is None else [f"kernel_shape {written} written"])
+    assert len(done.skipped) == (written is None)
 
 
 def test_kernel_shape_is_not_written_for_rtx_or_twice() -> None:

@@ -119,3 +119,16 @@ def test_moved_taps(
     (want,) = ReferenceEvaluator(proto).run(None, feeds)
     (got,) = session(rewritten.proto, sized=False).run(None, feeds)
     np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
+
+
+def test_moved_taps_without_attributes() -> None:
+    random = np.random.default_rng(6)
+    sizes = {"x": (1, 2, 5, 6), "w": (2, 2, 3, 2), "move": (1, 12, 3, 5)}
+    feeds = {name: random.standard_normal(shape).astype(np.float32) for name, shape in sizes.items()}
+    proto = model("DeformConv", feeds, 19, {})
+    rewritten = wrap(proto)
+    done = run_passes(rewritten, PASSES, RTX)
+    assert "deform-by-samples" in {edit.pass_name for edit in done.edits}
+    (want,) = ReferenceEvaluator(proto).run(None, feeds)
+    (got,) = session(rewritten.proto, sized=False).run(None, feeds)
+    np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
