@@ -10,7 +10,7 @@ import pytest
 from onnx import numpy_helper, parser
 from onnx.reference import ReferenceEvaluator
 
-from support.onnx_models import RTX, TENSORRT_8, wrap
+from support.onnx_models import RTX, TENSORRT_8, parse, wrap
 from trtconv.core.target import Target
 from trtconv.graph.pooling import PoolAxis
 from trtconv.passes import PASSES, run_passes
@@ -223,3 +223,21 @@ def test_the_constants_of_a_selu_are_written_where_they_are_the_exact_ones(
     assert len(after.keys() - before) == written
     if "alpha" in after:
         assert after["alpha"] == np.float32(1.67326319217681884765625)
+
+
+@pytest.mark.parametrize("limits", ["", ", m", ", , i", ", m, i", ", , , s", ", m, , s", ", m, i, s", ", , i, s"])
+def test_limits_that_are_left_out_are_written_in_their_places(limits: str) -> None:
+    proto = parse(
+        f"""<ir_version: 8, opset_import: ["": 17]> g (float[1,4,4] b, float[1,1,4] c) => (int64[n,3] y)
+        <int64 m = {{2}}, float i = {{0.5}}, float s = {{0.25}}> {{ y = NonMaxSuppression (b, c{limits}) }}"""
+    )
+    model = wrap(proto)
+    run_passes(model, [each for each in PASSES if each.name == "write-defaults"], RTX)
+    node = next(each for each in model.proto.graph.node if each.op_type == "NonMaxSuppression")
+    before = [*proto.graph.node[0].input, "", "", ""][:5]
+    values = [model.main.values(name) for name in node.input[2:]]
+    wanted = [2 if before[2] else 0, 0.5 if before[3] else 0, 0.25 if before[4] else np.finfo(np.float32).min]
+    if before[2] and before[4]:
+        assert list(node.input) == list(proto.graph.node[0].input)
+    else:
+        assert [None if value is None else value.item() for value in values] == wanted

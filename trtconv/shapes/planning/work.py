@@ -66,7 +66,7 @@ def _operations(trial: Trial, node: Node) -> Amounts:
         )
     if node.op in ("Conv", "ConvTranspose"):
         # Every element of the result, of a deconvolution's input, takes a product with each weight of its channel.
-        weights = math.prod(int(n.value) if n.constant and n.is_known else 1 for n in shapes[1][1:])
+        weights = math.prod(int(n.value) if n.constant else 1 for n in shapes[1][1:])
         return 2.0 * _of(trial, node.inputs[0] if node.op == "ConvTranspose" else node.outputs[0]) * weights
     if node.op in ("LSTM", "GRU", "RNN"):
         weights = sum(math.prod(int(n.value) for n in s) for s in shapes[1:3] if s and all(n.constant for n in s))
