@@ -145,6 +145,8 @@ def test_the_file_again_has_the_same_interface(make: Make) -> None:
         (PASSED, "w=fp16", "no node makes it"),
         (INSIDE, "x=int8", "all that reads it"),
         (CODES.replace("int8 z", "uint8 z"), "x=int8", "zero point 0"),
+        (CODES.replace("float s = {0.5}", "float[0] s = {}"), "x=int8", "zero point 0"),
+        (CODES.replace("float s = {0.5}", "float[2] s = {0.5, 0.5}"), "x=int8", "zero point 0"),
         (CODES.replace("z = {0}", "z = {3}"), "y=int8", "zero point 0"),
         (CODES.replace("r = Relu (d)", "e = Relu (d)  r = Add (e, x)"), "x=int8", "all that reads it"),
     ],

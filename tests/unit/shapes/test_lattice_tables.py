@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 
 import numpy as np
 import pytest
@@ -237,3 +238,15 @@ def test_tied_sizes_are_rounded_together_the_larger_of_two() -> None:
         assert lattice.rounded({"h": size, "w": size}, up=None) == {"h": nearest, "w": nearest}
     assert lattice.rounded({"h": 5, "w": 7}, up=True) == {"h": 8, "w": 8}
     assert lattice.rounded({"h": 5, "w": 7}, up=False) == {"h": 4, "w": 4}
+
+
+def test_the_evidence_is_of_the_size_that_is_named() -> None:
+    text = """g (float[1,1,h,w] x, float[1,1,3,v] z) => (float[a,b,c,d] y, float[e,f,g,i] u) {
+        t = SpaceToDepth <blocksize = 2> (x)  y = SpaceToDepth <blocksize = 3> (x)
+        u = SpaceToDepth <blocksize = 3> (z) }"""
+    imposed = Sizes(parse(text)).lattice({"h": (6, 60), "w": (7, 60), "v": (20, 40)}).imposed
+    assert [each.dims for each in imposed] == [("h",), ("h",), ("w",), ("w",), ("v",)]
+    for each in imposed:
+        size, _, block, named = map(int, re.findall(r"\d+", each.evidence))
+        assert size == named and size % block
+        assert each.needs == f"a multiple of {block}"
