@@ -588,6 +588,53 @@ def test_ranges_are_of_the_magnitude_on_either_side() -> None:
         assert 4 < statistics.ranges("entropy")["t"] <= 8.1
 
 
+@pytest.mark.parametrize("factor", [1.0, 4.0, -1.0])
+def test_entropy_leaves_out_what_hardly_occurs(factor: float) -> None:
+    values = np.concatenate([np.random.default_rng(0).standard_normal(100_000), [40.0]]).astype(np.float32)
+    statistics = Statistics(("entropy",))
+    statistics.add({"t": values * np.float32(factor)})
+    assert 4 < statistics.ranges("entropy")["t"] / abs(factor) < 20
+    even = Statistics(("entropy",))
+    even.add({"t": np.linspace(-5, 5, 100_000, dtype=np.float32) * np.float32(factor)})
+    assert even.ranges("entropy")["t"] == pytest.approx(5 * abs(factor), rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "tensor"),
+    [
+        ("y = Gemm (x, w)", "y"),
+        ("y = Gemm (x, w, b)", "y"),
+        ("y = Gemm (x, w, row)", "y"),
+        ("y = Gemm <transB = 1> (x, w, b)", None),
+        ("y = Gemm <beta = 2.0> (x, w, b)", None),
+        ("y = Gemm (x, w, one)", None),
+        ("y = Gemm (x, w, given)", None),
+        ("y = Gemm (x, late, b)", "y"),
+        ("y = Gemm (x, unknown, b)", None),
+        ("t = MatMul (x, w) y = Add (t, b)", "y"),
+        ("t = MatMul (x, w) y = Add (b, t)", "y"),
+        ("t = MatMul (x, w) y = Add (t, row)", "y"),
+        ("t = MatMul (x, w) y = Add (t, one)", None),
+        ("t = MatMul (x, w) y = Add (t, given)", None),
+        ("t = MatMul (x, w) y = Sub (t, b)", None),
+        ("t = MatMul (x, w) u = Add (t, b) y = Mul (u, t)", None),
+        ("t = MatMul (x, unknown) y = Add (t, b)", None),
+        ("t = MatMul (x, w) y = Relu (t)", None),
+    ],
+)
+def test_where_the_bias_of_a_product_is(nodes: str, tensor: str | None) -> None:
+    text = f"""<ir_version: 8, opset_import: ["": 17]>
+        g (float[5,4] x, float[3] given, float[4,3] late, float[4,3] unknown) => (float[n,m] y)
+        <float[4,3] w, float[3] b = {{1,2,3}}, float[1,3] row = {{1,2,3}}, float[1] one = {{1}}> {{ {nodes} }}"""
+    proto = parse(text)
+    proto.graph.initializer.append(numpy_helper.from_array(np.ones((4, 3), np.float32), "w"))
+    proto.graph.input[3].type.tensor_type.ClearField("shape")
+    found = bias_of(wrap(proto).main, 0)
+    assert (None if found is None else found.tensor) == tensor
+    if found is not None and "Add" in nodes:
+        assert (found.index, found.slot, found.axis) == (1, 0 if "(b, t)" in nodes else 1, -1)
+
+
 def test_entropy_of_a_range_that_grows_is_that_of_the_whole() -> None:
     random = np.random.default_rng(0)
     parts = [(random.normal(size=20_000) * factor).astype(np.float32) for factor in (0.02, 1.0)]

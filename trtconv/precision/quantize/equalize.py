@@ -58,9 +58,9 @@ class Link:
     maker: int
     tensor: str
     takers: tuple[tuple[int, int], ...]
-    axis: int = 1
-    vectors: tuple[str, ...] = ()
-    weighted: bool = True
+    axis: int
+    vectors: tuple[str, ...]
+    weighted: bool
 
 
 def find_links(scope: Scope) -> list[Link]:
