@@ -68,6 +68,7 @@ class Program:
         self,
         rows: int,
         inputs: Mapping[str, Sequence[Num]],
+        values: Mapping[str, Tensor] | None = None,
         *,
         keep: bool = False,
         revise: Revision | None = None,
@@ -77,6 +78,7 @@ class Program:
         Args:
             rows: Number of candidates.
             inputs: Shape of every input.
+            values: Inputs whose elements are known.
             keep: Keep every tensor in the result, not just the outputs.
             revise: Asked before each node of the main graph for inputs to give it instead of its own.
 
@@ -87,10 +89,11 @@ class Program:
         self._repeats = Repeats(trial)
         tensors: dict[str, Tensor] = dict(self.constants)
         for name, dims in inputs.items():
+            value = (values or {}).get(name)
             shape = None if name in self._shapeless else list(dims)
             if shape is None:
                 trial.opaque[f"input {name}"] = "it does not declare a shape"
-            tensors[name] = Tensor(shape, None, self._types.get(name))
+            tensors[name] = value if value is not None else Tensor(shape, None, self._types.get(name))
         for index, node in enumerate(self.nodes):
             self._step(trial, node, tensors, revise(index, node, tensors) if revise else {})
             if not keep:

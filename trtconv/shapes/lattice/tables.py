@@ -16,6 +16,7 @@ from trtconv.core.findings import Location
 from trtconv.core.frozen import frozen
 from trtconv.shapes.lattice.number import Num, distinct
 from trtconv.shapes.lattice.program import Program, Revision
+from trtconv.shapes.lattice.tensor import Tensor
 from trtconv.shapes.lattice.trial import Check, Trial
 
 Vector = NDArray[np.int64]
@@ -86,10 +87,12 @@ class Runner:
     Args:
         program: The network's shapes.
         inputs: The inputs as the model declares them.
+        values: Inputs whose elements are known.
     """
 
     program: Program
     inputs: Sequence[InputSpec]
+    values: Mapping[str, Tensor] = dataclasses.field(default_factory=dict)
 
     def lines(self, tables: Sequence[Table], base: Mapping[str, int]) -> tuple[Trial, list[slice]]:
         """Runs every table's rows, the dimensions of the others held at a base.
@@ -111,7 +114,7 @@ class Runner:
                 vector = np.full(total, base[name], dtype=np.int64)
                 vector[part] = column
                 sizes[name] = Num(vector, 1 << bit)
-        return self.program.run(total, symbols(self.inputs, sizes)), parts
+        return self.program.run(total, symbols(self.inputs, sizes), self.values), parts
 
     def points(
         self,
@@ -125,7 +128,7 @@ class Runner:
         """Runs combinations of sizes, each as it is."""
         rows = len(next(iter(columns.values()), np.ones(1))) if rows is None else rows
         sizes = {name: Num(column, 1 << bits[name]) for name, column in columns.items()}
-        return self.program.run(rows, symbols(self.inputs, sizes), keep=keep, revise=revise)
+        return self.program.run(rows, symbols(self.inputs, sizes), self.values, keep=keep, revise=revise)
 
 
 def first_faults(checks: Sequence[Check], rows: int) -> list[Check | None]:
