@@ -56,6 +56,27 @@ def test_one_channel_is_a_mask_of_shares_or_of_logits(values: list[float], moved
     assert top1(np.array([moved]).T, np.array([values]).T) == same
 
 
+@pytest.mark.parametrize(
+    ("reference", "limit"),
+    [
+        ([0.0, 1.0], 0.5),
+        ([0.2, 0.4], 0.5),
+        ([-0.1, 0.4], 0.0),
+        ([0.2, 1.1], 0.0),
+        ([-3.0, 3.0], 0.0),
+        ([-2.0, -1.0], 0.0),
+    ],
+)
+def test_values_of_one_channel_are_shares_only_if_all_are_from_0_to_1(reference: list[float], limit: float) -> None:
+    wanted = np.array([reference]).T
+    for place in (0, 1):
+        for moved in (limit - 0.01, limit + 0.01):
+            got = wanted.copy()
+            got[place] = moved
+            same = (reference[place] > limit) == (moved > limit)
+            assert top1(got, wanted) == (1.0 if same else 0.5)
+
+
 @given(st.floats(1e-3, 1e3), st.integers(0, 99))
 def test_cosine_does_not_see_a_factor(factor: float, seed: int) -> None:
     wanted = np.random.default_rng(seed).standard_normal(20)

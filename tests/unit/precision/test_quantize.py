@@ -11,7 +11,7 @@ import onnx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from onnx import numpy_helper
+from onnx import helper, numpy_helper
 
 from support.float_nets import ATTENTION, GROUPED, NARROW, PRODUCTS, RESIDUAL, UNET, VOLUME, net, sample
 from support.onnx_models import RTX, parse, wrap
@@ -32,7 +32,7 @@ from trtconv.precision.quantize.histogram import Histogram
 from trtconv.precision.quantize.images import as_input, read_image
 from trtconv.precision.quantize.layers import find_layers
 from trtconv.precision.quantize.measure import Distance, Reference, worst
-from trtconv.precision.quantize.operators import bias_of
+from trtconv.precision.quantize.operators import bias_of, multiply_adds
 from trtconv.precision.quantize.opset import of_opset
 from trtconv.precision.quantize.placement import Placement, place
 from trtconv.precision.quantize.samples import InputSamples, random_samples, read_samples
@@ -202,6 +202,13 @@ def test_multiply_adds_are_counted_at_the_sizes_of_a_sample(
     assert {layer.name: work[layer.index] for layer in layers} == counts
     if text is ATTENTION:
         assert not work_of(model, layers, [])
+
+
+def test_recurrent_layers_multiply_two_weights_at_each_step() -> None:
+    node = helper.make_node("LSTM", ["x", "w", "r"], ["y"], hidden_size=5)
+    shapes = {"x": (7, 2, 3), "w": (1, 20, 3), "r": (1, 20, 5)}
+    assert multiply_adds(node, shapes) == 7 * 2 * (20 * 3 + 20 * 5)
+    assert multiply_adds(node, {"x": (7, 2, 3)}) == multiply_adds(node, {"w": (1, 20, 3)}) == 0
 
 
 def test_a_3d_deconvolution_without_a_quantiser_behind_stays_in_float() -> None:

@@ -139,6 +139,9 @@ def test_pixels_have_the_size_of_the_image(size: tuple[int, int], tmp_path: Path
     path = picture(tmp_path, pixels)
     np.testing.assert_array_equal(read_pixels(path, "rgb", [(9, 9), size])[0], pixels)
     np.testing.assert_array_equal(read_pixels(path, "bgr", [])[0], pixels[..., ::-1])
+    whole, turned = (read_pixels(path, order, [])[0] for order in ("rgba", "bgra"))
+    np.testing.assert_array_equal(whole[..., :3], pixels)
+    np.testing.assert_array_equal(turned, whole[..., [2, 1, 0, 3]])
     with pytest.raises(InputError, match=f"has {size[0]}x{size[1]} pixels .*takes 9x9, 8x7"):
         read_pixels(path, "rgb", [(9, 9), (8, 7)])
 
