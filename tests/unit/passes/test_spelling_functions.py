@@ -12,6 +12,7 @@ from onnx.reference import ReferenceEvaluator
 from support.onnx_models import parse, wrap
 from trtconv.core.target import Target
 from trtconv.passes import PASSES, passes_for, run_passes
+from trtconv.passes.spelling.functions import ExpandFunctions
 
 RTX, EIGHT, TEN = Target("rtx", (1, 7)), Target("tensorrt", (8, 6)), Target("tensorrt", (10, 0))
 RANDOM = np.random.default_rng(0)
@@ -174,3 +175,18 @@ def test_attention_of_unknown_sizes_is_left_to_the_parser(unknown: str) -> None:
     model = wrap(parse(f'<ir_version: 10, opset_import: ["": 23, "other": 1]> g {body}'))
     edits = run_passes(model, PASSES, RTX).edits
     assert ("expand-functions" in {edit.pass_name for edit in edits}) == (unknown == "none")
+
+
+@pytest.mark.parametrize(
+    ("dtype", "size", "edits"), [("float", 16, (1, 0)), ("float16", 16, (0, 0)), ("float16", 8, (1, 1))]
+)
+def test_attention_is_written_out_where_there_is_no_kernel(dtype: str, size: int, edits: tuple[int, int]) -> None:
+    """As the network is, and as it is where it is cast to a half type before it is built."""
+    shape = f"{dtype}[1,2,3,{size}]"
+    text = f"g ({shape} q, {shape} k, {shape} v) => ({shape} y) {{ y = Attention (q, k, v) }}"
+    for each, count in zip((ExpandFunctions(), ExpandFunctions(in_half=True)), edits, strict=True):
+        model = wrap(parse(f'<ir_version: 10, opset_import: ["": 23]> {text}'))
+        assert len(each.run(model, RTX).edits) == count
+    model = wrap(parse(f'<ir_version: 10, opset_import: ["": 23]> {text}'))
+    found = [edit for edit in run_passes(model, PASSES, RTX).edits if edit.pass_name == "expand-functions"]
+    assert len(found) == edits[0]
