@@ -283,6 +283,17 @@ def test_batch_normalization_of_a_shared_result_stays() -> None:
     assert [skip.reason for skip in result.skipped] == ["the result of Conv 'layer' is used elsewhere too"]
 
 
+@pytest.mark.parametrize("source", ["x", "r"])
+@pytest.mark.parametrize("name", ["fold-batch-norm", "fold-quantized-norm"])
+def test_batch_normalization_behind_no_layer_stays(source: str, name: str) -> None:
+    proto = parse(
+        f"""{HEAD} g (float[1,2,3,3] x) => (float[1,2,3,3] y) <float[2] one = {{1,1}}>
+        {{ r = Relu (x) z = BatchNormalization ({source}, one, one, one, one) y = Add (z, r) }}"""
+    )
+    _, result = rewritten(proto, RTX, [each for each in PASSES if each.name == name])
+    assert not result.edits and not result.skipped
+
+
 def test_batch_normalization_stays_unless_it_is_asked_for() -> None:
     assert "fold-batch-norm" not in {each.name for each in passes_for("int8")}
 

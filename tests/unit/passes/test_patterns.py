@@ -271,6 +271,17 @@ def test_results_of_several_nodes() -> None:
     assert edits == 1 and ops(model).count("Where") == 2
 
 
+def test_tensors_of_a_replacement_have_names_of_their_own() -> None:
+    """The model has tensors that are called like those of the rule, and two places where it fits."""
+    text = """g (float[n] x) => (float[n] y) {
+        t = LeakyRelu <alpha = 0.5> (x) c = Neg (t) a = LeakyRelu <alpha = 0.25> (c) b = Add (a, c) y = Add (b, t) }"""
+    model, edits = rewrite(LEAKY, text)
+    assert edits == 2
+    made = [name for node in model.proto.graph.node for name in node.output]
+    assert len(set(made)) == len(made)
+    assert sum(name.startswith("acme-leaky-by-max/") for name in made) >= 2
+
+
 def test_a_rule_that_makes_what_it_matches_ends() -> None:
     swap = {
         "name": "acme-swap",
