@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 import onnx
@@ -13,11 +14,11 @@ from trtconv.core.documents.export import Attempt, Branch, Proof, SizeRule
 from trtconv.core.frozen import frozen
 from trtconv.core.stopwatch import Stopwatch
 from trtconv.exporter.file import finish, writers
-from trtconv.exporter.file.validate import Objection
+from trtconv.exporter.file.validate import Objection, Validated
 from trtconv.exporter.module.torch_module import Subject
 from trtconv.exporter.request import Axes, ExportOptions
 from trtconv.exporter.sizing.guards import Guards
-from trtconv.exporter.sizing.regions import Regions
+from trtconv.exporter.sizing.regions import Region, Regions
 from trtconv.exporter.sizing.sizes import output_dims
 from trtconv.exporter.sizing.trials import Trials
 
@@ -45,6 +46,7 @@ class Job:
         guards: What torch.export relied on, where it did not.
         branches: Those on values of which a trace keeps one side: accepted by the user, or checks that only raise.
         branches_on_sizes: Place of each branch on sizes of which the user accepted one side, to that branch.
+        traced: The sizes at which Python takes the way that torch.export traced, where that is known.
         regions: Of the sizes of the last draft that was held to them.
         blind: Whether the tracer made constants of sizes, and nobody can say what they mean.
         unguarded: Whether torch.export was asked for its guards alone, and had none to tell.
@@ -68,6 +70,7 @@ class Job:
     guards: Guards | None = None
     branches: tuple[Branch, ...] = ()
     branches_on_sizes: dict[str, Branch] = dataclasses.field(default_factory=dict)
+    traced: Region | None = None
     regions: Regions | None = None
     blind: bool = False
     unguarded: bool = False
@@ -83,6 +86,15 @@ class Job:
     def accepts(self, branch: Branch) -> bool:
         """Whether the user accepted that the file has one side of a branch only."""
         return any(branch.is_at(place) for place in self.options.accepted)
+
+    def learn(self, outcome: Validated, sizes: Mapping[str, int]) -> None:
+        """Keeps what torch.export told, which traced at some sizes."""
+        self.guards = outcome.guards
+        example = self.axes.example
+        if outcome.region is not None and outcome.region.takes(example):
+            # What torch itself does otherwise at the example's size (squeeze) may lead to other questions.
+            same = self.trials.path_or(sizes, 0) == self.trials.path_or(example, 1)
+            self.traced = outcome.region if same else self.traced
 
     @property
     def share(self) -> float:

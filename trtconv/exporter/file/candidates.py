@@ -293,7 +293,7 @@ def _program(job: Job, way: Way, folder: Path) -> Draft:
     if isinstance(outcome, Objection):
         job.objection = outcome
         raise ExportFailed(outcome.message)
-    job.guards = outcome.guards
+    job.learn(outcome, way.sizes)
     left = max(job.room - (time.thread_time() - begun), 1.0)
     within = limited(left) if math.isfinite(left) else contextlib.nullcontext()
     try:
@@ -311,7 +311,8 @@ def _trace(job: Job, way: Way, folder: Path) -> Draft:
     if hardened and job.guards is None and not (job.subject.scripted or job.unguarded):
         with job.clock.stage(Stage.VALIDATE), quiet_torch():
             outcome = export_program(job.subject, job.axes, job.rules, way.sizes, _seconds(job), shapes_only=True)
-        job.guards = outcome.guards if isinstance(outcome, Validated) else None
+        if isinstance(outcome, Validated):
+            job.learn(outcome, way.sizes)
         job.unguarded = job.guards is None
     job.blind = hardened and job.guards is None
     return judged(job, way.exporter, way.sizes, raw, job.guards)

@@ -88,7 +88,7 @@ def _regions(job: Job, draft: Draft) -> Regions:
     """Returns the regions of a draft's sizes; several drafts have the same."""
     if job.regions is None or job.regions.rules != draft.rules:
         with job.clock.stage(Stage.SIZES), quiet_torch():
-            job.regions = Regions(job.trials, draft.rules, job.regions, job.share)
+            job.regions = Regions(job.trials, draft.rules, job.regions, job.share, job.traced)
     return job.regions
 
 

@@ -18,9 +18,12 @@ from trtconv.exporter.patches.adaptive_pooling import adaptive_pooling
 from trtconv.exporter.patches.causal_masks import masks_unseen
 from trtconv.exporter.patches.fake_quantize import without_fake_quantize
 from trtconv.exporter.patches.output_size import computed_output_sizes
+from trtconv.exporter.patches.size_questions import size_questions
 from trtconv.exporter.patches.time_limit import ExportTimeOver, any_size, limited
 from trtconv.exporter.request import Axes
+from trtconv.exporter.sizing.asked import traced_region
 from trtconv.exporter.sizing.guards import Guards, constant, guards_of
+from trtconv.exporter.sizing.regions import Region
 
 SECONDS = 60.0
 """Processor time that torch.export may take; the trace comes after."""
@@ -47,10 +50,17 @@ class Objection:
 
 @frozen
 class Validated:
-    """A program, and what it relies on."""
+    """A program, and what it relies on.
+
+    Args:
+        program: The program.
+        guards: What it relies on.
+        region: The sizes at which Python takes the way that was traced, where that is known.
+    """
 
     program: torch.export.ExportedProgram
     guards: Guards
+    region: Region | None = None
 
 
 def export_program(
@@ -79,14 +89,14 @@ def export_program(
         sizing = computed_output_sizes(operator=True)
         with limited(seconds), restored(subject.module), masks_unseen(), skipping, adaptive_pooling(), sizing as sized:
             shapes = _dynamic_shapes(subject, axes, rules)
-            with any_size():
+            with any_size(), size_questions() as told:
                 program = torch.export.export(subject.module, example, dynamic_shapes=shapes, strict=False)
         subject.sized = subject.sized if shapes_only else sized.count if sized else 0
     except ExportTimeOver:
         return Objection("time", f"torch.export took more than {seconds:.0f} s of processor time")
     except Exception as failure:
         return _objection(failure)
-    validated = Validated(program, guards_of(program))
+    validated = Validated(program, guards_of(program), traced_region(program, axes, told))
     return _specialized(validated, axes, rules) or validated
 
 

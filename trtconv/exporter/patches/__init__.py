@@ -99,6 +99,13 @@ PATCHES = (
         "transposed convolutions to a computed output size",
     ),
     ForeignPatch(
+        "size_questions",
+        "torch.SymInt, torch.SymFloat and SymNode: what asks for a value; torch.compiler.is_compiling and is_exporting",
+        _TORCH,
+        "torch notes no question of sizes that it has the answer to already, nor who asks whether it exports",
+        "seconds: another run of the module tells as much",
+    ),
+    ForeignPatch(
         "size_reads",
         "torch.SymInt and torch.SymFloat: __hash__, __repr__, __str__, __format__",
         _TORCH,

@@ -36,11 +36,13 @@ class Guard:
         text: In Python, over the program's symbols.
         holds: Whether it is so, from the symbols' values.
         blame: The line of the user's that asks for it.
+        names: Its symbols.
     """
 
     text: str
     holds: Callable[[Mapping[str, int]], bool]
     blame: Blame | None
+    names: frozenset[str] = frozenset()
 
     @property
     def fixes(self) -> bool:
@@ -114,7 +116,7 @@ def _solved(size: Any, n: int) -> tuple[str, int | None]:
 
 def guards_of(program: torch.export.ExportedProgram) -> Guards:
     """Reads the guards of a program that was just exported; they are in no file."""
-    placed = [node.meta["val"] for node in program.graph.nodes if node.op == "placeholder" and _is_input(program, node)]
+    placed = placeholders(program)
     inputs = [tuple(value.shape) for value in placed]
     environment = next((v.fake_mode.shape_env for v in placed if v.fake_mode.shape_env is not None), None)
     own = environment_guards(environment) if environment is not None else ()
@@ -135,12 +137,23 @@ def environment_guards(environment: Any, symbols: Collection[str] | None = None)
         symbols: The only symbols that may be in it; default: any.
     """
     guards: dict[str, Guard] = {}
-    for guard in environment.guards:
-        text = _python(guard.expr)
-        strange = symbols is not None and not {str(s) for s in guard.expr.free_symbols} <= set(symbols)
-        if text is not None and text not in guards and not strange:
-            guards[text] = Guard(text, _compiled(text), _line(guard.sloc))
+    for noted in environment.guards:
+        guard = guard_of(noted.expr, _line(noted.sloc))
+        if guard is not None and (symbols is None or guard.names <= set(symbols)):
+            guards.setdefault(guard.text, guard)
     return tuple(guards.values())
+
+
+def guard_of(expression: Any, line: Blame | None) -> Guard | None:
+    """Returns the guard of an expression that is so, None where torch cannot write it in Python."""
+    text = _python(expression)
+    names = frozenset(map(str, expression.free_symbols))
+    return None if text is None else Guard(text, _compiled(text), line, names)
+
+
+def placeholders(program: torch.export.ExportedProgram) -> list[Any]:
+    """Returns the inputs that a program was traced with."""
+    return [node.meta["val"] for node in program.graph.nodes if node.op == "placeholder" and _is_input(program, node)]
 
 
 def _computed_sizes(program: torch.export.ExportedProgram) -> dict[Any, int]:

@@ -1,7 +1,8 @@
 """The sizes parted by what Python asks of them: within a region every question has the same answer, so one code runs.
 
-The module runs with symbols for its sizes. What it asks of them there, its guards, is solved over all sizes of the
-rules at once, and it runs again at sizes that none of the regions has, until each size has its region.
+What the module asked of its sizes while torch.export ran it, or else while it runs here with symbols for them, is
+solved over all sizes of the rules at once, and it runs again at sizes that none of the regions has, until each size has
+its region.
 """
 
 from __future__ import annotations
@@ -86,18 +87,26 @@ class Regions:
         rules: The sizes that it takes, dimension by dimension.
         before: The regions of the same module by other rules; they, and the time that they took, count here too.
         seconds: Processor time to take at most.
+        traced: The example's region, where torch.export told it.
 
     Attributes:
         seconds: Processor time that is left to look for more.
     """
 
     def __init__(
-        self, trials: Trials, rules: Sequence[SizeRule], before: Regions | None = None, seconds: float = SECONDS
+        self,
+        trials: Trials,
+        rules: Sequence[SizeRule],
+        before: Regions | None = None,
+        seconds: float = SECONDS,
+        traced: Region | None = None,
     ) -> None:
         self.trials = trials
         self.rules = tuple(rules)
         self.seconds: float = min(seconds, SECONDS if before is None else before.seconds)
         self._known: list[Region] = [] if before is None else [*(before._found or before._known)]
+        if traced is not None and not self._known:
+            self._known = [traced]
         self._untold: bool = before is not None and before._untold
         self._found: list[Region] = []
         self._complete = False
