@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-import sympy
 import torch
 
 from trtconv.exporter.patches.size_questions import Question, Questions
@@ -61,12 +60,7 @@ def _guards(asked: Iterable[Question]) -> list[Guard] | None:
     """Returns each question once, with its answer; None where torch cannot write one in Python."""
     guards: dict[str, Guard] = {}
     for question in asked:
-        expression, answer = question.expression, question.answer
-        if not isinstance(answer, bool):
-            expression = sympy.Eq(expression, answer)
-        elif not answer:
-            expression = sympy.Not(expression)
-        guard = guard_of(expression, question.line)
+        guard = guard_of(question.expression, question.line, question.answer)
         if guard is None:
             return None
         guards.setdefault(guard.text, guard)

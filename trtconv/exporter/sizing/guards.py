@@ -144,8 +144,12 @@ def environment_guards(environment: Any, symbols: Collection[str] | None = None)
     return tuple(guards.values())
 
 
-def guard_of(expression: Any, line: Blame | None) -> Guard | None:
-    """Returns the guard of an expression that is so, None where torch cannot write it in Python."""
+def guard_of(expression: Any, line: Blame | None, answer: bool | int | float = True) -> Guard | None:
+    """Returns the guard of an expression that has some value, None where torch cannot write it in Python."""
+    if not isinstance(answer, bool):
+        expression = sympy.Eq(expression, answer)
+    elif not answer:
+        expression = sympy.Not(expression)
     text = _python(expression)
     names = frozenset(map(str, expression.free_symbols))
     return None if text is None else Guard(text, _compiled(text), line, names)
