@@ -18,7 +18,8 @@ from trtconv.exporter.file.validate import Objection, Validated
 from trtconv.exporter.module.torch_module import Subject
 from trtconv.exporter.request import Axes, ExportOptions
 from trtconv.exporter.sizing.guards import Guards
-from trtconv.exporter.sizing.regions import Region, Regions
+from trtconv.exporter.sizing.region import Region
+from trtconv.exporter.sizing.regions import Regions
 from trtconv.exporter.sizing.sizes import output_dims
 from trtconv.exporter.sizing.trials import Trials
 

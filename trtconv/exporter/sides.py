@@ -17,7 +17,7 @@ from trtconv.exporter.module.torch_module import Subject
 from trtconv.exporter.patches.torch_quiet import quiet_torch
 from trtconv.exporter.request import Axes
 from trtconv.exporter.sizing.grid import Grid
-from trtconv.exporter.sizing.regions import Sizes
+from trtconv.exporter.sizing.region import Sizes
 from trtconv.exporter.sizing.sizes import with_tied
 from trtconv.exporter.sizing.trials import Trials
 

@@ -13,7 +13,8 @@ from trtconv.exporter.file.validate import Validated, export_program  # noqa: E4
 from trtconv.exporter.inputs import InputDecl  # noqa: E402
 from trtconv.exporter.module.torch_module import prepare  # noqa: E402
 from trtconv.exporter.request import plan_axes  # noqa: E402
-from trtconv.exporter.sizing.regions import Region, Regions  # noqa: E402
+from trtconv.exporter.sizing.region import Region  # noqa: E402
+from trtconv.exporter.sizing.regions import Regions  # noqa: E402
 from trtconv.exporter.sizing.trials import Trials  # noqa: E402
 
 
@@ -88,3 +89,20 @@ def test_what_was_replaced_is_as_before() -> None:
     code = torch.compiler.is_compiling.__code__
     _told(Plain())
     assert torch.compiler.is_compiling.__code__ is code
+
+
+class Lenient(torch.nn.Module):
+    """Reads that it is exported, and asks nothing of its sizes."""
+
+    def forward(self, x):
+        return torch.relu(x) if is_compiling() else torch.relu(x).clone()
+
+
+def test_what_reads_the_flag_and_asks_nothing_runs_once_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    region, regions = _told(Lenient())
+    assert region is None
+    own, runs = Regions._run, []
+    monkeypatch.setattr(Regions, "_run", lambda *arguments: runs.append(1) or own(*arguments))
+    assert regions.complete
+    assert regions.of({"height": 37}) == 0
+    assert len(runs) == 1

@@ -14,7 +14,8 @@ from trtconv.exporter.file.validate import Objection
 from trtconv.exporter.job import Draft, Job
 from trtconv.exporter.patches.torch_quiet import quiet_torch
 from trtconv.exporter.sizing.grid import Grid
-from trtconv.exporter.sizing.regions import Regions, Sizes
+from trtconv.exporter.sizing.region import Sizes
+from trtconv.exporter.sizing.regions import Regions
 from trtconv.exporter.sizing.sizes import size_at, with_tied
 
 _RANDOM = 3

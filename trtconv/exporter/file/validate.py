@@ -23,7 +23,7 @@ from trtconv.exporter.patches.time_limit import ExportTimeOver, any_size, limite
 from trtconv.exporter.request import Axes
 from trtconv.exporter.sizing.asked import traced_region
 from trtconv.exporter.sizing.guards import Guards, constant, guards_of
-from trtconv.exporter.sizing.regions import Region
+from trtconv.exporter.sizing.region import Region
 
 SECONDS = 60.0
 """Processor time that torch.export may take; the trace comes after."""

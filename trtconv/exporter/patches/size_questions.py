@@ -49,13 +49,14 @@ class Questions:
     Args:
         foreign: Files whose lines are not taken for who asks.
         asked: In order.
-        open: Whether it read something else by which it may go another way than it would outside of torch.export:
-            whether it is exported, or a size as text, as a key or as far as torch knows it.
+        open: Whether it read a size otherwise too: as text, as a key, or as far as torch knows it.
+        reads_export: Whether it read that it is exported, and may go another way otherwise.
     """
 
     foreign: frozenset[str]
     asked: list[Question] = dataclasses.field(default_factory=list)
     open: bool = False
+    reads_export: bool = False
 
     def read(self) -> None:
         """Notes that what calls the caller read something that is no question of sizes."""
@@ -95,7 +96,7 @@ def read_of_export(flag: str) -> bool:
     # torch asks it itself while it answers the user; these two only hand the user's question on.
     passing = frozenset((__file__, sys.modules["torch._dynamo.external_utils"].__file__ or ""))
     for told in _watching:
-        told.open = told.open or _line(passing) is not None
+        told.reads_export = told.reads_export or _line(passing) is not None
     return bool(getattr(torch.compiler, flag, False))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -10,28 +10,43 @@ import torch
 from trtconv.exporter.patches.size_questions import Question, Questions
 from trtconv.exporter.request import Axes
 from trtconv.exporter.sizing.guards import Guard, environment_guards, guard_of, placeholders
-from trtconv.exporter.sizing.regions import Region
+from trtconv.exporter.sizing.region import Region
 
 
-def traced_region(program: torch.export.ExportedProgram, axes: Axes, told: Questions | None) -> Region | None:
+def traced_region(program: torch.export.ExportedProgram, axes: Axes, told: Questions) -> Region | None:
     """Returns the sizes at which the user's Python takes the way that was traced.
-
-    Where it asked nothing, it runs through the same lines at all sizes, whatever torch asked of them.
 
     Args:
         program: What was traced, just now.
         axes: Its dynamic dimensions.
-        told: What the user's Python asked meanwhile, where that is known.
+        told: What the user's Python asked meanwhile.
 
     Returns:
         None where it cannot be told: Python read more than sizes, or part of it ran elsewhere.
     """
-    if told is None or told.open or _has_inner_programs(program):
+    if told.reads_export or _has_inner_programs(program):
         return None
     inputs = placeholders(program)
-    places = dict(_places(axes, [value.shape for value in inputs]))
     environment = next((value.fake_mode.shape_env for value in inputs), None)
     torchs = () if environment is None else environment_guards(environment)
+    return told_region(told, torchs, dict(_places(axes, [value.shape for value in inputs])))
+
+
+def told_region(told: Questions, torchs: Sequence[Guard], places: Mapping[str, str]) -> Region | None:
+    """Returns the sizes at which the user's Python takes the way that it took.
+
+    Where it asked nothing, it runs through the same lines at all sizes, whatever torch asked of them.
+
+    Args:
+        told: What it asked.
+        torchs: What torch noted meanwhile.
+        places: Symbol to the dimension that it stands for.
+
+    Returns:
+        None where it cannot be told.
+    """
+    if told.open:
+        return None
     if not (told.asked or any(guard.blame for guard in torchs)):
         return Region((), places, False)
     asked = _guards(told.asked)

@@ -11,7 +11,7 @@ import contextlib
 import dataclasses
 import random
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,16 +23,18 @@ from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, Stateles
 from torch.overrides import TorchFunctionMode
 
 from trtconv.core.documents.export import Blame, SizeRule
-from trtconv.core.frozen import frozen
 from trtconv.exporter.module.state import restored
 from trtconv.exporter.module.torch_module import as_tuple, example_at
 from trtconv.exporter.patches.causal_masks import masks_unseen
 from trtconv.exporter.patches.control_flow import control_flow_chosen
 from trtconv.exporter.patches.fake_quantize import without_fake_quantize
+from trtconv.exporter.patches.size_questions import size_questions
 from trtconv.exporter.patches.size_reads import size_reads_asked
 from trtconv.exporter.patches.time_limit import ExportTimeOver, limited
+from trtconv.exporter.sizing.asked import told_region
 from trtconv.exporter.sizing.grid import Grid
-from trtconv.exporter.sizing.guards import Guard, environment_guards
+from trtconv.exporter.sizing.guards import environment_guards
+from trtconv.exporter.sizing.region import Region, Sizes
 from trtconv.exporter.sizing.trials import Trials
 
 SECONDS = 20.0
@@ -42,41 +44,6 @@ _MOST = 48
 _FEW, _COVERED = 6, 0.05
 """After so many regions so large a part of all sizes is to have one, or no more are looked for."""
 _RECURRENT = frozenset({"lstm", "gru", "rnn_tanh", "rnn_relu"})
-Sizes = Mapping[str, int]
-
-
-@frozen
-class Region:
-    """Sizes at which the same code runs.
-
-    Args:
-        guards: What Python asks of the sizes there, and is so.
-        places: Symbol to the dimension that it stands for.
-        refused: Whether the module refuses these sizes.
-        samples: Some of them, the one nearest to the example first.
-    """
-
-    guards: tuple[Guard, ...]
-    places: Mapping[str, str]
-    refused: bool
-    samples: tuple[Sizes, ...] = ()
-
-    def takes(self, sizes: Sizes) -> bool:
-        """Whether sizes are in the region."""
-        return self.parting(sizes) is None
-
-    def parting(self, sizes: Sizes) -> Guard | None:
-        """Returns the first guard that does not hold for some sizes."""
-        values = {symbol: sizes[name] for symbol, name in self.places.items()}
-        return next((guard for guard in self.guards if not guard.holds(values)), None)
-
-    def mask(self, grid: Grid) -> NDArray[np.bool_]:
-        """Returns which sizes of a grid are in the region."""
-        values = {symbol: grid.values[name] for symbol, name in self.places.items()}
-        inside = np.ones(grid.shape, dtype=bool)
-        for guard in self.guards:
-            inside &= guard.truth(values)
-        return inside
 
 
 class Regions:
@@ -198,6 +165,7 @@ class Regions:
                 with contextlib.ExitStack() as stack:
                     for context in (*run, mode, enable_python_dispatcher(), _Recurrent(), size_reads_asked()):
                         stack.enter_context(context)
+                    told = stack.enter_context(size_questions())
                     as_tuple(subject.module(*inputs))
                 del kept
         except ExportTimeOver:
@@ -207,6 +175,9 @@ class Regions:
                 return None
             refused = True
         guards = environment_guards(environment, set(places))
+        region = None if refused else told_region(told, guards, places)
+        if region is not None:
+            return region
         # Which kernel is faster is asked of sizes too, by no line of the user's.
         return Region(tuple(g for g in guards if g.blame or "==" in g.text or "!=" in g.text), places, refused)
 
