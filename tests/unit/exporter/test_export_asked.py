@@ -106,3 +106,20 @@ def test_what_reads_the_flag_and_asks_nothing_runs_once_more(monkeypatch: pytest
     assert regions.complete
     assert regions.of({"height": 37}) == 0
     assert len(runs) == 1
+
+
+class Keyed(torch.nn.Module):
+    def forward(self, x):
+        return {True: -x, False: x}[bool({24: 1, 31: 1}.get(x.shape[2], 0))]
+
+
+@pytest.mark.parametrize(("module", "odd"), [(Keyed(), 31), (Text(), 37)])
+def test_sizes_that_are_keys_or_text_are_questions_of_their_lines(module: torch.nn.Module, odd: int) -> None:
+    subject = prepare(module.eval(), (InputDecl("x", (1, 1, 16, 16)),), (), (torch.ones(1, 1, 16, 16),))
+    axes = plan_axes(subject.inputs, {"x": (None, None, "height", None)}, {})
+    regions = Regions(Trials(subject, axes), [SizeRule("height", 16, min=8, max=40)])
+    assert regions.is_examples({"height": 16})
+    assert not regions.is_examples({"height": odd})
+    blame = regions.blame(0, {"height": odd})
+    assert blame is not None
+    assert blame.file.endswith("test_export_asked.py")

@@ -20,7 +20,7 @@ from torch.fx.experimental.sym_node import SymNode
 from trtconv.core.documents.export import Blame
 from trtconv.core.frozen import frozen
 from trtconv.exporter.module.source_line import blame_frame, is_users
-from trtconv.exporter.patches import patch, replaced
+from trtconv.exporter.patches import patch, replaced, size_reads
 
 _ASKING = ("guard_bool", "guard_int", "guard_float")
 _HEDGING = ("guard_size_oblivious", "guard_or_false", "guard_or_true", "statically_known_true")
@@ -70,7 +70,7 @@ _watching: list[Questions] = []
 @contextlib.contextmanager
 def size_questions() -> Iterator[Questions]:
     """While active, notes what the user's Python asks of sizes."""
-    foreign = symbolic_shapes.uninteresting_files() | {__file__}
+    foreign = symbolic_shapes.uninteresting_files() | {__file__, size_reads.__file__}
     told = Questions(frozenset(foreign))
     _watching.append(told)
     with contextlib.ExitStack() as stack:

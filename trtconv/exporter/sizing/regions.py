@@ -163,9 +163,10 @@ class Regions:
                 skipping = without_fake_quantize() if subject.fake_quantized else contextlib.nullcontext()
                 run = (torch.no_grad(), restored(subject.module), masks_unseen(), control_flow_chosen(), skipping)
                 with contextlib.ExitStack() as stack:
+                    told = stack.enter_context(size_questions())
+                    # Sizes that are read as text or as a key are asked for within, by the user's lines.
                     for context in (*run, mode, enable_python_dispatcher(), _Recurrent(), size_reads_asked()):
                         stack.enter_context(context)
-                    told = stack.enter_context(size_questions())
                     as_tuple(subject.module(*inputs))
                 del kept
         except ExportTimeOver:
