@@ -267,12 +267,9 @@ def validate(held: object) -> None:
                 f"{name} of {type(held).__name__} takes one of {words}, and was given {shown(value)}",
                 did_you_mean(str(value), flag.takes, f"Use one of {words}.", synonyms=TYPES),
             )
-        if (
-            option.read is None
-            and flag.takes in (int, float)
-            and isinstance(value, (int, float))
-            and not flag.admits(value)
-        ):
+        # What is read of text (24G) may be given as a number, and has a range where it says one.
+        is_bounded = flag.takes in (int, float) if option.read is None else flag.least is not None
+        if is_bounded and isinstance(value, (int, float)) and not flag.admits(value):
             raise InputError(f"{flag.option} {value} is not {flag.span}", "Leave it out, or change it.")
 
 

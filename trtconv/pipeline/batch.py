@@ -20,7 +20,7 @@ from trtconv.core.documents.build import BuildReport
 from trtconv.core.documents.check import CheckReport, FailedRun
 from trtconv.core.documents.commands import RunCounts
 from trtconv.core.documents.rewrite import RewriteReport
-from trtconv.core.errors import CUT_SHORT, Bug, BuildFailed, TrtconvError, cut_short
+from trtconv.core.errors import CUT_SHORT, Bug, BuildFailed, InputError, TrtconvError, cut_short
 from trtconv.core.files import remove_abandoned
 from trtconv.core.findings import Finding
 from trtconv.core.process import Cause, Lost, Process, Tell
@@ -90,6 +90,8 @@ class LocalPool:
     """
 
     def __init__(self, jobs: int | None = None) -> None:
+        if jobs is not None and jobs < 1:
+            raise InputError(f"jobs {jobs} is not at least 1", "Give how many processes there may be, or leave it out.")
         self._jobs = jobs
 
     def run(self, requests: Sequence[Request]) -> Generator[tuple[int, Result], None, None]:

@@ -100,13 +100,7 @@ def best_build(
         EnvironmentMissing: There is no GPU to run engines on.
         EngineFailed: None of the engines runs, and one must.
     """
-    try:
-        loader = runtime.engines()
-    except EnvironmentMissing as error:
-        raise EnvironmentMissing(
-            f"--best-of times engines on the GPU: {error.message}",
-            "Build where the GPU is (--on ADDRESS), or without --best-of.",
-        ) from error
+    loader = _loader(runtime)
     blobs: list[EngineBlob | None] = [build_in_thread(network, plan, clock, meanwhile)]
     anew = dataclasses.replace(plan, timing_cache=None)
     for number in range(1, count):
@@ -123,6 +117,16 @@ def best_build(
     if not times[taken] and must_run:
         raise EngineFailed("none of the engines of --best-of runs here", "Build without --best-of.")
     return best, BestOf(times, taken)
+
+
+def _loader(runtime: Runtime) -> EngineLoader:
+    try:
+        return runtime.engines()
+    except EnvironmentMissing as error:
+        raise EnvironmentMissing(
+            f"--best-of times engines on the GPU: {error.message}",
+            "Build where the GPU is (--on ADDRESS), or without --best-of.",
+        ) from error
 
 
 def network_times(

@@ -6,16 +6,19 @@ import dataclasses
 import re
 import typing
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy
 import pytest
 
 import trtconv
+from trtconv.core.errors import InputError
 from trtconv.core.options import options
 from trtconv.core.preprocessing import parse_images
 from trtconv.core.target import Target
 from trtconv.core.typed import taken
+from trtconv.pipeline.batch import LocalPool
 
 CALLS = [
     trtconv.check, trtconv.build, trtconv.build_pipeline, trtconv.rewrite, trtconv.sizes, trtconv.inspect,
@@ -155,3 +158,17 @@ def test_arguments_of_files_are_paths() -> None:
     for function in (trtconv.load_report, trtconv.load_pipeline):
         with pytest.raises(trtconv.InputError, match=f"path of {function.__name__} takes a path, and was given 3"):
             function(3)  # type: ignore[arg-type]
+
+
+def test_sizes_given_as_numbers_have_a_range_too() -> None:
+    read = trtconv.CheckRequest(Path("m.onnx"), gpu_memory="24G")  # type: ignore[arg-type]
+    assert read.gpu_memory == 24 << 30
+    assert trtconv.CheckRequest(Path("m.onnx"), gpu_memory=1).gpu_memory == 1
+    with pytest.raises(InputError, match="--gpu-memory -7 is not at least 1"):
+        trtconv.CheckRequest(Path("m.onnx"), gpu_memory=-7)
+
+
+@pytest.mark.parametrize("jobs", [0, -7])
+def test_there_is_a_process_at_least(jobs: int) -> None:
+    with pytest.raises(InputError, match=f"jobs {jobs} is not at least 1"):
+        LocalPool(jobs)

@@ -59,6 +59,7 @@ class CheckRequest(Request):
         "--gpu-memory",
         "Memory of the GPU, such as 24G: at the max of every profile the model and its activations must fit (TC208).",
         metavar="SIZE",
+        least=1,
         default=None,
         read=parse_bytes,
         key="gpu-memory",

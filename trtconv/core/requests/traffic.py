@@ -46,6 +46,7 @@ class PlanProfilesRequest(Request):
         "--gpu-memory",
         "Memory of the GPU for the model and a context of each profile, such as 8G.",
         metavar="SIZE",
+        least=1,
         default=None,
         read=parse_bytes,
     )
