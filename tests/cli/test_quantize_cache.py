@@ -13,7 +13,7 @@ import pytest
 from onnx import numpy_helper
 
 from support.cli import Ended
-from support.float_nets import HEAD, saved_net, saved_samples
+from support.float_nets import ATTENTION, HEAD, saved_net, saved_samples
 
 Call = Callable[..., Ended]
 CHAIN = f"""{HEAD} g (float[1,4,8,8] x) => (float[1,4,8,8] y) {{
@@ -88,6 +88,17 @@ def test_layers_without_scales_stay_in_float(call: Call, tmp_path: Path) -> None
     assert [(each["node"], each["reason"]) for each in document["left_in_float"]] == [
         ("c2", "the cache has no scale of tensor 'r'")
     ]
+
+
+def test_products_of_computed_matrices_need_the_scales_of_both(call: Call, tmp_path: Path) -> None:
+    path = cache(tmp_path, dict.fromkeys(("c", "q", "p", "v"), 0.02))
+    common = ("quantize", str(saved_net(ATTENTION, tmp_path)), "--cache", str(path), "-o", str(tmp_path / "q.onnx"))
+    ended = call(*common, "--attention", "--target", "rtx", "--format", "json", "-q")
+    document = json.loads(ended.out)
+    assert {each["node"] for each in document["quantized"]} == {"q", "k", "v", "mix"}
+    reasons = {each["node"]: each["reason"] for each in document["left_in_float"]}
+    assert reasons["scores"] == "the cache has no scale of tensor 'kt'"
+    assert set(scales_in(tmp_path / "q.onnx")) == {"c", "p", "v"}
 
 
 def test_tensors_that_share_a_scale_say_so(call: Call, tmp_path: Path) -> None:

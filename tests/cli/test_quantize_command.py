@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from support.cli import Ended
-from support.float_nets import RESIDUAL, saved_net, saved_samples
+from support.float_nets import ATTENTION, RESIDUAL, saved_net, saved_samples
 
 Call = Callable[..., Ended]
 
@@ -35,3 +35,20 @@ def test_what_it_may_take_is_said_by_a_flag_of_its_own(
     if code == 1:
         assert "--resources nodes=N" in ended.out + ended.err
         assert "--budget" not in ended.out + ended.err
+
+
+@pytest.mark.parametrize(
+    ("kind", "code", "words"),
+    [
+        ("int8", 0, "100.0 % of the multiply-adds"),
+        ("int8-weights", 2, "products of two computed matrices have no weights"),
+        ("int4-weights", 2, "Leave it out, or use --kind int8 or --kind fp8."),
+    ],
+)
+def test_attention_is_quantised_where_inputs_are(call: Call, kind: str, code: int, words: str, tmp_path: Path) -> None:
+    samples, output = saved_samples(tmp_path, [(1, 6, 8)]), tmp_path / "int8.onnx"
+    arguments = (str(saved_net(ATTENTION, tmp_path)), "--data", str(samples), "-o", str(output), "--target", "rtx")
+    ended = call("quantize", *arguments, "--attention", "--kind", kind, "--no-cache", "-q")
+    assert ended.code == code, ended.err
+    assert words in ended.out + ended.err
+    assert output.exists() == (code == 0)

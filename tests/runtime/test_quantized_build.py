@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -251,11 +252,18 @@ def test_float8_is_read_as_onnx_means_it() -> None:
     built(after)
 
 
-@pytest.mark.parametrize(("text", "shape"), [(ATTENTION, (2, 6, 8)), (PRODUCTS, (1, 8, 12))], ids=["block", "products"])
-def test_products_that_quantize_wrote_build_and_are_proven(text: str, shape: tuple[int, ...], tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("text", "shape", "attention"),
+    [(ATTENTION, (2, 6, 8), False), (ATTENTION, (2, 6, 8), True), (PRODUCTS, (1, 8, 12), False)],
+    ids=["block", "block with attention", "products"],
+)
+def test_products_that_quantize_wrote_build_and_are_proven(
+    text: str, shape: tuple[int, ...], attention: bool, tmp_path: Path
+) -> None:
     output = tmp_path / "int8.onnx"
     data = str(saved_samples(tmp_path, [shape]))
-    quantize(QuantizeRequest(model=saved_net(text, tmp_path), output=output, data=data, target=RTX, tolerance=0.5))
+    asked = QuantizeRequest(model=saved_net(text, tmp_path), output=output, data=data, target=RTX, tolerance=0.5)
+    quantize(dataclasses.replace(asked, attention=attention))
     proof = build(output, precision="int8").proof
     assert proof is not None
     assert proof.agrees

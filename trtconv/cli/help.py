@@ -40,7 +40,7 @@ GROUPS = {
     "--sparsity --hardware-compatibility --version-compatible",
     "Inputs and outputs": "--images --postprocess --io --inputIOFormats --outputIOFormats --cast-io",
     "Quantising": "--data --preprocess --cache --error-budget --tolerance --samples --held-out --method --percentile "
-    "--float --no-cache",
+    "--float --attention --no-cache",
     "Proof": "--prove --prove-time --self-check --bisect --cosine --mismatches --against --inputs --generator --seed "
     "--require-engine --no-proof --no-check --thorough --no-rewrite",
     "Findings": "--fail-on --select --ignore",

@@ -53,7 +53,7 @@ def cached_scales(path: Path, original: OnnxModel, model: OnnxModel, layers: Seq
     placement = place(scope, kept)
     while missing := _missing(placement, cached_ranges):
         spared = _in_need(scope, kept, missing)
-        lacking |= {layer.index: missing[0] for layer in spared}
+        lacking |= {each.index: next((x for x in each.read if x in missing), missing[0]) for each in spared}
         kept = [layer for layer in kept if layer not in spared]
         placement = place(scope, kept)
     if not placement.layers:
@@ -77,7 +77,7 @@ def _missing(placement: Placement, ranges: Ranges) -> list[str]:
 
 def _in_need(scope: Scope, layers: Sequence[WeightedLayer], missing: Sequence[str]) -> list[WeightedLayer]:
     """Returns the layers because of which tensors are quantised that have no scale."""
-    direct = [layer for layer in layers if layer.node.input[0] in missing]
+    direct = [layer for layer in layers if not set(missing).isdisjoint(layer.read)]
     if direct:
         return direct
     # What is only moved, or added to a result, is quantised for a layer further on.

@@ -171,6 +171,8 @@ class _Calibrating:
         counts = {} if goal is None else {"metric": goal.identity}
         if self._source.weights.kind is not INT8:
             counts |= {"kind": self._source.weights.kind.name}
+        if request.attention:
+            counts |= {"attention": "quantised"}
         settings = {"asked": extra, "target": str(self._source.target), **counts}
         key = cache.key_of(self._source.identity.sha256 or "", self._samples.digest(), tensors, settings)
         return key, cache.load(request.cache, key, kind, tensors)

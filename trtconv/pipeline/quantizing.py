@@ -83,7 +83,7 @@ def quantize(request: QuantizeRequest, progress: Progress | None = None) -> Quan
     clock = Stopwatch(progress)
     with clock.stage(Stage.RUNTIME):
         target = request.target or target_and_runtime(None)[0]
-        KINDS[request.kind].require(target, request.method)
+        KINDS[request.kind].require(target, request.method, request.attention)
     ready = _ready(request, target, clock)
     chosen = choose_ranges(request, ready.model, ready.layers, ready.calibration, clock, ready.source)
     with clock.stage(Stage.MEASURE):
@@ -293,17 +293,18 @@ def _prepared(
         done = dataclasses.replace(done, edits=done.edits + fill_channels(model))
     store_weights(model)
     source.file.move(model)
-    kind, in_float = KINDS[request.kind], _known(model, request.in_float)
-    layers = find_layers(model.main, in_float, kind)
-    require_layers(model, layers, kind, in_float)
+    kind, in_float = KINDS[request.kind], _known(model, request.in_float, request.attention)
+    layers = find_layers(model.main, in_float, kind, request.attention)
+    require_layers(model, layers, kind, in_float, request.attention)
     return done, layers
 
 
-def _known(model: OnnxModel, names: Sequence[str]) -> Sequence[str]:
+def _known(model: OnnxModel, names: Sequence[str], attention: bool) -> Sequence[str]:
     node_names = {node.name for node in model.proto.graph.node}
     for name in names:
         if name not in node_names:
-            listed = ", ".join(repr(layer.name) for layer in find_layers(model.main) if not layer.reason)
+            able = find_layers(model.main, attention=attention)
+            listed = ", ".join(repr(layer.name) for layer in able if not layer.reason)
             raise InputError(f"--float {name!r}: there is no such node", f"Layers that are quantised: {listed}.")
     return names
 

@@ -56,8 +56,9 @@ def command(
     MODEL is an .onnx file in float32, with its external data beside it; it is never written. Batch normalisation is
     folded and the model rewritten as build does it; then Conv, ConvTranspose, and MatMul and Gemm with constant weights
     get symmetric int8 weights with a scale for each output channel, and quantisers where TensorRT fuses them; or what
-    --kind says. The result is compared with MODEL on samples that calibration did not see, as a whole and layer by
-    layer. Told are the share of multiply-adds that is quantised, and what stays in float and why.
+    --kind says; with --attention products without weights too. The result is compared with MODEL on samples that
+    calibration did not see, as a whole and layer by layer. Told are the share of multiply-adds that is quantised, and
+    what stays in float and why.
     """
     from trtconv.cli.formats import json
     from trtconv.cli.formats.quantize import quantize_text

@@ -35,6 +35,7 @@ class QuantizeRequest(Request):
         samples: How many samples a function is asked for, or are made at random.
         held_out: Share of the samples that calibration does not see, on which the error is measured.
         kind: What layers are quantised to, one of `QUANTIZE_KINDS`.
+        attention: Whether products of two computed matrices are quantised too.
         method: One of `QUANTIZE_METHODS`; "auto" takes that with the smallest error on samples that it has not seen.
         percentile: Share of the values, in percent, that "percentile" covers.
         calibration: A calibration cache of TensorRT, whose scales are taken; None calibrates.
@@ -96,6 +97,9 @@ class QuantizeRequest(Request):
         "MatMul and Gemm alone, inputs staying in float. All but int8 are for TensorRT 10 and TensorRT-RTX.",
         takes=QUANTIZE_KINDS,
         default="int8",
+    )
+    attention: bool = option(
+        "--attention", "Quantise the products of two computed matrices too, as in attention.", default=False
     )
     method: str = option(
         "--method",

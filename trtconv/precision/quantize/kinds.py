@@ -119,15 +119,16 @@ class QuantizationKind:
         """The type of the codes."""
         return np.dtype(np.int8) if self.type_name == "int8" else _narrow(self.type_name)
 
-    def require(self, target: Target, method: str) -> None:
+    def require(self, target: Target, method: str, attention: bool = False) -> None:
         """Checks that a kind can be written.
 
         Args:
             target: What it is for.
             method: How ranges are asked to be taken.
+            attention: Whether products of computed matrices are asked for.
 
         Raises:
-            InputError: The target does not take the kind, or the method is of no use to it.
+            InputError: The target does not take the kind, or the method or those products are of no use to it.
             EnvironmentMissing: The onnx that is installed cannot write its codes.
         """
         _ = self.element
@@ -139,6 +140,12 @@ class QuantizationKind:
         if method not in ("auto", *self.methods):
             usual = f"Use {' or '.join(self.methods)}" if self.methods else "It takes no ranges: leave it out"
             raise InputError(f"--method {method} is not for --kind {self.name}", f"{usual}.")
+        if attention and not self.inputs:
+            able = " or ".join(f"--kind {kind.name}" for kind in KINDS.values() if kind.inputs)
+            raise InputError(
+                f"--attention is not for --kind {self.name}: products of two computed matrices have no weights",
+                f"Leave it out, or use {able}.",
+            )
 
     def reason(self, node: onnx.NodeProto, shape: tuple[int | None, ...]) -> str:
         """Returns why a layer with a constant float32 weight stays in float; empty where it does not.

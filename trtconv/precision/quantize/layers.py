@@ -10,70 +10,81 @@ from trtconv.core.frozen import frozen
 from trtconv.graph.deconv import INT8_CHANNELS
 from trtconv.graph.scope import Scope
 from trtconv.precision.quantize.kinds import INT8, QuantizationKind
-from trtconv.precision.quantize.operators import CONVOLUTIONS, PRODUCTS, WEIGHTED
+from trtconv.precision.quantize.operators import CONVOLUTIONS, PRODUCTS, WEIGHTED, attribute
 
 _ACTIVATIONS = frozenset({"Relu", "LeakyRelu", "Clip", "Sigmoid", "Tanh", "Elu", "HardSigmoid", "HardSwish", "PRelu"})
 """What TensorRT computes together with the layer in front of it."""
 _NO_KERNEL = "TensorRT has no int8 deconvolution"
 NEEDS_QUANTIZER = "TensorRT computes a 3-D deconvolution in int8 only if its result is quantised"
 """Why a layer stays in float behind which no quantiser stands."""
+_AS_IN_ATTENTION = "both matrices are computed, as in attention, which stays in float"
 
 
 @frozen
 class WeightedLayer:
-    """A node with weights.
+    """A node with weights, or a product of two computed matrices.
 
     Args:
         index: Its position in the main graph.
         node: The node.
         reason: Why it stays in float; empty where it can be quantised.
         lacks_kernel: Whether that is because TensorRT has no int8 kernel for it.
+        slots: Which of its inputs get a quantiser: the first, and of two computed matrices both.
     """
 
     index: int
     node: onnx.NodeProto
     reason: str
     lacks_kernel: bool = False
+    slots: tuple[int, ...] = (0,)
 
     @property
     def name(self) -> str:
         """The node's name, which it must have."""
         return str(self.node.name)
 
+    @property
+    def read(self) -> tuple[str, ...]:
+        """The tensors that it reads quantised."""
+        return tuple(self.node.input[slot] for slot in self.slots)
 
-def find_layers(scope: Scope, in_float: Iterable[str] = (), kind: QuantizationKind = INT8) -> tuple[WeightedLayer, ...]:
-    """Returns the layers with weights of the main graph, in its order.
+
+def find_layers(
+    scope: Scope, in_float: Iterable[str] = (), kind: QuantizationKind = INT8, attention: bool = False
+) -> tuple[WeightedLayer, ...]:
+    """Returns the layers with weights of the main graph, and products of two computed matrices, in its order.
 
     Args:
         scope: The main graph of a float model.
         in_float: Names of nodes that the user wants to stay in float.
         kind: What layers are quantised to.
+        attention: Whether those products are too, where the kind quantises inputs.
     """
     float_names = frozenset(in_float)
+    unasked = _AS_IN_ATTENTION + (" without --attention" if kind.inputs else "")
+    products = "" if attention and kind.inputs else unasked
     indices = sorted(index for op in WEIGHTED for index in scope.by_op.get(op, ()))
-    return tuple(_layer(scope, index, node, float_names, kind) for index in indices if (node := _at(scope, index)))
+    return tuple(_layer(scope, index, float_names, kind, products) for index in indices)
 
 
 def _layer(
-    scope: Scope, index: int, node: onnx.NodeProto, float_names: frozenset[str], kind: QuantizationKind
+    scope: Scope, index: int, float_names: frozenset[str], kind: QuantizationKind, products: str
 ) -> WeightedLayer:
-    reason = _reason(scope, node, float_names) or kind.reason(node, scope.shape(node.input[1]) or ())
+    node = scope.columns.nodes[index]
+    reason = _reason(scope, node, float_names, products) or kind.reason(node, scope.shape(node.input[1]) or ())
     unsupported = _unsupported(scope, node) if node.op_type == "ConvTranspose" and not reason else ""
-    return WeightedLayer(index, node, reason or unsupported, bool(unsupported))
+    slots = (0,) if reason or scope.constant(node.input[1]) is not None else (0, 1)
+    return WeightedLayer(index, node, reason or unsupported, bool(unsupported), slots)
 
 
-def _at(scope: Scope, index: int) -> onnx.NodeProto:
-    return scope.columns.nodes[index]
-
-
-def _reason(scope: Scope, node: onnx.NodeProto, float_names: frozenset[str]) -> str:
+def _reason(scope: Scope, node: onnx.NodeProto, float_names: frozenset[str], products: str) -> str:
     if node.name in float_names:
         return "asked for"
     if node.op_type not in (*CONVOLUTIONS, *PRODUCTS):
         return f"{node.op_type} is not quantised"
     weight = None if len(node.input) < 2 else scope.constant(node.input[1])
     if node.op_type in PRODUCTS and (weight is None or scope.constant(node.input[0]) is not None):
-        return _computed_product(scope, node)
+        return _computed_product(scope, node, products)
     if weight is None:
         return "its weight is computed at run time"
     kind = scope.dtype(node.input[1])
@@ -84,10 +95,22 @@ def _reason(scope: Scope, node: onnx.NodeProto, float_names: frozenset[str]) -> 
     return ""
 
 
-def _computed_product(scope: Scope, node: onnx.NodeProto) -> str:
-    if scope.constant(node.input[0]) is None:
-        return "both matrices are computed, as in attention, which stays in float"
-    return "its first matrix is the constant one: only the second is quantised by channel"
+def _computed_product(scope: Scope, node: onnx.NodeProto, products: str) -> str:
+    if scope.constant(node.input[0]) is not None:
+        return "its first matrix is the constant one: only the second is quantised by channel"
+    if products:
+        return products
+    kinds = {scope.dtype(name) for name in node.input[:2]} - {"float32"}
+    if kinds:
+        return f"its matrices are {kinds.pop() or 'of an unknown type'}, not float32"
+    first, second = (scope.shape(name) for name in node.input[:2])
+    if any(shape is not None and len(shape) < 2 for shape in (first, second)):
+        return "one of its matrices is a vector"
+    summed = None if first is None else first[-2 if attribute(node, "transA") else -1]
+    # As where positions are multiplied with frequencies, or coordinates with a turn: these need all their digits.
+    if summed is not None and summed < INT8_CHANNELS:
+        return f"it sums {summed} products, of {INT8_CHANNELS} at least in a vector of int8"
+    return ""
 
 
 def _unsupported(scope: Scope, node: onnx.NodeProto) -> str:

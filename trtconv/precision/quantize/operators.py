@@ -13,7 +13,7 @@ from trtconv.graph.scope import Scope
 CONVOLUTIONS = {"Conv": 0, "ConvTranspose": 1}
 """Convolutions, and the axis of the output channels of their weights."""
 PRODUCTS = ("Gemm", "MatMul")
-"""Matrix products, which are quantised where the second matrix is constant."""
+"""Matrix products, which are quantised where the second matrix is constant, and others where that is asked for."""
 RECURRENT = ("GRU", "LSTM", "RNN")
 WEIGHTED = (*CONVOLUTIONS, *PRODUCTS, "ConvInteger", "DeformConv", *RECURRENT)
 """Layers whose multiply-adds are counted and that a report names."""
@@ -72,8 +72,9 @@ def _added(scope: Scope, node: onnx.NodeProto) -> Bias | None:
     if len(users) != 1 or users[0].op_type != "Add" or scope.uses_of(node.output[0]) != 1:
         return None
     slot = 1 - list(users[0].input).index(node.output[0])
-    weight, bias = scope.shape(node.input[1]), scope.constant(users[0].input[slot])
-    if weight is None or bias is None or not _fits(tuple(bias.dims), weight[-1]):
+    # What is added to a product of two computed matrices is a mask.
+    weight, bias = scope.constant(node.input[1]), scope.constant(users[0].input[slot])
+    if weight is None or bias is None or not _fits(tuple(bias.dims), weight.dims[-1]):
         return None
     return Bias(users[0].output[0], scope.producers[users[0].output[0]], slot, -1)
 

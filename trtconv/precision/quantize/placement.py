@@ -5,8 +5,9 @@ A quantised layer reads its input through QuantizeLinear and DequantizeLinear. W
 values. But what a Concat takes and others read too, as the skips of a U-Net, has a scale of its own: where all was
 one, TensorRT 8.6 computed a U-Net wrongly (docs/quantization.md). Where a convolution's result is added to another
 branch, the other branch is quantised, so that the addition becomes part of the layer; a matrix product takes in its
-bias alone, and the stream that a transformer adds to stays in float, as do its normalisation and softmax. Nothing is
-quantised on the way to a graph output.
+bias alone, and the stream that a transformer adds to stays in float, as do its normalisation and softmax. A product of
+two computed matrices reads both through quantisers, right in front of it. Nothing is quantised on the way to a graph
+output.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class Placement:
     """Quantisers of a network.
 
     Args:
-        layers: Positions of the layers whose weights and inputs are quantised.
+        layers: Positions of the layers whose weights and inputs, or both computed matrices, are quantised.
         edges: Tensor to the inputs of nodes that read it quantised, in the order of the graph.
         shared: Tensor to the first of those with which it shares a scale.
         apart: Tensors, and those that Concat makes of them, whose scales must differ.
@@ -68,8 +69,8 @@ def place_of(kind: QuantizationKind, scope: Scope, layers: Collection[WeightedLa
         return place(scope, layers)
     edges: dict[str, tuple[Edge, ...]] = {}
     for layer in sorted(layers, key=lambda layer: layer.index) if kind.inputs else ():
-        tensor = layer.node.input[0]
-        edges[tensor] = (*edges.get(tensor, ()), (layer.index, 0))
+        for slot, tensor in zip(layer.slots, layer.read, strict=True):
+            edges[tensor] = (*edges.get(tensor, ()), (layer.index, slot))
     return Placement(tuple(sorted(layer.index for layer in layers)), edges, {name: name for name in edges})
 
 
@@ -109,7 +110,12 @@ class _Placing:
         self._parent: dict[str, str] = {}
         self.apart: list[tuple[str, str]] = []
         for layer in layers:
-            self._quantize(layer.node.input[0], (layer.index, 0))
+            if layer.slots == (0,):
+                self._quantize(layer.node.input[0], (layer.index, 0))
+        # Not what a Concat of keys or values takes: it is often a cache, and the Concat its next state, an output.
+        for layer in layers:
+            if layer.slots != (0,):
+                self._quantize_in_front(layer)
         for index in scope.by_op.get("Add", ()):
             self._add(index)
 
@@ -125,6 +131,10 @@ class _Placing:
         while self._parent.get(tensor, tensor) != tensor:
             tensor = self._parent[tensor]
         return tensor
+
+    def _quantize_in_front(self, layer: WeightedLayer) -> None:
+        for slot, tensor in zip(layer.slots, layer.read, strict=True):
+            self._edges.setdefault(tensor, set()).add((layer.index, slot))
 
     def _quantize(self, tensor: str, edge: Edge) -> None:
         pending = [(tensor, edge)]

@@ -16,7 +16,11 @@ _MOST = 4
 
 
 def require_layers(
-    model: OnnxModel, layers: Sequence[WeightedLayer], kind: QuantizationKind, in_float: Collection[str]
+    model: OnnxModel,
+    layers: Sequence[WeightedLayer],
+    kind: QuantizationKind,
+    in_float: Collection[str],
+    attention: bool = False,
 ) -> None:
     """Checks that a kind has a layer to quantise: a file of floats that is called quantised helps nobody.
 
@@ -25,6 +29,7 @@ def require_layers(
         layers: Its layers with weights.
         kind: What layers are to be quantised to.
         in_float: Names of nodes that the user wants to stay in float.
+        attention: Whether products of computed matrices are quantised too.
 
     Raises:
         InputError: All layers would stay in float; it says why, and which other kinds have one to quantise.
@@ -33,7 +38,7 @@ def require_layers(
         return
     raise InputError(
         f"{model.path} has nothing that --kind {kind.name} quantises: {_reasons(model, layers)}",
-        _remedy(model, kind, in_float),
+        _remedy(model, kind, in_float, attention),
     )
 
 
@@ -51,9 +56,11 @@ def _joined(parts: Sequence[str], separator: str = ", ") -> str:
     return separator.join([*parts[:_MOST], *([f"{more} more"] if more > 0 else [])])
 
 
-def _remedy(model: OnnxModel, kind: QuantizationKind, in_float: Collection[str]) -> str:
-    if in_float and (count := _count(model, kind, ())):
+def _remedy(model: OnnxModel, kind: QuantizationKind, in_float: Collection[str], attention: bool) -> str:
+    if in_float and (count := _count(model, kind, (), attention)):
         return f"Leave out --float: {count} {_layers(count)} could be quantised then."
+    if count := _count(model, kind, in_float, attention=True):
+        return f"Add --attention: {count} {_layers(count)} could be quantised then."
     others = {other.name: _count(model, other, in_float) for other in KINDS.values() if other is not kind}
     able = [f"--kind {name} ({count} {_layers(count)})" for name, count in others.items() if count]
     return f"Use {' or '.join(able)}." if able else "Build it in float: trtconv build MODEL --precision fp16."
@@ -63,7 +70,7 @@ def _layers(count: int) -> str:
     return "layer" if count == 1 else "layers"
 
 
-def _count(model: OnnxModel, kind: QuantizationKind, in_float: Collection[str]) -> int:
+def _count(model: OnnxModel, kind: QuantizationKind, in_float: Collection[str], attention: bool = False) -> int:
     """Returns how many layers a kind quantises."""
-    able = [layer for layer in find_layers(model.main, in_float, kind) if not layer.reason]
+    able = [layer for layer in find_layers(model.main, in_float, kind, attention) if not layer.reason]
     return len(place_of(kind, model.main, able).layers)

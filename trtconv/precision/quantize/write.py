@@ -33,8 +33,10 @@ def quantized(
     copy = model.copy()
     kept = weights or QuantizedWeights()
     writer = _Writer(copy, placement, kept)
+    computed = {index for edges in placement.edges.values() for index, slot in edges if slot == 1}
     for index in placement.layers:
-        writer.weight(index)
+        if index not in computed:
+            writer.weight(index)
     for tensor, scale in scales(placement, ranges, kept.kind.largest).items():
         writer.activation(tensor, scale)
     writer.finish()
