@@ -12,6 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from onnx import numpy_helper
 
+from support.float_nets import HEAD, net
+from support.onnx_models import wrap
 from trtconv.core.dims import InputSpec
 from trtconv.core.errors import InputError
 from trtconv.core.preprocessing import parse_preprocessing
@@ -20,7 +22,9 @@ from trtconv.precision.quantize import samples
 from trtconv.precision.quantize.equalize import equalize, find_links, sizes_by_channel
 from trtconv.precision.quantize.histogram import Histogram
 from trtconv.precision.quantize.images import read_image, read_pixels
+from trtconv.precision.quantize.layers import find_layers
 from trtconv.precision.quantize.operators import bias_of
+from trtconv.precision.quantize.placement import place
 from trtconv.precision.quantize.scales_of_cache import read_cache
 from trtconv.precision.quantize.stored import store_weights
 
@@ -216,3 +220,20 @@ def test_a_bin_is_a_thousandth_of_its_values_wide(values: list[float]) -> None:
     for value in values:
         at = int(np.searchsorted(edges, value, "right")) - 1
         assert histogram.counts[at] == sum(edges[at] <= other < edges[at + 1] for other in values)
+
+
+JOINED = """g (float[1,8,4,4] x) => (%s) {
+    a = Conv <pads = [1,1,1,1]> (x, w_8_8_3_3)
+    r = Relu (x)
+    m = Concat <axis = 1> (a, r)
+    y = Conv <pads = [1,1,1,1]> (m, w_8_16_3_3) }"""
+
+
+@pytest.mark.parametrize(
+    ("outputs", "tensors"),
+    [("float[1,8,4,4] y", {"x", "m", "a", "r"}), ("float[1,8,4,4] y, float[1,16,4,4] m", {"x", "m"})],
+)
+def test_what_an_output_is_made_of_is_not_quantised(outputs: str, tensors: set[str]) -> None:
+    """What a layer reads is; on the way to a graph output it would cost the output its bits."""
+    model = wrap(net(f"{HEAD} {JOINED % outputs}"))
+    assert set(place(model.main, find_layers(model.main)).tensors) == tensors

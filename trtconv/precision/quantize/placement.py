@@ -106,6 +106,7 @@ class _Placing:
     def __init__(self, scope: Scope, layers: Collection[WeightedLayer]) -> None:
         self._scope = scope
         self._layers = {layer.index for layer in layers}
+        self._outputs = frozenset(value.name for value in scope.graph.output)
         self._edges: dict[str, set[Edge]] = {}
         self._parent: dict[str, str] = {}
         self.apart: list[tuple[str, str]] = []
@@ -159,7 +160,7 @@ class _Placing:
         """Yields the tensors that were only moved about to make one, and where they are read."""
         index = self._scope.producers.get(tensor)
         node = None if index is None else self._scope.columns.nodes[index]
-        if node is None or index is None or not _moves(node) or tensor != node.output[0]:
+        if node is None or index is None or not _moves(node) or tensor != node.output[0] or tensor in self._outputs:
             return
         sources = list(node.input) if node.op_type == "Concat" else [node.input[0]]
         if any(self._scope.values(name) is not None for name in sources):
