@@ -93,8 +93,11 @@ def size_questions() -> Iterator[Questions]:
 
 def read_of_export(flag: str) -> bool:
     """Returns a flag of torch.compiler's, and notes whether the user's Python reads it."""
+    # Loaded only here: it takes a second, which torch.export takes anyway.
+    from torch._dynamo import external_utils
+
     # torch asks it itself while it answers the user; these two only hand the user's question on.
-    passing = frozenset((__file__, sys.modules["torch._dynamo.external_utils"].__file__ or ""))
+    passing = frozenset((__file__, external_utils.__file__))
     for told in _watching:
         told.reads_export = told.reads_export or _line(passing) is not None
     return bool(getattr(torch.compiler, flag, False))
