@@ -58,8 +58,8 @@ FLAGS = {
     "rewrite": "-o --output --only --skip --rewrite-rules --substitute --extend --requantize --target --format -q "
     "--quiet --budget --follow-links",
     "quantize": "-o --output --data --cache --random --preprocess --samples --held-out --method --percentile --float "
-    "--budget --error-budget --metric --tolerance --kind --seed --no-cache --dim --target --format -q --quiet "
-    "--resources --follow-links",
+    "--attention --budget --error-budget --metric --tolerance --kind --seed --no-cache --dim --target --format -q "
+    "--quiet --resources --follow-links",
     "reduce": "-o --output --dim --input --profile --minShapes --optShapes --maxShapes --value --precision "
     "--no-rewrite --requantize --target --trials --timeout --format -q --quiet --budget --follow-links "
     "--plugin --staticPlugins --dynamicPlugins --reference --agree",
