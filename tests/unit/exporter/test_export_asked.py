@@ -17,6 +17,8 @@ from trtconv.exporter.sizing.region import Region  # noqa: E402
 from trtconv.exporter.sizing.regions import Regions  # noqa: E402
 from trtconv.exporter.sizing.trials import Trials  # noqa: E402
 
+RULES = [SizeRule("height", 16, min=8, max=40)]
+
 
 class Plain(torch.nn.Module):
     def forward(self, x):
@@ -45,13 +47,16 @@ class Inner(torch.nn.Module):
         return torch.cond(x.mean() > 0, lambda y: y + 1, lambda y: y - 1, (x,))
 
 
-def _told(module: torch.nn.Module) -> tuple[Region | None, Regions]:
+def _trials(module: torch.nn.Module) -> Trials:
     subject = prepare(module.eval(), (InputDecl("x", (1, 1, 16, 16)),), (), (torch.ones(1, 1, 16, 16),))
-    axes = plan_axes(subject.inputs, {"x": (None, None, "height", None)}, {})
-    rules = [SizeRule("height", 16, min=8, max=40)]
-    found = export_program(subject, axes, rules, {"height": 16}, 60.0)
+    return Trials(subject, plan_axes(subject.inputs, {"x": (None, None, "height", None)}, {}))
+
+
+def _told(module: torch.nn.Module) -> tuple[Region | None, Regions]:
+    trials = _trials(module)
+    found = export_program(trials.subject, trials.axes, RULES, {"height": 16}, 60.0)
     assert isinstance(found, Validated)
-    return found.region, Regions(Trials(subject, axes), rules, traced=found.region)
+    return found.region, Regions(trials, RULES, traced=found.region)
 
 
 def test_a_module_that_asks_nothing_runs_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,9 +120,7 @@ class Keyed(torch.nn.Module):
 
 @pytest.mark.parametrize(("module", "odd"), [(Keyed(), 31), (Text(), 37)])
 def test_sizes_that_are_keys_or_text_are_questions_of_their_lines(module: torch.nn.Module, odd: int) -> None:
-    subject = prepare(module.eval(), (InputDecl("x", (1, 1, 16, 16)),), (), (torch.ones(1, 1, 16, 16),))
-    axes = plan_axes(subject.inputs, {"x": (None, None, "height", None)}, {})
-    regions = Regions(Trials(subject, axes), [SizeRule("height", 16, min=8, max=40)])
+    regions = Regions(_trials(module), RULES)
     assert regions.is_examples({"height": 16})
     assert not regions.is_examples({"height": odd})
     blame = regions.blame(0, {"height": odd})

@@ -75,6 +75,16 @@ def test_regions_that_cannot_be_written_are_left(attrs: dict[str, Any], why: str
     assert any(why in skip.reason for skip in done.skipped)
 
 
+def check_moved_taps(proto: onnx.ModelProto, feeds: dict[str, Any]) -> None:
+    """A DeformConv is written otherwise, and means what the reference computes."""
+    rewritten = wrap(proto)
+    done = run_passes(rewritten, PASSES, RTX)
+    assert "deform-by-samples" in {edit.pass_name for edit in done.edits}
+    (want,) = ReferenceEvaluator(proto).run(None, feeds)
+    (got,) = session(rewritten.proto, sized=False).run(None, feeds)
+    np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
+
+
 # ONNX's reference of DeformConv is a Python loop over all taps.
 @settings(max_examples=25)
 @given(
@@ -113,12 +123,7 @@ def test_moved_taps(
     attrs = {"strides": strides, "pads": [*pads, *pads], "dilations": dilations, "kernel_shape": kernel}
     batches = {name: ["n", *feeds[name].shape[1:]] for name in ("x", "move", "mask") if name in feeds}
     proto = model("DeformConv", feeds, opset, batches, group=group, offset_group=offset_group, **attrs)
-    rewritten = wrap(proto)
-    done = run_passes(rewritten, PASSES, RTX)
-    assert "deform-by-samples" in {edit.pass_name for edit in done.edits}
-    (want,) = ReferenceEvaluator(proto).run(None, feeds)
-    (got,) = session(rewritten.proto, sized=False).run(None, feeds)
-    np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
+    check_moved_taps(proto, feeds)
 
 
 def test_moved_taps_without_attributes() -> None:
@@ -126,9 +131,4 @@ def test_moved_taps_without_attributes() -> None:
     sizes = {"x": (1, 2, 5, 6), "w": (2, 2, 3, 2), "move": (1, 12, 3, 5)}
     feeds = {name: random.standard_normal(shape).astype(np.float32) for name, shape in sizes.items()}
     proto = model("DeformConv", feeds, 19, {})
-    rewritten = wrap(proto)
-    done = run_passes(rewritten, PASSES, RTX)
-    assert "deform-by-samples" in {edit.pass_name for edit in done.edits}
-    (want,) = ReferenceEvaluator(proto).run(None, feeds)
-    (got,) = session(rewritten.proto, sized=False).run(None, feeds)
-    np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
+    check_moved_taps(proto, feeds)

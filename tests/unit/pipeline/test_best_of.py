@@ -63,6 +63,13 @@ class OnGpu(FakeRuntime):
         return self._engines
 
 
+class Blind(FakeRuntime):
+    """TensorRT 8.6 without one."""
+
+    def engines(self) -> Any:
+        raise EnvironmentMissing("there is no GPU here that CUDA offers", "")
+
+
 @pytest.fixture
 def use(monkeypatch: pytest.MonkeyPatch) -> Callable[..., FakeNetwork]:
     def install(*us: Any) -> FakeNetwork:
@@ -145,10 +152,6 @@ def test_engines_that_do_not_run_are_an_error(use: Callable[..., FakeNetwork], t
 
 
 def test_without_a_gpu_nothing_is_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Blind(FakeRuntime):
-        def engines(self) -> Any:
-            raise EnvironmentMissing("there is no GPU here that CUDA offers", "")
-
     blind = Blind(family="tensorrt", version="8.6.0", capabilities=TENSORRT_8)
     monkeypatch.setattr(tensorrt, "load", lambda target: blind)
     with pytest.raises(EnvironmentMissing, match="--best-of times engines on the GPU: there is no GPU") as caught:
@@ -186,10 +189,6 @@ def test_what_is_tuned_is_built_several_times(use: Callable[..., FakeNetwork], t
 
 
 def test_what_is_tuned_where_nothing_runs_is_built_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    class Blind(FakeRuntime):
-        def engines(self) -> Any:
-            raise EnvironmentMissing("there is no GPU here that CUDA offers", "")
-
     blind = Blind(family="tensorrt", version="8.6.0", capabilities=TENSORRT_8)
     monkeypatch.setattr(tensorrt, "load", lambda target: blind)
     report = built(tmp_path, best_of=1, tune=True)

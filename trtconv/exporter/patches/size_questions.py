@@ -24,7 +24,6 @@ from trtconv.exporter.patches import patch, replaced, size_reads
 
 _ASKING = ("guard_bool", "guard_int", "guard_float")
 _HEDGING = ("guard_size_oblivious", "guard_or_false", "guard_or_true", "statically_known_true")
-_TEXTS = ("__hash__", "__repr__", "__str__", "__format__")
 
 
 @frozen
@@ -79,7 +78,7 @@ def size_questions() -> Iterator[Questions]:
         for name in _ASKING:
             stack.enter_context(_watched(SymNode, name, functools.partial(_asking, told)))
         reads = [(SymNode, name) for name in _HEDGING] + [(symbolic_shapes, "_static_eval_sym_bool")]
-        reads += [(kind, name) for kind in (torch.SymInt, torch.SymFloat) for name in _TEXTS]
+        reads += [(kind, name) for kind in (torch.SymInt, torch.SymFloat) for name in size_reads.TEXTS]
         for owner, name in reads:
             stack.enter_context(_watched(owner, name, functools.partial(_reading, told)))
         for flag in (_is_compiling, _is_exporting):

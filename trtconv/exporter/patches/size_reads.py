@@ -13,6 +13,9 @@ from torch.fx.experimental import symbolic_shapes
 from trtconv.exporter.module.source_line import is_users
 from trtconv.exporter.patches import patch, replaced
 
+TEXTS = ("__hash__", "__repr__", "__str__", "__format__")
+"""What Python calls to take a number as text or as a key."""
+
 
 @patch("size_reads")
 @contextlib.contextmanager
@@ -27,7 +30,7 @@ def size_reads_asked() -> Iterator[None]:
         # A guard's line is the innermost one that torch does not take for its own.
         stack.enter_context(replaced(symbolic_shapes, "uninteresting_files", lambda: foreign))
         for kind in (torch.SymInt, torch.SymFloat):
-            for name in ("__hash__", "__repr__", "__str__", "__format__"):
+            for name in TEXTS:
                 stack.enter_context(replaced(kind, name, _asking(kind, name)))
         yield
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
 
-from trtconv.exporter.patches.size_questions import Question, Questions
+from trtconv.exporter.patches.size_questions import Questions
 from trtconv.exporter.request import Axes
-from trtconv.exporter.sizing.guards import Guard, environment_guards, guard_of, placeholders
+from trtconv.exporter.sizing.guards import Guard, environment_guards, guard_of, placeholders, unique
 from trtconv.exporter.sizing.region import Region
 
 
@@ -29,7 +29,7 @@ def traced_region(program: torch.export.ExportedProgram, axes: Axes, told: Quest
     inputs = placeholders(program)
     environment = next((value.fake_mode.shape_env for value in inputs), None)
     torchs = () if environment is None else environment_guards(environment)
-    return told_region(told, torchs, dict(_places(axes, [value.shape for value in inputs])))
+    return told_region(told, torchs, places_of(axes, [value.shape for value in inputs]))
 
 
 def told_region(told: Questions | None, torchs: Sequence[Guard], places: Mapping[str, str]) -> Region | None:
@@ -49,12 +49,12 @@ def told_region(told: Questions | None, torchs: Sequence[Guard], places: Mapping
         return None
     if not (told.asked or any(guard.blame for guard in torchs)):
         return Region((), places, False)
-    asked = _guards(told.asked)
-    if asked is None or any(guard.names - places.keys() for guard in asked):
+    asked = [guard_of(question.expression, question.line, question.answer) for question in told.asked]
+    known = [guard for guard in asked if guard is not None and guard.names <= places.keys()]
+    if len(known) < len(asked):
         return None
-    others = (g for g in torchs if (g.blame or "==" in g.text or "!=" in g.text) and g.names <= places.keys())
-    guards = {guard.text: guard for guard in (*others, *asked)}
-    return Region(tuple(guards[text] for text in dict.fromkeys([*(g.text for g in asked), *guards])), places, False)
+    others = (guard for guard in torchs if guard.decides and guard.names <= places.keys())
+    return Region(unique((*known, *others)), places, False)
 
 
 def _has_inner_programs(program: torch.export.ExportedProgram) -> bool:
@@ -62,21 +62,12 @@ def _has_inner_programs(program: torch.export.ExportedProgram) -> bool:
     return any(isinstance(node.target, torch._ops.HigherOrderOperator) for node in program.graph.nodes)
 
 
-def _places(axes: Axes, shapes: Iterable[Iterable[Any]]) -> Iterator[tuple[str, str]]:
-    """Yields the symbols of inputs' sizes, as torch made them, and which dimension each stands for."""
+def places_of(axes: Axes, shapes: Iterable[Iterable[Any]]) -> dict[str, str]:
+    """Returns the symbols of inputs' sizes, as torch made them, to the dimension that each stands for."""
+    places = {}
     for index, shape in enumerate(shapes):
         sizes = list(shape)
         for name, size in zip(axes.names(index, len(sizes)), sizes, strict=True):
             if name is not None and not isinstance(size, int):
-                yield str(size.node._expr), name  # .expr is another one that it was found to be equal to
-
-
-def _guards(asked: Iterable[Question]) -> list[Guard] | None:
-    """Returns each question once, with its answer; None where torch cannot write one in Python."""
-    guards: dict[str, Guard] = {}
-    for question in asked:
-        guard = guard_of(question.expression, question.line, question.answer)
-        if guard is None:
-            return None
-        guards.setdefault(guard.text, guard)
-    return list(guards.values())
+                places[str(size.node._expr)] = name  # .expr is another one that it was found to be equal to
+    return places

@@ -6,7 +6,7 @@ import linecache
 import math
 import re
 import types
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import sympy
@@ -43,6 +43,11 @@ class Guard:
     holds: Callable[[Mapping[str, int]], bool]
     blame: Blame | None
     names: frozenset[str] = frozenset()
+
+    @property
+    def decides(self) -> bool:
+        """Whether it may lead to other code: which kernel is faster is asked of sizes too, by no line of the user's."""
+        return self.blame is not None or "==" in self.text or "!=" in self.text
 
     @property
     def fixes(self) -> bool:
@@ -136,12 +141,16 @@ def environment_guards(environment: Any, symbols: Collection[str] | None = None)
         environment: The ShapeEnv that noted it.
         symbols: The only symbols that may be in it; default: any.
     """
-    guards: dict[str, Guard] = {}
-    for noted in environment.guards:
-        guard = guard_of(noted.expr, _line(noted.sloc))
-        if guard is not None and (symbols is None or guard.names <= set(symbols)):
-            guards.setdefault(guard.text, guard)
-    return tuple(guards.values())
+    noted = (guard_of(guard.expr, _line(guard.sloc)) for guard in environment.guards)
+    return unique(g for g in noted if g is not None and (symbols is None or g.names <= set(symbols)))
+
+
+def unique(guards: Iterable[Guard]) -> tuple[Guard, ...]:
+    """Returns the first guard of each text, in order."""
+    by_text: dict[str, Guard] = {}
+    for guard in guards:
+        by_text.setdefault(guard.text, guard)
+    return tuple(by_text.values())
 
 
 def guard_of(expression: Any, line: Blame | None, answer: bool | int | float = True) -> Guard | None:

@@ -31,7 +31,7 @@ from trtconv.exporter.patches.fake_quantize import without_fake_quantize
 from trtconv.exporter.patches.size_questions import size_questions
 from trtconv.exporter.patches.size_reads import size_reads_asked
 from trtconv.exporter.patches.time_limit import ExportTimeOver, limited
-from trtconv.exporter.sizing.asked import told_region
+from trtconv.exporter.sizing.asked import places_of, told_region
 from trtconv.exporter.sizing.grid import Grid
 from trtconv.exporter.sizing.guards import environment_guards
 from trtconv.exporter.sizing.region import Region, Sizes
@@ -179,8 +179,7 @@ class Regions:
         region = None if refused else told_region(told, guards, places)
         if region is not None:
             return region
-        # Which kernel is faster is asked of sizes too, by no line of the user's.
-        return Region(tuple(g for g in guards if g.blame or "==" in g.text or "!=" in g.text), places, refused)
+        return Region(tuple(guard for guard in guards if guard.decides), places, refused)
 
     def is_examples(self, sizes: Sizes) -> bool:
         """Whether some sizes are in the example's region; no other is looked for."""
@@ -245,17 +244,13 @@ def _symbolic(
     """Returns inputs with symbols for their dynamic sizes, and which dimension each symbol stands for."""
     from torch._dynamo.source import ConstantSource
 
-    fakes, places = [], {}
+    fakes = []
     for index, tensor in enumerate(tensors):
         names = axes.names(index, tensor.dim())
         dynamic = [DimDynamic.STATIC if name is None else DimDynamic.DYNAMIC for name in names]
         context = StatelessSymbolicContext(dynamic_sizes=dynamic)
-        fake = mode.from_tensor(tensor, source=ConstantSource(f"input_{index}"), symbolic_context=context)
-        fakes.append(fake)
-        for name, size in zip(names, fake.shape, strict=True):
-            if name is not None and not isinstance(size, int):
-                places[str(size.node.expr)] = name
-    return fakes, places
+        fakes.append(mode.from_tensor(tensor, source=ConstantSource(f"input_{index}"), symbolic_context=context))
+    return fakes, places_of(axes, [fake.shape for fake in fakes])
 
 
 def _remembered_numbers(mode: FakeTensorMode, module: torch.nn.Module) -> list[Any]:

@@ -48,6 +48,11 @@ class WeightedLayer:
         """The tensors that it reads quantised."""
         return tuple(self.node.input[slot] for slot in self.slots)
 
+    @property
+    def edges(self) -> tuple[tuple[str, tuple[int, int]], ...]:
+        """Those tensors, each with where it is read: the node's position and the input's."""
+        return tuple((self.node.input[slot], (self.index, slot)) for slot in self.slots)
+
 
 def find_layers(
     scope: Scope, in_float: Iterable[str] = (), kind: QuantizationKind = INT8, attention: bool = False

@@ -69,8 +69,8 @@ def place_of(kind: QuantizationKind, scope: Scope, layers: Collection[WeightedLa
         return place(scope, layers)
     edges: dict[str, tuple[Edge, ...]] = {}
     for layer in sorted(layers, key=lambda layer: layer.index) if kind.inputs else ():
-        for slot, tensor in zip(layer.slots, layer.read, strict=True):
-            edges[tensor] = (*edges.get(tensor, ()), (layer.index, slot))
+        for tensor, edge in layer.edges:
+            edges[tensor] = (*edges.get(tensor, ()), edge)
     return Placement(tuple(sorted(layer.index for layer in layers)), edges, {name: name for name in edges})
 
 
@@ -112,11 +112,10 @@ class _Placing:
         self.apart: list[tuple[str, str]] = []
         for layer in layers:
             if layer.slots == (0,):
-                self._quantize(layer.node.input[0], (layer.index, 0))
+                self._quantize(*layer.edges[0])
         # Not what a Concat of keys or values takes: it is often a cache, and the Concat its next state, an output.
-        for layer in layers:
-            if layer.slots != (0,):
-                self._quantize_in_front(layer)
+        for tensor, edge in (edge for layer in layers if layer.slots != (0,) for edge in layer.edges):
+            self._edges.setdefault(tensor, set()).add(edge)
         for index in scope.by_op.get("Add", ()):
             self._add(index)
 
@@ -132,10 +131,6 @@ class _Placing:
         while self._parent.get(tensor, tensor) != tensor:
             tensor = self._parent[tensor]
         return tensor
-
-    def _quantize_in_front(self, layer: WeightedLayer) -> None:
-        for slot, tensor in zip(layer.slots, layer.read, strict=True):
-            self._edges.setdefault(tensor, set()).add((layer.index, slot))
 
     def _quantize(self, tensor: str, edge: Edge) -> None:
         pending = [(tensor, edge)]
