@@ -20,6 +20,7 @@ from trtconv import pipeline
 from trtconv.core.documents.check import FailedRun
 from trtconv.core.findings import Severity
 from trtconv.core.requests.check import CheckRequest
+from trtconv.core.target import Target
 from trtconv.pipeline import batch
 from trtconv.pipeline.batch import suitable_jobs, worst_exit_code
 
@@ -197,10 +198,31 @@ def test_jobs_are_bounded(tmp_path: Path) -> None:
         assert suitable_jobs([CheckRequest(tmp_path / "huge.onnx")] * 3) == 1
 
 
+@pytest.mark.parametrize(
+    ("target", "installed", "jobs"),
+    [("tensorrt", False, 1), ("tensorrt-10", False, 1), (None, True, 1), (None, False, 3), ("rtx", True, 3)],
+)
+def test_builds_that_time_kernels_come_one_after_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str | None, installed: bool, jobs: int
+) -> None:
+    from trtconv.core.requests.build import BuildRequest
+    from trtconv.runtimes.tensorrt import loader
+
+    monkeypatch.setattr(loader, "is_installed", lambda of: installed and of == Target("tensorrt"))
+    monkeypatch.setattr(batch, "_free_bytes", lambda: None)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(8), raising=False)
+    build = BuildRequest(tmp_path / "m.onnx", target=Target.parse(target or "auto"))
+    check = CheckRequest(tmp_path / "m.onnx", target=Target("tensorrt"))
+    assert suitable_jobs([build] * 3) == jobs
+    assert suitable_jobs([check] * 3) == 3
+    assert suitable_jobs([check, check, build]) == jobs
+
+
 def test_crash_of_a_worker_fails_its_model_only(spawn, project: Path) -> None:
     code = """
 import os, sys
 from trtconv.core.requests.check import CheckRequest
+from trtconv.core.target import Target
 from trtconv.pipeline import batch
 from trtconv.cli import main
 class Deadly(CheckRequest):
@@ -234,6 +256,7 @@ def test_interruption_ends_the_workers(spawn, project: Path) -> None:
     code = """
 import os, sys
 from trtconv.core.requests.check import CheckRequest
+from trtconv.core.target import Target
 from trtconv.pipeline import batch
 from trtconv.cli import main
 class Sleepy(CheckRequest):

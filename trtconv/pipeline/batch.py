@@ -30,6 +30,7 @@ from trtconv.core.requests.build import BuildRequest
 from trtconv.core.requests.check import CheckRequest
 from trtconv.core.requests.rewrite import RewriteRequest
 from trtconv.core.stopwatch import ToldProgress
+from trtconv.core.target import Target
 
 Request = CheckRequest | BuildRequest
 Result = CheckReport | BuildReport | FailedRun
@@ -130,12 +131,26 @@ class LocalPool:
 
 
 def suitable_jobs(requests: Sequence[Request]) -> int:
-    """Returns how many requests can run at the same time here."""
+    """Returns how many requests can run at the same time here.
+
+    Where kernels are timed on a GPU it is one: builds beside each other disturb what each measures, and each process
+    would start TensorRT and CUDA anew, which takes seconds.
+    """
+    if any(isinstance(request, BuildRequest) and _times_kernels(request) for request in requests):
+        return 1
     processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     largest = max((_model_bytes(request.model) for request in requests), default=0)
     free = _free_bytes()
     fitting = processors if free is None else free // (_WORKER_BYTES + _MODEL_COPIES * largest)
     return max(1, min(processors, fitting, len(requests)))
+
+
+def _times_kernels(build: BuildRequest) -> bool:
+    """Whether a build runs on a GPU: TensorRT-RTX alone builds without one."""
+    from trtconv.runtimes.tensorrt.loader import is_installed
+
+    full = Target("tensorrt")
+    return is_installed(full) if build.target is None else build.target.family == full.family
 
 
 def _model_bytes(path: Path) -> int:
