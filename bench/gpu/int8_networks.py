@@ -1,13 +1,13 @@
 """Networks in int8 on TensorRT 8.6: float16, and int8 of trtconv, of ModelOpt and of ONNX Runtime; skips of one scale.
 
     python bench/gpu/int8_networks.py --make-modelopt FOLDER      ModelOpt's files, where it is installed; no GPU
-    python bench/gpu/int8_networks.py [--modelopt FOLDER] [--only NAME,...] [--jobs 2] [--level 1] [--seconds 330]
-                                      [--family rtx] [--out FOLDER]
+    python bench/gpu/int8_networks.py [--modelopt FOLDER] [--only NAME,...] [--files NAME,...] [--jobs 2] [--level 1]
+                                      [--seconds 330] [--family rtx] [--out FOLDER]
 
-Networks with random weights are quantised on the processor from 12 samples, by trtconv and by ONNX Runtime (per
-channel, symmetric, int8: its defaults made buildable); FOLDER holds NAME.onnx of ModelOpt. Each is built by trtconv, at
-an optimisation level that keeps builds short, the same for all, and its engine runs on held-out samples of another
-seed. A row says:
+Networks with random weights are quantised on the processor from 12 samples, by trtconv ("attention": with --attention)
+and by ONNX Runtime (per channel, symmetric, int8: its defaults made buildable); FOLDER holds NAME.onnx of ModelOpt.
+Each is built by trtconv, at an optimisation level that keeps builds short, the same for all, and its engine runs on
+held-out samples of another seed. A row says:
 
     float       root of the mean square of its error against the float model, relative to the outputs'
     meant       the same against its own file on ONNX Runtime: whether TensorRT computes what the file says
@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import argparse
 import concurrent.futures
+import dataclasses
 import datetime
 import importlib.util
 import json
@@ -65,6 +66,18 @@ def unet(batch: int = 1, size: int = 128) -> onnx.ModelProto:
     x, skips = w.down("x", 3, (32, 64, 128))
     x = w.back(w.op("Relu", w.conv(x, 128, 128, 3)), 128, (32, 64, 128), skips)
     return w.model(w.conv(x, 32, 4, 1), 4)
+
+
+def wide_unet(width: int, size: int) -> onnx.ModelProto:
+    """A U-Net of two joined skips and two convolutions a level, whose first level has so many channels."""
+    w = Writer((1, 3, size, size))
+    widths, wide = (width, 2 * width), 4 * width
+    x, skips = w.down("x", 3, widths, 2)
+    x = w.op("Relu", w.conv(w.op("Relu", w.conv(x, widths[-1], wide, 3)), wide, wide, 3))
+    for outs, skip in zip(reversed(widths), reversed(skips), strict=True):
+        x, wide = w.op("Concat", w.up(x, wide, outs), skip, axis=1), outs
+        x = w.op("Relu", w.conv(w.op("Relu", w.conv(x, 2 * outs, outs, 3)), outs, outs, 3))
+    return w.model(w.conv(x, width, 4, 1), 4)
 
 
 def residual() -> onnx.ModelProto:
@@ -144,9 +157,12 @@ NETWORKS: Mapping[str, Callable[[], onnx.ModelProto]] = {
     "small-bert": small_bert,
     "small-vit": small_vit,
     "vit": vit,
+    "unet-56-192": lambda: wide_unet(56, 192),
+    "unet-64-192": lambda: wide_unet(64, 192),
+    "unet-40-256": lambda: wide_unet(40, 256),
 }
-"""Those that say most first; the last one is large."""
-FILES = ("float", "trtconv", "modelopt", "onnxruntime")
+"""Those that say most first; the last ones are large."""
+FILES = ("float", "trtconv", "attention", "modelopt", "onnxruntime")
 SKIPS = ("float", "trtconv", "shared", "apart 1e-6", "apart 1e-3", "apart 1-127", "skip in float", "mended")
 """Files of a network; of "skips", "mended" is what trtconv makes of "shared"."""
 _AS_IS = SKIPS[2:-1]
@@ -183,12 +199,17 @@ def prepare(name: str, folder: Path, family: str) -> None:
     from trtconv.core.target import Target
     from trtconv.pipeline.quantizing import quantize
 
-    version = (8, 6) if family == "tensorrt" else (1, 7)
-    paths = folder / "float.onnx", folder / "trtconv.onnx"
-    made = quantize(QuantizeRequest(*paths, str(data), target=Target(family, version), tolerance=9.0, method="min-max"))
-    print(json.dumps({"int8_share": made.int8_share}), flush=True)
+    target = Target(family, (8, 6) if family == "tensorrt" else (1, 7))
+    request = QuantizeRequest(
+        folder / "float.onnx", folder / "trtconv.onnx", str(data), target=target, tolerance=9.0, method="min-max"
+    )
+    shares = {"int8_share": quantize(request).int8_share}
+    if any(node.op_type == "Softmax" for node in model.graph.node):
+        attention = dataclasses.replace(request, output=folder / "attention.onnx", attention=True)
+        shares["attention_share"] = quantize(attention).int8_share
+    print(json.dumps(shares), flush=True)
     if name == "skips":
-        share_skips(onnx.load(paths[1]), folder)
+        share_skips(onnx.load(folder / "trtconv.onnx"), folder)
     else:
         without_sympy()
         by_onnxruntime(folder, "MinMax")
@@ -385,7 +406,8 @@ class Bench:
     def _network(self, name: str, pool: concurrent.futures.Executor) -> None:
         folder = self._folder / name
         measured = Measured(name, folder, self._raw)
-        files = [file for file in (SKIPS if name == "skips" else FILES) if (folder / f"{file}.onnx").is_file()]
+        files = SKIPS if name == "skips" else self._options.files.split(",")
+        files = [file for file in files if (folder / f"{file}.onnx").is_file()]
         builds = {pool.submit(self._build, folder / f"{file}.onnx"): file for file in files}
         for build in concurrent.futures.as_completed(builds):
             file = builds[build]
@@ -429,6 +451,7 @@ def main() -> int:
     """Does what the command line says; returns the exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default=",".join(NETWORKS), help="networks, joined by commas")
+    parser.add_argument("--files", default=",".join(FILES), help="of each network, joined by commas")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--level", type=int, default=1, help="of the builder's optimisation")
     parser.add_argument("--seconds", type=float, default=330, help="no build begins 25 s before that")

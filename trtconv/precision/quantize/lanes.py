@@ -26,8 +26,8 @@ from trtconv.precision.quantize.operators import CONVOLUTIONS
 NAME = "fill-channels"
 LANES = 32
 """Channels of a vector of int8."""
-_MOST = 1.5
-"""How many times as many channels there may be: what stays in float computes the zeros too."""
+_MOST = 2
+"""How many times as many channels there may be: vectors have place for these; what stays in float computes zeros."""
 
 
 @frozen
