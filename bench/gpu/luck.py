@@ -2,6 +2,7 @@
 
     python bench/gpu/luck.py [PART ...] [--seconds 280] --out FILE     needs TensorRT 8.6 and a GPU
     python bench/gpu/luck.py [PART ...] --dry-run                      makes the models and rewrites them; no TensorRT
+    python bench/gpu/luck.py --again FOLDER --out FILE                 another machine: what --keep FOLDER has kept
 
 A PART is ROWS:WAY=N,WAY=N: rows (texts in their names, joined by "|"; "layers", "networks" or "all") and how often
 each is built in each way. Without parts: "layers:raw=3,bound=2,ours=4,tune=1". All builds share one start of TensorRT,
@@ -19,8 +20,9 @@ A layer is one transposed convolution whose output_padding exceeds its pads (flo
 int8 with a 1x1 convolution behind). All engines of a row are timed in turns as CUDA graphs. A row says of each way
 the times in microseconds, their median, and the slowest over the fastest ("spread"); "four" of ours: the spread of the
 fastest of each four, as --best-of 4 would keep them. "kernels" are the tactics of trtconv's engines by layer, where
-they differ; "alone" is what --tune measured of each form of a layer. FILE is written after every row; none starts after
---seconds.
+they differ; "alone" is what --tune measured of each form of a layer. FILE is written after every row; none starts
+after --seconds. With --keep FOLDER the engine that --as was given goes there, with its report; --again builds each of
+these with --as and --best-of 4, and compares it with that of the other machine: times in turns, bits, tactics.
 
 Exit status: 0 where at least one row was measured and every --as has the tactics and the bits of its engine; else 1.
 """
@@ -31,6 +33,7 @@ import argparse
 import dataclasses
 import json
 import os
+import shutil
 import statistics
 import sys
 import tempfile
@@ -72,6 +75,11 @@ class Case:
     precision: str
     make: Callable[[], Made]
     bound: Callable[[], Made] | None = None
+
+    @property
+    def file(self) -> str:
+        """Its name as that of a file."""
+        return self.name.replace(" ", "-")
 
 
 def layer(inner: int, outer: int, size: int, batch: int = 1, **more: Any) -> Layer:
@@ -182,10 +190,21 @@ class Bench:
         self._trt = tensorrt
         self._raw = TensorRT(tensorrt)
 
-    def __call__(self, case: Case, counts: Mapping[str, int]) -> Row:
-        """Builds a row in all ways, and times and compares the engines."""
+    def __call__(self, case: Case, counts: Mapping[str, int], keep: Path | None = None) -> Row:
+        """Builds a row in all ways, and times and compares the engines; `keep` gets those that --as was given."""
         with tempfile.TemporaryDirectory() as folder:
-            return _Measured(self._trt, self._raw, case, Path(folder)).row(counts)
+            row = _Measured(self._trt, self._raw, case, Path(folder)).row(counts)
+            if keep is not None and row["again"]:
+                keep.mkdir(parents=True, exist_ok=True)
+                for file in ("kept 0", "kept 0.json"):
+                    shutil.copy(Path(folder) / file, keep / f"{case.file}{Path(file).suffix or '.engine'}")
+            return row
+
+    def again(self, case: Case, folder: Path) -> Row:
+        """Builds the engine of a row again that another machine kept in a folder."""
+        with tempfile.TemporaryDirectory() as temporary:
+            measured = _Measured(self._trt, self._raw, case, Path(temporary))
+            return measured.again(folder / f"{case.file}.engine", folder / f"{case.file}.json")
 
 
 @dataclasses.dataclass
@@ -229,6 +248,17 @@ class _Measured:
         row["kernels"] = self._kernels(reports)
         row["again"] = [self._again(name, us) for name, built in self._built.items() if built.way == "as"]
         return row
+
+    def again(self, engine: Path, report: Path) -> Row:
+        """Builds with the tactics of another machine's engine, and compares the two."""
+        from trtconv.core.documents.build import BuildReport
+
+        self._built["kept 0"] = _Built(
+            "kept", engine.read_bytes(), 0.0, BuildReport.from_json(json.loads(report.read_text()))
+        )
+        self._trtconv("as", "as 0", keep_tactics=True, best_of=_BEST, tactics_of=report)
+        us = dict(zip(self._built, self._timed(self._built.values()), strict=True))
+        return {"name": self._case.name, "us": us, "again": [self._again("as 0", us)]}
 
     def _build(self, way: str, number: int) -> None:
         name, cache = f"{way} {number}", self._folder / "timings"
@@ -376,15 +406,19 @@ def read_part(text: str) -> tuple[list[Case], dict[str, int]]:
     return cases(rows), counts
 
 
-def main(arguments: list[str] | None = None, make: Callable[[], Callable[..., Row]] = Bench) -> int:
+def main(arguments: list[str] | None = None, make: Callable[[], Any] = Bench) -> int:
     """Measures the rows; `make` makes what measures one."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("parts", nargs="*", default=_USUAL, metavar="PART")
     parser.add_argument("--seconds", type=float, default=280, metavar="S", help="start no row after that")
     parser.add_argument("--out", type=Path, metavar="FILE")
+    parser.add_argument("--keep", type=Path, metavar="FOLDER", help="put the engines there that --as was given")
+    parser.add_argument("--again", type=Path, metavar="FOLDER", help="build these again, on another machine")
     parser.add_argument("--dry-run", action="store_true")
     given = parser.parse_args(arguments)
     tasks = [(case, counts) for rows, counts in map(read_part, given.parts) for case in rows]
+    if given.again is not None:
+        tasks = [(case, {}) for case in cases("all") if (given.again / f"{case.file}.engine").is_file()]
     if given.dry_run:
         for case, counts in tasks:
             print(f"{case.name:<22} {counts} {rewrite(case)}", flush=True)
@@ -399,7 +433,7 @@ def main(arguments: list[str] | None = None, make: Callable[[], Callable[..., Ro
             print(f"{case.name}: out of time", flush=True)
             continue
         try:
-            rows.append(bench(case, counts))
+            rows.append(bench(case, counts, given.keep) if given.again is None else bench.again(case, given.again))
         except Exception as error:
             rows.append({"name": case.name, "failure": f"{type(error).__name__}: {error}"[:400]})
         print(f"{time.perf_counter() - started:6.1f} s  {line(rows[-1])}", flush=True)
