@@ -92,6 +92,11 @@ def external_entry(tensor: onnx.TensorProto) -> dict[str, str]:
     return {entry.key: entry.value for entry in tensor.external_data}
 
 
+def lies_in(tensor: onnx.TensorProto, path: Path) -> bool:
+    """Whether the values of a tensor are external data that lies in the model's own file."""
+    return external_entry(tensor).get("location") == path.name
+
+
 def check_external_all(tensors: Sequence[onnx.TensorProto], path: Path) -> None:
     """Raises InputError unless all external data is there, and BudgetExceeded where it is too much."""
     budget.spend("bytes", sum(map(nbytes, tensors)), "its external data")
@@ -160,6 +165,10 @@ class FileStates:
     def of(cls, paths: Iterable[Path]) -> FileStates:
         """Returns what the files are now; one that is gone has no state."""
         return cls({path: _state(path) for path in paths})
+
+    def joined(self, others: FileStates) -> FileStates:
+        """Returns these and others."""
+        return FileStates({**self.files, **others.files})
 
     def require(self) -> None:
         """Raises InputError where a file is another one than it was."""

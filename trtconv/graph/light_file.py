@@ -15,8 +15,9 @@ from google.protobuf.message import DecodeError
 
 from trtconv.core.errors import TrtconvError
 from trtconv.core.reading import open_plain
-from trtconv.graph.external_data import LARGEST_BYTES, external_entry
+from trtconv.graph.external_data import LARGEST_BYTES, FileStates
 from trtconv.graph.model import OnnxModel
+from trtconv.graph.tensor_checker import nbytes
 
 _GRAPH, _INITIALIZER, _RAW_DATA = 7, 5, 9
 """Numbers of fields, in ModelProto, GraphProto and TensorProto (onnx.proto)."""
@@ -24,7 +25,7 @@ _WITHOUT_OTHER_VALUES = frozenset((1, 2, 8, 9, 12))
 """Fields of a tensor whose values are raw data: sizes, type, name, values, text."""
 _VARINT, _EIGHT_BYTES, _LENGTH, _FOUR_BYTES = 0, 1, 2, 5
 _FIXED = {_EIGHT_BYTES: 8, _FOUR_BYTES: 4}
-_FLOATS = (onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16, onnx.TensorProto.DOUBLE)
+_FLOATS = (onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16)
 _LARGE_BYTES = 1 << 16
 _LARGE_FILE = 1 << 20
 """Smaller files are read as a whole."""
@@ -41,27 +42,24 @@ class _Field(NamedTuple):
     end: int
 
 
-def light_model(path: Path) -> OnnxModel:
+def light_model(path: Path, hashed: bool = False) -> OnnxModel:
     """Does as `OnnxModel.load`, and leaves large weights in the file where it can.
 
     Args:
-        path: A file that was loaded before, and is to be read again.
+        path: The file.
+        hashed: As for `OnnxModel.load`.
 
     Raises:
         InputError: As `OnnxModel.load`.
     """
     try:
         if path.stat().st_size >= _LARGE_FILE:
-            return OnnxModel.load(path, data=_light_bytes(path))
+            states = FileStates.of([path])
+            return OnnxModel.load(path, hashed, _light_bytes(path), states)
     except (OSError, ValueError, DecodeError, TrtconvError):
         # Whoever reads all of a file says what is wrong with it.
         pass
-    return OnnxModel.load(path)
-
-
-def lies_in(tensor: onnx.TensorProto, path: Path) -> bool:
-    """Whether the values of a tensor are external data that lies in the model's own file."""
-    return external_entry(tensor).get("location") == path.name
+    return OnnxModel.load(path, hashed)
 
 
 def _light_bytes(path: Path) -> bytes:
@@ -93,7 +91,7 @@ def _apart(file: BinaryIO, tensor: _Field, location: str) -> bytes | None:
         return None
     described = (_between(file, field.start, field.end) for field in fields if field.number != _RAW_DATA)
     proto = onnx.TensorProto.FromString(b"".join(described))
-    if proto.data_type not in _FLOATS:
+    if proto.data_type not in _FLOATS or nbytes(proto) != values[0].end - values[0].content:
         return None
     at = {"location": location, "offset": values[0].content, "length": values[0].end - values[0].content}
     proto.data_location = onnx.TensorProto.EXTERNAL

@@ -43,6 +43,7 @@ from trtconv.graph.external_data import (
     data_path,
     external_entry,
     inside_bytes,
+    lies_in,
     raw_bytes,
     raw_chunks,
     read_chunks,
@@ -68,6 +69,7 @@ from trtconv.graph.types import ONNX_DOMAINS, PROTOBUF_LIMIT
 # It prints to stdout, which belongs to the report.
 G_LOGGER.severity = G_LOGGER.CRITICAL
 
+_NONE = FileStates({})
 _UNTRACEABLE = re.compile(r" \| |\](?=[^\]\w])")
 """What TensorRT's layer metadata, "[ONNX Layer: name | inside]", could not be read back from if a name had it."""
 _UNREADABLE_HINT = "Export the model again, or copy the file again: it may be truncated or a Git LFS pointer."
@@ -90,23 +92,24 @@ class OnnxModel:
         self.io: TensorIos = {}
         self.images: ImageInput | None = None
         self._hashing: Hashing | None = None
-        self._data = FileStates({})
+        self._data = _NONE
 
     @classmethod
-    def load(cls, path: Path, hashed: bool = False, data: bytes | None = None) -> OnnxModel:
+    def load(cls, path: Path, hashed: bool = False, data: bytes | None = None, states: FileStates = _NONE) -> OnnxModel:
         """Reads a model; its external data is checked for being there, not read.
 
         Args:
             path: The file.
             hashed: Whether `digest` will be asked for, which then need not read the file again.
             data: What is taken for its content.
+            states: The file before `data` was read of it, where that is not all of it.
 
         Raises:
             InputError: The file is missing, truncated or no ONNX model, or its external data is not as it should be.
         """
         data = read_file(path) if data is None else data
-        hashing, model = Hashing(data) if hashed else None, cls(_parse(data, path), path)
-        model._hashing = None if hashing is None else hashing.done()
+        hashing, model = Hashing(path if states.files else data) if hashed else None, cls(_parse(data, path), path)
+        model._data, model._hashing = states, hashing if hashing is None or states.files else hashing.done()
         del data  # What follows copies each tensor that it looks at.
         take_census(model.proto)
         forget_meaningless(model.proto.graph)
@@ -118,7 +121,7 @@ class OnnxModel:
         model.whole = model._whole_of(examined)
         if external := list(model.external_tensors()):
             check_external_all(external, path)
-            model._data = FileStates.of(model.external_files)
+            model._data = FileStates.of(model.external_files).joined(states)
             model._embed_small_tensors()
         return model
 
@@ -188,8 +191,8 @@ class OnnxModel:
 
     @functools.cached_property
     def _is_light(self) -> bool:
-        """Whether all weights are inside and few; found out once, since what passes add is little."""
-        return self.nbytes <= _LIGHT_BYTES and not any(True for _ in self.external_tensors())
+        """Whether all weights are in the model's file, and few in memory; found out once: what passes add is little."""
+        return inside_bytes(self.proto) <= _LIGHT_BYTES and not self.external_files
 
     def touch(self) -> None:
         """Forgets what was derived from the graph; call after changing it."""
@@ -283,19 +286,22 @@ class OnnxModel:
         """Returns the SHA-256 of the model file, `alone` or followed by what it uses of its external data files."""
         hashing = self._hashing or Hashing(read_file(self.path))
         sha = hashing.result()
-        for name, begin, end in () if alone else used_parts(self.external_tensors()):
+        for name, begin, end in () if alone else used_parts(self._beside()):
             for chunk in read_chunks(self.path.parent / name, begin, end):
                 sha.update(chunk)
         return str(sha.hexdigest())
 
     @property
     def external_files(self) -> tuple[Path, ...]:
-        """The files that hold external data, in order of name."""
-        names = {external_entry(t)["location"] for t in self.external_tensors()}
+        """The files beside the model's own that hold external data, in order of name."""
+        names = {external_entry(t)["location"] for t in self._beside()}
         return tuple(self.path.parent / name for name in sorted(names))
 
+    def _beside(self) -> Iterator[onnx.TensorProto]:
+        return (tensor for tensor in self.external_tensors() if not lies_in(tensor, self.path))
+
     def require_unchanged_data(self) -> None:
-        """Raises InputError where a file of external data is another one than when the model was loaded."""
+        """Raises InputError where a file that weights lie in is another one than when the model was loaded."""
         self._data.require()
 
     def _embed_small_tensors(self) -> None:
@@ -310,7 +316,7 @@ class OnnxModel:
 
     @functools.cached_property
     def _names(self) -> set[str]:
-        return set().union(*map(_all_names, self.scopes))
+        return set().union(*(scope.names() for scope in self.scopes))
 
     def fresh_name(self, wanted: str) -> str:
         """Returns a tensor or node name that the model does not use yet, and takes it."""
@@ -392,9 +398,3 @@ def _parse(data: bytes, path: Path) -> onnx.ModelProto:
         refuse_other_kinds(path)
         raise InputError(f"{path} is not an ONNX model: it holds no graph with outputs", _UNREADABLE_HINT)
     return proto
-
-
-def _all_names(scope: Scope) -> set[str]:
-    columns, graph = scope.columns, scope.graph
-    ends = (value.name for value in (*graph.input, *graph.output))
-    return set(columns.names).union(scope.initializers, ends, *columns.inputs, *columns.outputs)

@@ -65,6 +65,12 @@ class Scope:
         """Tensor name to the index of the node that makes it."""
         return {name: index for index, outputs in enumerate(self.columns.outputs) for name in outputs if name}
 
+    def names(self) -> set[str]:
+        """Returns the names of all nodes and tensors."""
+        columns, graph = self.columns, self.graph
+        ends = (value.name for value in (*graph.input, *graph.output))
+        return set(columns.names).union(self.initializers, ends, *columns.inputs, *columns.outputs)
+
     def initializer(self, name: str) -> onnx.TensorProto | None:
         """Returns an initializer of this graph or of a graph around it."""
         tensor = self.initializers.get(name)

@@ -22,7 +22,7 @@ from trtconv.core.requests.build import BuildRequest, BuildSettings
 from trtconv.core.stages import Stage
 from trtconv.core.stopwatch import Stopwatch
 from trtconv.core.target import Target
-from trtconv.graph.fitting import fit, reloaded
+from trtconv.graph.fitting import loaded, reloaded
 from trtconv.graph.inner_tensors import tensors_meant
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.provenance import Origin
@@ -82,9 +82,7 @@ def build(request: BuildRequest, progress: Progress | None = None) -> BuildRepor
 def _build(request: BuildRequest, clock: Stopwatch) -> BuildReport:
     with clock.stage(Stage.LOAD):
         check_outputs(request)
-        model = OnnxModel.load(request.model, hashed=True)
-        if request.interface:
-            fit(model, request.interface)
+        model = loaded(request.model, request.interface)
         write_types(model)
         protect_data(model, request.engine_path, request.report_path, *named_cache(request))
     with clock.stage(Stage.RUNTIME):

@@ -14,7 +14,7 @@ import onnx
 from numpy.typing import NDArray
 from onnx.external_data_helper import uses_external_data
 
-from trtconv.graph.light_file import lies_in
+from trtconv.graph.external_data import lies_in
 from trtconv.graph.model import OnnxModel
 
 _LARGE_ELEMENTS = 1 << 13

@@ -13,7 +13,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 from trtconv.core.errors import InputError
 from trtconv.graph import light_file
-from trtconv.graph.light_file import lies_in, light_model
+from trtconv.graph.external_data import lies_in
+from trtconv.graph.light_file import light_model
 from trtconv.graph.model import OnnxModel
 from trtconv.runtimes.onnxruntime import session
 
@@ -52,7 +53,7 @@ def test_a_light_model_is_the_model(tmp_path_factory: pytest.TempPathFactory, ki
     for name, values in arrays.items():
         one, two = (model.main.initializer(name) for model in (whole, light))
         np.testing.assert_array_equal(light.array(two), values)
-        assert lies_in(two, path) == (values.dtype.kind == "f" and values.nbytes >= 1 << 16)
+        assert lies_in(two, path) == (values.dtype in (np.float32, np.float16) and values.nbytes >= 1 << 16)
         two.CopyFrom(one)
     assert light.proto == whole.proto
 
@@ -121,3 +122,31 @@ def test_fields_of_newer_versions_are_passed_over(value: bytes, tmp_path: Path) 
     path = tmp_path / "m.onnx"
     path.write_bytes(varint(1000 << 3 | kind) + rest + proto.SerializeToString())
     assert [node.op_type for node in light_model(path).proto.graph.node] == [n.op_type for n in proto.graph.node]
+
+
+def test_a_light_model_has_the_digest_of_its_file_and_no_files_beside_it(tmp_path: Path) -> None:
+    path = tmp_path / "m.onnx"
+    onnx.save_model(model_of({"w": np.ones((40_000, 1), np.float32)}), path)
+    light = light_model(path, hashed=True)
+    assert light.digest() == light_model(path).digest() == OnnxModel.load(path).digest()
+    assert light.external_files == ()
+
+
+@pytest.mark.parametrize("size", [40_000, 4])
+def test_a_light_model_notices_that_its_file_changed(tmp_path: Path, size: int) -> None:
+    path = tmp_path / "m.onnx"
+    onnx.save_model(model_of({"w": np.ones((size, 1), np.float32)}), path)
+    light = light_model(path, hashed=True)
+    light.require_unchanged_data()
+    onnx.save_model(model_of({"w": np.zeros((size, 1), np.float32)}), path)
+    with pytest.raises(InputError, match="changed"):
+        light.require_unchanged_data()
+
+
+def test_a_tensor_with_too_many_values_stays_inside_to_be_complained_of(tmp_path: Path) -> None:
+    path = tmp_path / "m.onnx"
+    model = model_of({"w": np.ones((40_000, 1), np.float32)})
+    model.graph.initializer[0].raw_data += b"more"
+    onnx.save_model(model, path)
+    with pytest.raises(InputError, match="160004 bytes"):
+        light_model(path)
