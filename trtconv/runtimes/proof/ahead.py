@@ -16,6 +16,7 @@ from trtconv.core.dims import InputSpec
 from trtconv.core.frozen import frozen
 from trtconv.runtimes.proof.reference import Wanted, feeds_of
 from trtconv.runtimes.tensorrt.readback.execute import Run
+from trtconv.runtimes.tensorrt.readback.prepared import Prepared
 from trtconv.runtimes.tensorrt.readback.records import OutOfTime, ReadLayer, ReadNetwork
 
 _POLL_SECONDS = 0.1
@@ -49,11 +50,15 @@ class Ahead:
         wanted: What the model is run for.
         deadline: When the run is given up, on the clock of `time.monotonic`, unless `ran` says otherwise.
         megabytes: How much memory it may take.
+
+    Attributes:
+        prepared: The network as it was prepared for the run, once that is over; None where it could not be.
     """
 
     def __init__(
         self, network: ReadNetwork, inputs: Sequence[InputSpec], wanted: Wanted, deadline: float, megabytes: float
     ) -> None:
+        self.prepared: Prepared | None = None
         self._deadline = deadline
         self._megabytes = megabytes
         self._feeds: Arrays = {}
@@ -67,7 +72,8 @@ class Ahead:
         # Whatever goes wrong here goes wrong again, and is told, where the proof runs the network itself.
         with contextlib.suppress(Exception):
             self._feeds = feeds_of(wanted, 0, inputs)
-            self._run = Run(network, self._feeds, deadline=self._deadline, megabytes=self._megabytes)
+            prepared = self.prepared = Prepared(network)
+            self._run = Run(network, self._feeds, deadline=self._deadline, megabytes=self._megabytes, prepared=prepared)
             self._run.deadline = self._deadline
             self._ran = NetworkRun.of(self._run)
 

@@ -31,6 +31,7 @@ from trtconv.runtimes.proof.part import part_of
 from trtconv.runtimes.proof.result import Divergence
 from trtconv.runtimes.proof.watch import in_order
 from trtconv.runtimes.tensorrt.readback.execute import Run
+from trtconv.runtimes.tensorrt.readback.prepared import Prepared
 from trtconv.runtimes.tensorrt.readback.records import NotProven, OutOfTime, ReadNetwork
 
 Array = NDArray[Any]
@@ -267,11 +268,12 @@ class Pieces:
             return
         arrays = models.load(event)
         network = self._network_of(trial)
+        prepared = Prepared(network)
         verdicts: dict[InputKind, tolerance.Judgement] = {}
         unable = "its values are not numbers on any inputs"
         for kind in (candidate for candidate in trial.kinds if str(int(candidate)) in event["calm"]):
             try:
-                verdicts[kind] = self._compare(trial, network, kind, event["calm"], arrays)
+                verdicts[kind] = self._compare(trial, prepared, kind, event["calm"], arrays)
             except OutOfTime as error:
                 self._give_up(trial, Lack.TIME, error.reason)
                 return
@@ -351,7 +353,7 @@ class Pieces:
     def _compare(
         self,
         trial: _Trial,
-        network: ReadNetwork,
+        prepared: Prepared,
         kind: InputKind,
         calm: Mapping[str, int],
         arrays: Mapping[str, Array],
@@ -361,10 +363,9 @@ class Pieces:
         Raises:
             NotProven: They cannot be run.
         """
-        fed = feeds.make(
-            trial.of.sources, trial.schemes[trial.at], kind, trial.of.limits, trial.of.largest, calm[str(int(kind))]
-        )
-        run = Run(network, fed, deadline=self.deadline, megabytes=self._megabytes)
+        of, network = trial.of, prepared.network
+        fed = feeds.make(of.sources, trial.schemes[trial.at], kind, of.limits, of.largest, calm[str(int(kind))])
+        run = Run(network, fed, deadline=self.deadline, megabytes=self._megabytes, prepared=prepared)
         outputs = run.outputs()
         trial.branches |= run.branches
         if not outputs and run.malformed:
@@ -381,7 +382,7 @@ class Pieces:
             [array for name, array in arrays.items() if name.startswith(f"moved {int(kind)} ")],
             [array for name, array in arrays.items() if name.startswith(f"beside {int(kind)} ")],
         )
-        how = tolerance.Arithmetic(trial.of.eps, trial.of.approximated, trial.of.rough, trial.of.placed)
+        how = tolerance.Arithmetic(of.eps, of.approximated, of.rough, of.placed)
         return tolerance.judge(reference, got, how, fed)
 
     def _diverged(self, trial: _Trial, why: str) -> Divergence:

@@ -139,8 +139,9 @@ def all_sizes(
             proof = dataclasses.replace(proof, why=proof.why or expected.why)
             continue
         try:
-            run = Run(network, expected.feeds, deadline=deadline, megabytes=meaning.megabytes)
-            ran = ahead.ran(expected.feeds, deadline) or NetworkRun.of(run)
+            ran = ahead.ran(expected.feeds, deadline) or NetworkRun.of(
+                Run(network, expected.feeds, deadline=deadline, megabytes=meaning.megabytes, prepared=ahead.prepared)
+            )
         except NotProven as error:
             one = ProofResult("network", why=error.reason)
         else:

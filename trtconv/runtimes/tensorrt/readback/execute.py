@@ -29,7 +29,8 @@ from trtconv.runtimes.tensorrt.readback import (
 )
 from trtconv.runtimes.tensorrt.readback.call import Array, Call, Kernel
 from trtconv.runtimes.tensorrt.readback.extent import require_room
-from trtconv.runtimes.tensorrt.readback.flow import BOUNDARIES, Flow, Loop
+from trtconv.runtimes.tensorrt.readback.flow import BOUNDARIES, Loop
+from trtconv.runtimes.tensorrt.readback.prepared import Prepared
 from trtconv.runtimes.tensorrt.readback.records import (
     Malformed,
     NotProven,
@@ -46,6 +47,10 @@ KINDS: dict[str, Kernel] = {
     for kind, kernel in family.KINDS.items()
 }
 """Every kind of layer that computes; loops and conditionals are run by what is here."""
+
+_ASK_SECONDS = 0.005
+"""How long it is taken for known how much memory there is, where nothing large was made since."""
+_LARGE_BYTES = 1 << 20
 
 Given = Callable[[ReadTensor], "Array | None"]
 """Returns the value of a tensor in the original, None where that has none of its name."""
@@ -71,6 +76,8 @@ class Run:
         seen: Told of every value.
         deadline: When to stop, on the clock of `time.monotonic`.
         megabytes: How much memory this process may take besides what it has now; then, too, the run stops.
+        prepared: Of the network; runs that share it do not compute again what is the same in all of them. Not where
+            values are `seen`.
     """
 
     def __init__(
@@ -81,6 +88,7 @@ class Run:
         seen: Seen = lambda tensor, value, computed: value,
         deadline: float = math.inf,
         megabytes: float = math.inf,
+        prepared: Prepared | None = None,
     ) -> None:
         self.unproven: dict[int, str] = {}
         """Layers that were not run, by their index, and why."""
@@ -94,14 +102,17 @@ class Run:
         self._given = given
         self._seen = seen
         self.deadline = deadline
-        self._flow = Flow(network)
-        self._makers = {tensor: layer for layer in network.layers for tensor in layer.outputs}
-        self._values: list[dict[int, Array | Missing]] = [{}]
+        self._prepared = prepared or Prepared(network)
+        self._flow = self._prepared.flow
+        self._makers = self._prepared.makers
+        self._kept = {} if prepared is None else prepared.kept(feeds)
+        self.ran.update(self._makers[number].index for number in self._kept)
+        self._values: list[dict[int, Array | Missing]] = [dict(self._kept)]
         self._loops: list[int] = []
         self._megabytes = megabytes
-        self._most = budget.held_megabytes() + megabytes
-        self._int8_kernels = {n for layer in network.layers if _may_run_in_int8(layer) for n in layer.inputs[1:2]}
-        self._uses = self._flow.uses()
+        self._held, self._asked = budget.held_megabytes(), time.monotonic()
+        self._most = self._held + megabytes
+        self._uses = dict(self._prepared.uses)
         for number in network.inputs:
             tensor = network.tensors[number]
             if tensor.name in feeds:
@@ -156,7 +167,7 @@ class Run:
         return value
 
     def _known(self, number: int) -> Array | Missing | None:
-        return self._frame(number).get(number)
+        return (self._frame(number) if self._loops else self._values[0]).get(number)
 
     def _frame(self, number: int) -> dict[int, Array | Missing]:
         """Returns where a value is kept: with the innermost running loop on which it depends."""
@@ -183,9 +194,8 @@ class Run:
 
     def _make(self, number: int, layer: ReadLayer | None) -> None:
         self._require_time()
-        # Asked once for each layer: of small ones it takes as long as to compute them.
-        room = self._most - budget.held_megabytes()
-        if _least_megabytes(self._network, layer) > room:
+        room = self._room()
+        if layer is not None and self._prepared.least_megabytes(layer) > room:
             raise OutOfTime(f"it takes more than {self._megabytes:.0f} MB of memory")
         if layer is None:
             self._frame(number)[number] = self._fallback(number, Missing(_nobody(self._network.tensors[number])))
@@ -193,6 +203,14 @@ class Run:
             self._run_loop(self._flow.loops[layer.values["loop"]])
         else:
             self._run(layer, room)
+
+    def _room(self) -> float:
+        """Returns how much more memory this process may take, in MB."""
+        # Not asked for each layer: of small ones it takes as long as to compute them.
+        now = time.monotonic()
+        if now - self._asked > _ASK_SECONDS:
+            self._held, self._asked = budget.held_megabytes(), now
+        return self._most - self._held
 
     def _require_time(self) -> None:
         if time.monotonic() > self.deadline:
@@ -211,7 +229,12 @@ class Run:
             if missing is not None:
                 self._frame(number)[number] = self._fallback(number, missing)
             elif position < len(results):
-                self._frame(number)[number] = self._seen(self._network.tensors[number], results[position], True)
+                result = results[position]
+                if self._prepared.is_settled(number, result):
+                    self._kept[number] = result
+                elif result.nbytes > _LARGE_BYTES:
+                    self._asked = -math.inf
+                self._frame(number)[number] = self._seen(self._network.tensors[number], result, True)
         self._release(layer)
 
     def _note(self, layer: ReadLayer, error: NotProven) -> None:
@@ -234,7 +257,7 @@ class Run:
             held = [self._known(n) for n in layer.inputs if n is not None][:1]
         else:
             kernel = KINDS.get(layer.kind)
-            if layer.kind == "DEQUANTIZE" and self._int8_kernels.intersection(layer.outputs):
+            if layer.kind == "DEQUANTIZE" and self._prepared.int8_kernels.intersection(layer.outputs):
                 kernel = quantizing.dequantize_kernel
             if kernel is None:
                 raise NotProven(f"layers of kind {layer.kind} are not known")
@@ -317,17 +340,6 @@ class Run:
             self._frame(number)[number] = (
                 self._seen(tensor, result, True) if is_known else self._fallback(number, result)
             )
-
-
-def _least_megabytes(network: ReadNetwork, layer: ReadLayer | None) -> float:
-    """Returns how much the outputs of a layer take whose sizes TensorRT knows."""
-    shapes = (network.tensors[number].shape for number in layer.outputs) if layer is not None else ()
-    return sum(math.prod(shape) for shape in shapes if shape is not None and min(shape, default=0) >= 0) * 4e-6
-
-
-def _may_run_in_int8(layer: ReadLayer) -> bool:
-    """Returns whether a layer is a deconvolution that builders run in int8; those of groups or 3-D run in float."""
-    return layer.kind == "DECONVOLUTION" and layer.values["num_groups"] == 1 and len(layer.values["kernel_size_nd"]) < 3
 
 
 def _nobody(tensor: ReadTensor) -> ReadLayer:

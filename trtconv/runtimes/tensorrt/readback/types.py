@@ -72,7 +72,8 @@ def cast(values: NDArray[Any], name: str) -> NDArray[Any]:
 
 def is_foreign(dtype: np.dtype[Any]) -> bool:
     """Whether a type is one that NumPy alone does not know."""
-    return dtype.kind == "V" or dtype.name in _FOREIGN.values()
+    # NumPy finds out names in Python, and most types are its own.
+    return dtype.kind == "V" or (dtype.isbuiltin != 1 and dtype.name in _FOREIGN.values())
 
 
 def wide(values: NDArray[Any]) -> NDArray[Any]:
