@@ -91,6 +91,7 @@ def serve(request: RefitRequest, tell: Tell) -> dict[str, object]:
     given, parsed = _parsed(subject, model, runtime, clock)
     read, weights = _new_weights(subject, parsed, given.parsed)
     with NetworkProof(parsed, given, built.profiles, request.prove, request.prove_time) as proof:
+        proof.begin()
         with clock.stage(Stage.ENGINE):
             refitter = load_into(engines, subject).refitter()
             refitted = refit(refitter, weights)

@@ -9,11 +9,10 @@ from trtconv.core import foreign
 from trtconv.core.documents.best_of import BestOf
 from trtconv.core.documents.build import BuildPlan, BuildReport
 from trtconv.core.documents.tuned import Tuned
-from trtconv.core.errors import BuildFailed, EnvironmentMissing, InputError
+from trtconv.core.errors import BuildFailed, InputError
 from trtconv.core.files import source_checksum
 from trtconv.core.findings import Finding, Severity
 from trtconv.core.frozen import frozen
-from trtconv.core.gpus import gpu_labels
 from trtconv.core.hashing import Hashing
 from trtconv.core.options import refuse_unmet, shared
 from trtconv.core.progress import Progress
@@ -45,7 +44,7 @@ from trtconv.pipeline.outputs import (
 from trtconv.pipeline.parse import build_in_thread, fails, findings_of, parse_model, refused_with_tactics
 from trtconv.pipeline.preparation import Preparation, passes_of, promise_of
 from trtconv.pipeline.profiles import Sized, affordable, told_level
-from trtconv.pipeline.racing import best_build, builds_of, require_race
+from trtconv.pipeline.racing import best_build, builds_of, require_gpu, require_race
 from trtconv.pipeline.respelling import Forms, RefusedNetwork
 from trtconv.precision import Applied, Types
 from trtconv.runtimes import tensorrt
@@ -166,18 +165,6 @@ def planned(
     return with_tactics(report, request, info)
 
 
-def require_gpu(target: Target | None) -> None:
-    """Raises EnvironmentMissing where the GPU here is not the one that is asked for."""
-    if target is None or target.gpu is None:
-        return
-    card = tensorrt.card()
-    if card is None or target.gpu not in gpu_labels(card.name, card.capability):
-        raise EnvironmentMissing(
-            f"{target} was asked for, but the GPU here is {card.name if card else 'none that CUDA offers'}",
-            "Build it where that GPU is: --on ADDRESS, or trtconv plan --write (docs/farm.md).",
-        )
-
-
 @frozen
 class _Prepared:
     """A model that is ready for TensorRT's parser.
@@ -265,7 +252,7 @@ class _Work:
             prepared.sized.tensor_sizes,
         ) as proof:
             plan = dataclasses.replace(report.plan, io=model.io)
-            blob, best = self._build(model, network, prepared, plan)
+            blob, best = self._build(model, network, prepared, plan, proof)
             if isinstance(blob, RefusedNetwork):
                 return report, blob
             report = (
@@ -370,17 +357,22 @@ class _Work:
         return Types(mix.precision, mix.node_precisions, mix, samples[0], pinned.pinned)
 
     def _build(
-        self, model: OnnxModel, network: ParsedNetwork, prepared: _Prepared, plan: BuildPlan
+        self, model: OnnxModel, network: ParsedNetwork, prepared: _Prepared, plan: BuildPlan, proof: NetworkProof
     ) -> tuple[EngineBlob | RefusedNetwork, BestOf | None]:
         patterns = plan.options.debug_tensors
         shown = tensors_meant(model, patterns, "--debug-tensor") if patterns else ()
         plan, count = self._builder_plan(plan, prepared.types, shown), builds_of(self.request, self.engine)
-        # In both, the report names the code, and to read all of it takes a while.
+
+        def meanwhile() -> None:
+            proof.begin()
+            # The report names the code, and to read all of it takes a while.
+            source_checksum()
+
         try:
             if count == 1:
-                return build_in_thread(network, plan, self.clock, meanwhile=source_checksum), None
+                return build_in_thread(network, plan, self.clock, meanwhile), None
             must_run = self.request.best_of > 1
-            return best_build(network, plan, self.engine, count, self.clock, source_checksum, must_run=must_run)
+            return best_build(network, plan, self.engine, count, self.clock, meanwhile, must_run=must_run)
         except BuildFailed as error:
             findings = (*findings_of(error, model), *(refused_with_tactics() if plan.tactics else ()))
             return RefusedNetwork(findings, model, prepared.sized, plan, self.engine, self.clock), None

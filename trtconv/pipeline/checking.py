@@ -191,6 +191,7 @@ def _try_out(
     if network is None:
         return findings, verdict(not any(finding.code == codes.PARSER_REFUSED.code for finding in findings)), None
     with NetworkProof(network, subject, plan.profiles, request.prove, request.prove_time) as proof:
+        proof.begin()
         faults = network.faults(plan) if plan.profiles else ()
         if faults:
             return (*findings, *faults), verdict(True, False), None

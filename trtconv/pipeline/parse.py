@@ -95,6 +95,11 @@ def build_in_thread(
             meanwhile()
             while thread.is_alive():
                 thread.join(0.2)
+        except Exception:
+            # What goes on with the network would find it in the builder's hands.
+            stopped = True
+            thread.join()
+            raise
         finally:
             stopped = True
         if failed:

@@ -36,13 +36,14 @@ from trtconv.graph.divisible import hold_outputs
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.order import sort
 from trtconv.graph.sealing import sealed
-from trtconv.pipeline.building import build_model, planned, require_gpu
+from trtconv.pipeline.building import build_model, planned
 from trtconv.pipeline.cutting import Cutting, Slice
 from trtconv.pipeline.extending.added import code_of
 from trtconv.pipeline.outputs import protect_data
 from trtconv.pipeline.part_files import Names, check_pipeline_outputs, kept_pipeline, write_pipeline
 from trtconv.pipeline.preparation import Preparation, passes_of
 from trtconv.pipeline.profiles import Sized
+from trtconv.pipeline.racing import require_gpu
 from trtconv.pipeline.refusals import Reasons, blamed, is_curable, refused_nodes, told
 from trtconv.runtimes import tensorrt
 from trtconv.runtimes.observed import Seen, observe, why_not_loaded

@@ -10,10 +10,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from trtconv.core.documents.best_of import BestOf, typical
 from trtconv.core.documents.build import BuildPlan
 from trtconv.core.errors import BuildFailed, EngineFailed, EnvironmentMissing
+from trtconv.core.gpus import gpu_labels
 from trtconv.core.requests.build import BuildRequest
 from trtconv.core.stages import Stage
 from trtconv.core.stopwatch import Stopwatch
+from trtconv.core.target import Target
 from trtconv.pipeline.parse import build_in_thread
+from trtconv.runtimes import tensorrt
 from trtconv.runtimes.tensorrt import EngineBlob, EngineLoader, Execution, ParsedNetwork, Runtime, RuntimeInfo
 
 _ROUNDS, _WARM_UP_US, _SAMPLE_US = 31, 20_000.0, 1000.0
@@ -56,6 +59,18 @@ def require_race(info: RuntimeInfo) -> None:
         raise EnvironmentMissing(
             "--best-of has no effect on TensorRT-RTX, which chooses kernels where the engine runs: builds are alike",
             "Leave out --best-of.",
+        )
+
+
+def require_gpu(target: Target | None) -> None:
+    """Raises EnvironmentMissing where the GPU here is not the one that is asked for."""
+    if target is None or target.gpu is None:
+        return
+    card = tensorrt.card()
+    if card is None or target.gpu not in gpu_labels(card.name, card.capability):
+        raise EnvironmentMissing(
+            f"{target} was asked for, but the GPU here is {card.name if card else 'none that CUDA offers'}",
+            "Build it where that GPU is: --on ADDRESS, or trtconv plan --write (docs/farm.md).",
         )
 
 

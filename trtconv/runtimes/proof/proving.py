@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from trtconv.runtimes.proof.prove import Prover
     from trtconv.runtimes.proof.result import ProofResult
     from trtconv.runtimes.proof.whole import Meaning
+    from trtconv.runtimes.tensorrt.readback.records import ReadNetwork
 
 LEAST_SECONDS = 2.0
 """How long a quick proof may take, however fast the build was."""
@@ -49,7 +50,7 @@ _FIX_OF_PASSES = (
 
 
 class NetworkProof(contextlib.AbstractContextManager["NetworkProof"]):
-    """A proof under way: the model is run in a process of its own while the network is built.
+    """A proof, under way once it is begun: the model is run in a process of its own while the network is built.
 
     Args:
         network: What TensorRT's parser made; read now, since a builder may leave it in any state.
@@ -70,6 +71,8 @@ class NetworkProof(contextlib.AbstractContextManager["NetworkProof"]):
         known_sizes: KnownSizes | None = None,
     ) -> None:
         self.layers: LayerTable | None = None
+        self._read: ReadNetwork | None = None
+        self._known_sizes = known_sizes
         self._seconds = seconds
         self._subject = subject
         self._profiles = profiles
@@ -79,23 +82,30 @@ class NetworkProof(contextlib.AbstractContextManager["NetworkProof"]):
         self._why = ""
         if level == "none":
             return
+        foreign = [spec.name for spec in subject.rewritten.inputs if spec.dtype == "undefined"]
+        if foreign or not network.layer_count:
+            self._why = f"input {foreign[0]!r} is not a tensor" if foreign else "the network has no layers"
+            return
+        self._read = network.read_back()
+
+    def begin(self) -> None:
+        """Begins, beside a builder; what nobody begins begins with `finish`."""
+        if self._read is None:
+            return
         from trtconv.runtimes.layer_table import layer_table
         from trtconv.runtimes.plugin_layers import with_meanings
         from trtconv.runtimes.proof.prove import Prover
 
-        model = subject.rewritten
-        foreign = [spec.name for spec in model.inputs if spec.dtype == "undefined"]
-        if foreign or not network.layer_count:
-            self._why = f"input {foreign[0]!r} is not a tensor" if foreign else "the network has no layers"
-            return
+        subject, profiles, level = self._subject, self._profiles, self._level
+        read, self._read = with_meanings(self._read, subject.parsed), None
         meaning = _meaning(subject, profiles)
         plain = precision_of(subject.parsed, subject.precision) == "float32"
-        sizes = proof_sizes(model, profiles, level, subject.sample or {}, _OTHER if plain else _OTHER_NARROW)
-        read = with_meanings(network.read_back(), subject.parsed)
+        other = _OTHER if plain else _OTHER_NARROW
+        sizes = proof_sizes(subject.rewritten, profiles, level, subject.sample or {}, other)
         self._weighing = Weighing(read, subject.parsed, subject.claimed)
         prover = Prover(read, meaning, sizes, MOST_SECONDS, thorough=level != "quick", first=self._weighing.compare)
         self._prover = prover
-        self.layers = None if known_sizes is None else layer_table(read, known_sizes)
+        self.layers = None if self._known_sizes is None else layer_table(read, self._known_sizes)
 
     def __exit__(self, *_: object) -> None:
         if self._prover is not None:
@@ -118,6 +128,7 @@ class NetworkProof(contextlib.AbstractContextManager["NetworkProof"]):
             return None, ()
         from trtconv.runtimes.proof.result import ProofResult
 
+        self.begin()
         tried = PluginTrial() if engine is None else try_plugins(self._subject.parsed, engine, self._profiles)
         quick = max(clock.spent(Stage.BUILD), LEAST_SECONDS)
         with clock.stage(Stage.PROVE):
