@@ -100,7 +100,6 @@ class Pieces:
         batch: The largest batch that inputs may have whose first axis is dynamic.
         deadline: On the clock of `time.monotonic`.
         megabytes: How much memory the process may take.
-        runner: A process of `SERVE` that is free, which is ended by `run`; None: one is started.
         others: Returns further input shapes that the model takes, at which pieces may differ that do not at the first.
     """
 
@@ -113,10 +112,9 @@ class Pieces:
         batch: int,
         deadline: float,
         megabytes: float,
-        runner: process.Process | None = None,
         others: Callable[[], Sequence[Mapping[str, Shape]]] = lambda: (),
     ) -> None:
-        self._runner = runner
+        self._runner: process.Process | None = None
         self._others = others
         self._network = network
         self._model = model
@@ -129,7 +127,7 @@ class Pieces:
         self._inputs = shapes
         self._boxes = {n for layer in network.layers if layer.kind == "NMS" for n in layer.outputs}
         self._divergence: Divergence | None = None
-        self._trials: list[_Trial] = []
+        self._trials = self._unlike()
 
     def stop(self) -> None:
         """Gives up what is not done; `run` returns soon."""
@@ -137,12 +135,15 @@ class Pieces:
         if self._runner is not None:
             self._runner.close()
 
-    def run(self) -> PiecesResult:
-        """Runs all pieces, as far as there is time."""
-        self._trials = self._unlike()
+    def run(self, runner: process.Process | None = None) -> PiecesResult:
+        """Runs all pieces, as far as there is time.
+
+        Args:
+            runner: A process of `SERVE` that is free, which is ended then; None: one is started.
+        """
         with Scratch("proof") as folder, contextlib.ExitStack() as stack:
             # Ended here, whoever started it: what it holds would come on top of what the builder takes at its end.
-            runner = self._runner = stack.enter_context(self._runner or process.Process(SERVE, self._megabytes))
+            self._runner = runner = stack.enter_context(runner or process.Process(SERVE, self._megabytes))
             open_ = self._rounds(runner, self._trials, folder.path)
             for shapes in self._others() if self._divergence is None else ():
                 self._rounds(runner, self._moved(shapes), folder.path)

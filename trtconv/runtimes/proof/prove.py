@@ -178,12 +178,7 @@ class Prover:
             size = self._sizes[0]
             if size.group and self._whole is not None and not meaning.typical:
                 size = next(iter(self._whole.taken(besides=False)), size)
-            free = None if self._whole is None else self._whole.free_runner()
-            self._runner = free or Process(SERVE, meaning.megabytes)
-            # Closed meanwhile: `close` had nothing to end.
-            if self._closed:
-                self._runner.close()
-            self._first(self._runner)
+            # Cut and described while the model is run.
             self._pieces = Pieces(
                 self._network,
                 meaning.parsed,
@@ -192,13 +187,16 @@ class Prover:
                 meaning.batch,
                 deadline,
                 meaning.megabytes,
-                self._runner,
                 self._other_shapes,
             )
-            # Closed while they were prepared: `close` had nothing to stop.
+            free = None if self._whole is None else self._whole.free_runner()
+            self._runner = free or Process(SERVE, meaning.megabytes)
+            # Closed meanwhile: `close` had nothing to end.
             if self._closed:
+                self._runner.close()
                 self._pieces.stop()
-            self._shown = self._pieces.run()
+            self._first(self._runner)
+            self._shown = self._pieces.run(self._runner)
         except Exception as error:  # Nobody hears a thread: `finish` tells.
             self._bug = error
 
