@@ -77,7 +77,8 @@ lint: $(VENV)/dev.stamp
 types: $(VENV)/dev.stamp
 	$(BIN)/mypy
 
-bench: $(VENV)/dev.stamp
+# EXPORT_PYTHON: another Python that has the packages.
+bench: $(if $(EXPORT_PYTHON),$(VENV)/dev.stamp,$(VENV)/architectures.stamp)
 	$(BIN)/python bench/run.py
 
 bench-gpu:

@@ -1,7 +1,7 @@
 """Runs the CPU benchmarks, prints one table and writes bench/results/cpu.json.
 
-`python bench/run.py [NAME...] [--rounds N]` runs some of them: startup, whole_build, scaling, memory, many. Ends with 1
-where a ratio is beyond its limit.
+`python bench/run.py [NAME...] [--rounds N]` runs some of them: startup, whole_build, exports, scaling, memory, many.
+Ends with 1 where a ratio is beyond its limit.
 """
 
 from __future__ import annotations
