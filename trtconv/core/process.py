@@ -240,13 +240,14 @@ def start_early(task: str, *, fork: bool = False) -> None:
     One that nobody takes ends with this process.
 
     Args:
-        task: As for `Process`; its module may have a function `prepare`, which loads what calls will need.
+        task: As for `Process`; its module may have a function `prepare`, which loads what calls will need, and one
+            `share`, which loads what this process needs too, before it is forked.
         fork: Whether it may be a fork of this process, which has imported that module too then; one with threads is not
             forked.
     """
     if task not in _SPARES:
         if fork:
-            load(task)
+            getattr(load(task), "share", lambda: None)()
         _SPARES[task] = _Running(quiet=True, fork=fork and can_fork())
         _SPARES[task].send(pickle.dumps(task))
 

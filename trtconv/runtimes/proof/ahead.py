@@ -1,4 +1,5 @@
-"""The network run at the first size before the model has been: the builder, and the model, take as long meanwhile."""
+"""The network run before it is asked for, at the first size before the model has been: the builder, and the model,
+take as long meanwhile."""
 
 from __future__ import annotations
 
@@ -42,7 +43,7 @@ class NetworkRun:
 
 
 class Ahead:
-    """A run of the network, in a thread, with the inputs that the model is going to be given.
+    """Runs of the network, the first in a thread, with the inputs that the model is going to be given.
 
     Args:
         network: The network.
@@ -61,21 +62,40 @@ class Ahead:
         self.prepared: Prepared | None = None
         self._deadline = deadline
         self._megabytes = megabytes
-        self._feeds: Arrays = {}
+        self._network = network
         self._run: Run | None = None
-        self._ran: NetworkRun | None = None
+        self._runs: list[tuple[Arrays, NetworkRun]] = []
+        self._lock = threading.Lock()
         # A daemon, as the one that waits for the model.
-        self._thread = threading.Thread(target=self._work, args=(network, inputs, wanted), daemon=True)
+        self._thread = threading.Thread(target=self._work, args=(inputs, wanted), daemon=True)
         self._thread.start()
 
-    def _work(self, network: ReadNetwork, inputs: Sequence[InputSpec], wanted: Wanted) -> None:
+    def _work(self, inputs: Sequence[InputSpec], wanted: Wanted) -> None:
         # Whatever goes wrong here goes wrong again, and is told, where the proof runs the network itself.
         with contextlib.suppress(Exception):
-            self._feeds = feeds_of(wanted, 0, inputs)
-            prepared = self.prepared = Prepared(network)
-            self._run = Run(network, self._feeds, deadline=self._deadline, megabytes=self._megabytes, prepared=prepared)
-            self._run.deadline = self._deadline
-            self._ran = NetworkRun.of(self._run)
+            feeds = feeds_of(wanted, 0, inputs)
+            self.prepared = Prepared(self._network)
+            self._add(feeds)
+
+    def _add(self, feeds: Arrays) -> None:
+        run = Run(self._network, feeds, deadline=self._deadline, megabytes=self._megabytes, prepared=self.prepared)
+        self._run = run
+        run.deadline = self._deadline
+        self._runs.append((feeds, NetworkRun.of(run)))
+
+    def also(self, feeds: Arrays) -> None:
+        """Runs the network on other inputs as well, in the thread that calls."""
+        self._thread.join()
+        # As above.
+        with self._lock, contextlib.suppress(Exception):
+            if self._of(feeds) is None:
+                self._add(feeds)
+
+    def _of(self, feeds: Arrays) -> NetworkRun | None:
+        for fed, ran in self._runs:
+            if fed.keys() == feeds.keys() and all(np.array_equal(fed[name], feeds[name]) for name in feeds):
+                return ran
+        return None
 
     def stop(self) -> None:
         """Gives the run up; it ends with its next layer."""
@@ -102,5 +122,9 @@ class Ahead:
                 raise OutOfTime("one layer took longer than there was time for")
             # In short waits, so that Ctrl-C is heard.
             self._thread.join(_POLL_SECONDS)
-        same = self._feeds.keys() == feeds.keys() and all(np.array_equal(self._feeds[n], feeds[n]) for n in feeds)
-        return self._ran if same else None
+        if not self._lock.acquire(timeout=max(0.0, deadline + _GRACE_SECONDS - time.monotonic())):
+            raise OutOfTime("one layer took longer than there was time for")
+        try:
+            return self._of(feeds)
+        finally:
+            self._lock.release()

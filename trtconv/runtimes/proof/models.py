@@ -16,6 +16,7 @@ from onnx import numpy_helper
 
 from trtconv.core import process
 from trtconv.core.frozen import frozen
+from trtconv.graph.checker import attribute_names
 from trtconv.graph.light_file import light_model
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.walk import all_nodes, constant_of, reads
@@ -25,7 +26,7 @@ from trtconv.runtimes.onnxruntime import first_line, import_runtime
 from trtconv.runtimes.proof import rewritten
 from trtconv.runtimes.proof.feeds import CALM, InputKind, Role, Shape, Source, make
 from trtconv.runtimes.proof.reference import Wanted, has_shape, runs, serve, typed
-from trtconv.runtimes.proof.shaken import shaken, steps, widen_interpolations
+from trtconv.runtimes.proof.shaken import shaken, steps, take_magnitudes, widen_interpolations
 from trtconv.runtimes.proof.tolerance import PERTURBATION
 from trtconv.runtimes.tensorrt.readback.types import numpy_type
 
@@ -43,10 +44,6 @@ _SUMS = frozenset(
     ).split()
 )
 """Operators that add products: their condition is what they compute of magnitudes."""
-_ADDING = frozenset(
-    "Conv ConvTranspose Gemm MatMul Einsum Add Sub Sum Mean AveragePool GlobalAveragePool ReduceSum ReduceMean".split()  # noqa: SIM905
-)
-"""Those of them whose terms are their inputs, or products of these: none may cancel another."""
 _MOVES = 2
 """How many moved inputs the condition is measured by."""
 _FEW_UNITS = 4
@@ -97,6 +94,12 @@ class Task:
         return any(source.role is Role.SIZES for source in self.sources)
 
 
+def share() -> None:
+    """Loads what the process that starts this one needs too, before it is forked."""
+    # ONNX makes all its operators when it is first asked for one.
+    attribute_names("Identity", 1)
+
+
 def prepare() -> None:
     """Loads what `Models` needs, in a process that is started before it is asked for."""
     import_runtime()
@@ -108,6 +111,7 @@ class Models:
 
     def __init__(self) -> None:
         self._model: OnnxModel | None = None
+        self._file: OnnxModel | None = None
 
     def __call__(
         self,
@@ -125,19 +129,27 @@ class Models:
         if isinstance(argument, rewritten.Pairs):
             rewritten.serve(argument, tell)
         elif len(argument) == 3:
-            serve(argument, tell)
+            wanted = argument[0]
+            # Inner tensors are made outputs of the model.
+            serve(argument, tell, None if wanted.inner or wanted.model is not None else self._read(wanted.path))
         else:
             self._run_pieces(*argument, tell)
             return
         # Graphs and what is known of them refer to each other.
         gc.collect()
 
+    def _read(self, path: str) -> OnnxModel:
+        """Returns the model of a file, which is read once."""
+        if self._file is None or self._file.path != Path(path):
+            self._file = light_model(Path(path))
+        return self._file
+
     def _run_pieces(
         self, path: str, data: bytes | None, tasks: Sequence[Task], folder: str, tell: process.Tell
     ) -> None:
         if self._model is None:
             proto = None if data is None else onnx.load_model_from_string(data)
-            self._model = light_model(Path(path)) if proto is None else OnnxModel(proto, Path(path))
+            self._model = self._read(path) if proto is None else OnnxModel(proto, Path(path))
         for task in tasks:
             tell({"event": "begin", "number": task.number})
             arrays, calm, why = _run(self._model, task)
@@ -369,24 +381,5 @@ def _absolute(part: onnx.ModelProto, model: OnnxModel, weights: dict[str, Array]
         for attribute in node.attribute:
             if node.op_type == "Gemm" and attribute.name in ("alpha", "beta"):
                 attribute.f = abs(attribute.f)
-    _take_magnitudes(copy.graph, model)
+    take_magnitudes(copy.graph, model)
     return copy
-
-
-def _take_magnitudes(graph: onnx.GraphProto, model: OnnxModel) -> None:
-    """Puts an Abs before every sum for what is computed: what an int8 kernel stands for is one sign or the other."""
-    computed = {name for node in graph.node for name in node.output if name and _is_float(model, name)}
-    signed = {name for node in graph.node if node.op_type in _ADDING for name in node.input} & computed
-    nodes = []
-    for node in graph.node:
-        if node.op_type in _ADDING:
-            node.input[:] = [f"{name}:magnitude" if name in signed else name for name in node.input]
-        nodes.append(node)
-        nodes += [onnx.helper.make_node("Abs", [n], [f"{n}:magnitude"]) for n in node.output if n in signed]
-    nodes = [onnx.NodeProto.FromString(node.SerializeToString()) for node in nodes]
-    del graph.node[:]
-    graph.node.extend(nodes)
-
-
-def _is_float(model: OnnxModel, name: str) -> bool:
-    return "float" in (model.main.dtype(name) or "")

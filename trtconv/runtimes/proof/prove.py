@@ -22,7 +22,7 @@ from trtconv.runtimes.proof.feeds import Shape
 from trtconv.runtimes.proof.pieces import Pieces, PiecesResult
 from trtconv.runtimes.proof.reference import Expected, Wanted, expect, feeds_of
 from trtconv.runtimes.proof.result import Divergence, ProofResult
-from trtconv.runtimes.proof.whole import Meaning, Size, all_sizes, assertion
+from trtconv.runtimes.proof.whole import Meaning, Size, all_sizes, assertion, chosen
 from trtconv.runtimes.tensorrt.readback.execute import Run
 from trtconv.runtimes.tensorrt.readback.records import NotProven, ReadNetwork
 
@@ -87,6 +87,13 @@ class WholeRun:
         with self._lock:
             self._wanted_on = self._idle
             return self._runner if self._idle else None
+
+    def run_ahead(self) -> None:
+        """Runs the network on what else the model was run on, where that is known already."""
+        if not self._thread.is_alive():
+            for expected in chosen(self._sizes, self._found)[:_MOST_AHEAD]:
+                if not expected.why:
+                    self._ahead.also(expected.feeds)
 
     def close(self) -> None:
         """Ends the process, and removes what it wrote."""
@@ -197,6 +204,8 @@ class Prover:
                 self._pieces.stop()
             self._first(self._runner)
             self._shown = self._pieces.run(self._runner)
+            if self._whole is not None:
+                self._whole.run_ahead()
         except Exception as error:  # Nobody hears a thread: `finish` tells.
             self._bug = error
 
@@ -300,6 +309,8 @@ MOST_PRODUCTS = 2e10
 """What a run of the whole may cost in a quick proof, in products: about a second, model and network, on two cores."""
 _BESIDES = 0.1
 """Share of that at sizes besides those that count."""
+_MOST_AHEAD = 2
+"""What the network returns at these sizes is held until it is compared."""
 _POLL_SECONDS = 0.1
 _FREE_SECONDS = 5.0
 _GRACE_SECONDS = 5.0

@@ -197,11 +197,17 @@ def typed(values: NDArray[Any], dtype: str) -> NDArray[Any]:
     return values.view(np.dtype(getattr(ml_dtypes, dtype)))
 
 
-def serve(task: tuple[Wanted, str, float], tell: process.Tell) -> None:
-    """Is the other process of `expect`: tells of each run as soon as it is done."""
+def serve(task: tuple[Wanted, str, float], tell: process.Tell, file: OnnxModel | None = None) -> None:
+    """Is the other process of `expect`: tells of each run as soon as it is done.
+
+    Args:
+        task: What is wanted, a folder for arrays, and how long it may take.
+        tell: Hears what came of each run.
+        file: The model, where that is its file, and was read before.
+    """
     wanted, folder, seconds = task
     deadline = time.monotonic() + seconds
-    model = _load(wanted)
+    model = file or _load(wanted)
     inputs = model.inputs
     computes = runs(model, wanted.inner)
     tell({"event": "loaded"})

@@ -13,6 +13,10 @@ from trtconv.graph.model import OnnxModel
 
 _FLOATS = {"float16": onnx.TensorProto.FLOAT16, "float32": onnx.TensorProto.FLOAT, "float64": onnx.TensorProto.DOUBLE}
 _INTERPOLATED = frozenset({"Resize", "Upsample"})
+_ADDING = frozenset(
+    "Conv ConvTranspose Gemm MatMul Einsum Add Sub Sum Mean AveragePool GlobalAveragePool ReduceSum ReduceMean".split()  # noqa: SIM905
+)
+"""Operators whose terms are their inputs, or products of these; none may cancel another."""
 _STEPS_OF_POSITIONS = 4
 """A position is rounded by four units at most, and `tolerance.FACTOR` allows for sixteen."""
 
@@ -101,3 +105,22 @@ def steps(part: onnx.ModelProto, result: NDArray[Any]) -> float:
     if all(mode == b"nearest" for mode in modes):
         return 1.0
     return max(1.0, max(result.shape[2:], default=0) / _STEPS_OF_POSITIONS)
+
+
+def take_magnitudes(graph: onnx.GraphProto, model: OnnxModel) -> None:
+    """Puts an Abs before every sum for what is computed: what an int8 kernel stands for is one sign or the other."""
+    computed = {name for node in graph.node for name in node.output if name and _is_float(model, name)}
+    signed = {name for node in graph.node if node.op_type in _ADDING for name in node.input} & computed
+    nodes = []
+    for node in graph.node:
+        if node.op_type in _ADDING:
+            node.input[:] = [f"{name}:magnitude" if name in signed else name for name in node.input]
+        nodes.append(node)
+        nodes += [onnx.helper.make_node("Abs", [n], [f"{n}:magnitude"]) for n in node.output if n in signed]
+    nodes = [onnx.NodeProto.FromString(node.SerializeToString()) for node in nodes]
+    del graph.node[:]
+    graph.node.extend(nodes)
+
+
+def _is_float(model: OnnxModel, name: str) -> bool:
+    return "float" in (model.main.dtype(name) or "")
