@@ -27,10 +27,23 @@ _VARINT, _EIGHT_BYTES, _LENGTH, _FOUR_BYTES = 0, 1, 2, 5
 _FIXED = {_EIGHT_BYTES: 8, _FOUR_BYTES: 4}
 _FLOATS = (onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16)
 _LARGE_BYTES = 1 << 16
-_LARGE_FILE = 1 << 20
+_LARGE_FILE = 1 << 22
 """Smaller files are read as a whole."""
+_MOST_OTHERS = 0.25
+"""Share of a file that what is no weight may have, nodes most of all: each is looked at by itself."""
 _NUMBER_BYTES = 10
 """That the longest number takes."""
+
+_kept: list[OnnxModel] | None = None
+
+
+def keep_first_model() -> None:
+    """Has the next model that is read live as long as the process; for one that ends when it has its result.
+
+    To take a model of 10,000 nodes apart takes as long as a tenth of a check.
+    """
+    global _kept
+    _kept = []
 
 
 class _Field(NamedTuple):
@@ -55,11 +68,17 @@ def light_model(path: Path, hashed: bool = False) -> OnnxModel:
     try:
         if path.stat().st_size >= _LARGE_FILE:
             states = FileStates.of([path])
-            return OnnxModel.load(path, hashed, _light_bytes(path), states)
+            return _held(OnnxModel.load(path, hashed, _light_bytes(path), states))
     except (OSError, ValueError, DecodeError, TrtconvError):
         # Whoever reads all of a file says what is wrong with it.
         pass
-    return OnnxModel.load(path, hashed)
+    return _held(OnnxModel.load(path, hashed))
+
+
+def _held(model: OnnxModel) -> OnnxModel:
+    if _kept == []:
+        _kept.append(model)
+    return model
 
 
 def _light_bytes(path: Path) -> bytes:
@@ -67,7 +86,7 @@ def _light_bytes(path: Path) -> bytes:
     with open_plain(path, LARGEST_BYTES) as file:
         end = file.seek(0, 2)
         parts = (
-            _named(_GRAPH, b"".join(_graph(file, field, path.name)))
+            _named(_GRAPH, b"".join(_graph(file, field, path.name, end * _MOST_OTHERS)))
             if field.number == _GRAPH
             else _between(file, field.start, field.end)
             for field in _fields(file, 0, end)
@@ -75,12 +94,19 @@ def _light_bytes(path: Path) -> bytes:
         return b"".join(parts)
 
 
-def _graph(file: BinaryIO, graph: _Field, location: str) -> Iterator[bytes]:
+def _graph(file: BinaryIO, graph: _Field, location: str, most: float) -> Iterator[bytes]:
+    kept = 0
     for field in _fields(file, graph.content, graph.end):
         apart = None
         if field.number == _INITIALIZER and field.end - field.content >= _LARGE_BYTES:
             apart = _apart(file, field, location)
-        yield _between(file, field.start, field.end) if apart is None else _named(_INITIALIZER, apart)
+        if apart is None:
+            kept += field.end - field.start
+            if kept > most:
+                raise ValueError("most of the file is no weights")
+            yield _between(file, field.start, field.end)
+        else:
+            yield _named(_INITIALIZER, apart)
 
 
 def _apart(file: BinaryIO, tensor: _Field, location: str) -> bytes | None:

@@ -92,7 +92,7 @@ class OnnxModel:
         self.io: TensorIos = {}
         self.images: ImageInput | None = None
         self._hashing: Hashing | None = None
-        self._data = _NONE
+        self._data, self._size = _NONE, 0
 
     @classmethod
     def load(cls, path: Path, hashed: bool = False, data: bytes | None = None, states: FileStates = _NONE) -> OnnxModel:
@@ -110,7 +110,7 @@ class OnnxModel:
         data = read_file(path) if data is None else data
         hashing, model = Hashing(path if states.files else data) if hashed else None, cls(_parse(data, path), path)
         model._data, model._hashing = states, hashing if hashing is None or states.files else hashing.done()
-        del data  # What follows copies each tensor that it looks at.
+        model._size, data = len(data), b""  # What follows copies each tensor that it looks at.
         take_census(model.proto)
         forget_meaningless(model.proto.graph)
         examined = checker.examine(model.proto)
@@ -192,7 +192,7 @@ class OnnxModel:
     @functools.cached_property
     def _is_light(self) -> bool:
         """Whether all weights are in the model's file, and few in memory; found out once: what passes add is little."""
-        return inside_bytes(self.proto) <= _LIGHT_BYTES and not self.external_files
+        return (self._size or inside_bytes(self.proto)) <= _LIGHT_BYTES and not self.external_files
 
     def touch(self) -> None:
         """Forgets what was derived from the graph; call after changing it."""

@@ -51,7 +51,7 @@ class Scope:
 
     def forget(self) -> None:
         """Forgets what was derived from the nodes' columns and the initializers."""
-        for cached in ("initializers", "producers", "by_op", "consumers"):
+        for cached in ("initializers", "producers", "by_op", "consumers", "constant_types"):
             self.__dict__.pop(cached, None)
         self.whole.__dict__.pop("mentions", None)
 
@@ -85,6 +85,13 @@ class Scope:
         if node is not None:
             return constant_of(node)
         return None if self.parent is None else self.parent.constant(name)
+
+    @functools.cached_property
+    def constant_types(self) -> frozenset[int]:
+        """Element types of this graph's own initializers and Constant nodes."""
+        constants = (constant_of(self.columns.nodes[index]) for index in self.by_op.get("Constant", ()))
+        held = itertools.chain(self.graph.initializer, (tensor for tensor in constants if tensor is not None))
+        return frozenset(tensor.data_type for tensor in held)
 
     def values(self, name: str) -> NDArray[Any] | None:
         """Returns the values of an initializer or of a Constant node's output; None for anything computed."""
@@ -208,12 +215,17 @@ class InferredShapes(Mapping[str, "tuple[int | None, ...]"]):
 
     def __init__(self, values: Iterable[onnx.ValueInfoProto]) -> None:
         self._values = {value.name: value for value in values}
+        self._told: dict[str, tuple[int | None, ...]] = {}
 
     def __getitem__(self, name: str) -> tuple[int | None, ...]:
+        told = self._told.get(name)
+        if told is not None:
+            return told
         tensor = self._values[name].type.tensor_type
         if not tensor.HasField("shape"):
             raise KeyError(name)
-        return tuple(d.dim_value if d.HasField("dim_value") and d.dim_value >= 0 else None for d in tensor.shape.dim)
+        sizes = (d.dim_value if d.HasField("dim_value") and d.dim_value >= 0 else None for d in tensor.shape.dim)
+        return self._told.setdefault(name, tuple(sizes))
 
     def __iter__(self) -> Iterator[str]:
         return (name for name, value in self._values.items() if value.type.tensor_type.HasField("shape"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable
 
 import onnx
@@ -30,6 +31,7 @@ def dtype_name(code: int) -> str:
     return str(onnx.TensorProto.DataType.Name(code)).lower()
 
 
+@functools.cache
 def known_dtype_name(code: int) -> str | None:
     """Returns numpy's name of an ONNX element type; None for an unknown one."""
     if code == onnx.TensorProto.UNDEFINED:

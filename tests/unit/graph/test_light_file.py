@@ -40,6 +40,7 @@ def model_of(arrays: dict[str, np.ndarray]) -> onnx.ModelProto:
 @pytest.fixture(autouse=True)
 def any_file_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(light_file, "_LARGE_FILE", 0)
+    monkeypatch.setattr(light_file, "_MOST_OTHERS", 1.0)
 
 
 @settings(max_examples=20, deadline=None)
@@ -150,3 +151,13 @@ def test_a_tensor_with_too_many_values_stays_inside_to_be_complained_of(tmp_path
     onnx.save_model(model, path)
     with pytest.raises(InputError, match="160004 bytes"):
         light_model(path)
+
+
+def test_a_file_of_nodes_most_of_all_is_read_as_a_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(light_file, "_MOST_OTHERS", 0.25)
+    for size, light in ((1 << 16, True), (1 << 14, False)):
+        path = tmp_path / f"{size}.onnx"
+        model = model_of({"w": np.ones((size, 1), np.float32)})
+        model.graph.node[-1].doc_string = "a" * 50_000
+        onnx.save_model(model, path)
+        assert lies_in(light_model(path).main.initializer("w"), path) == light
