@@ -102,6 +102,7 @@ def _check(request: CheckRequest, clock: Stopwatch) -> CheckReport:
         subject = ProofSubject(promise_of(judged.done.edits, passes), model, model)
         faults, parser, proof = _try_out(subject, engine, plan, request, clock)
         findings += _not_told_yet(judged.origin.place(faults, model), findings)
+    model.require_unchanged_data()
     kept, ignored = request.selection.divide(sorted(findings, key=_worst_first))
     cut = _cut(model, target, engine, profiles, bounds, request, clock) if request.partition else None
     code = _exit_code(kept, cut, request)

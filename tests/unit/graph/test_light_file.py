@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
+import trtconv
 from trtconv.core.errors import InputError
+from trtconv.core.progress import NullProgress
+from trtconv.core.requests.check import CheckRequest
+from trtconv.core.target import Target
 from trtconv.graph import light_file
 from trtconv.graph.external_data import lies_in
 from trtconv.graph.light_file import light_model
@@ -161,3 +166,17 @@ def test_a_file_of_nodes_most_of_all_is_read_as_a_whole(tmp_path: Path, monkeypa
         model.graph.node[-1].doc_string = "a" * 50_000
         onnx.save_model(model, path)
         assert lies_in(light_model(path).main.initializer("w"), path) == light
+
+
+def test_a_check_of_a_file_that_changes_meanwhile_has_no_verdict(tmp_path: Path) -> None:
+    path = tmp_path / "m.onnx"
+    onnx.save_model(model_of({"w": np.ones((40_000, 1), np.float32)}), path)
+
+    class Changing(NullProgress):
+        def stage(self, name: str) -> contextlib.AbstractContextManager[None]:
+            if name == "rules":
+                onnx.save_model(model_of({"w": np.zeros((40_000, 1), np.float32)}), path)
+            return super().stage(name)
+
+    with pytest.raises(InputError, match="changed while"):
+        trtconv.check(CheckRequest(path, target=Target("tensorrt", (10,))), Changing())
