@@ -10,11 +10,7 @@ from trtconv.core.dims import InputSpec
 from trtconv.graph.model import OnnxModel
 from trtconv.runtimes.proof.feeds import Role
 
-_INDEXED = frozenset(
-    (  # noqa: SIM905
-        "Gather GatherElements GatherND Scatter ScatterElements ScatterND TensorScatter Compress"
-    ).split()
-)
+_INDEXED = frozenset("Gather GatherElements GatherND Scatter ScatterElements ScatterND".split())  # noqa: SIM905
 _LENGTHS = {**dict.fromkeys(("GRU", "LSTM", "RNN"), 4), "ReverseSequence": 1}
 """Operators to the input that says how many steps of a sequence there are."""
 _MASKING = frozenset("Cast Not And Or Where Equal Unsqueeze Expand".split())  # noqa: SIM905
@@ -112,15 +108,20 @@ def role_of(
 def _steps(model: OnnxModel, node: onnx.NodeProto, shapes: Mapping[str, tuple[int | None, ...]]) -> int:
     attributes = {attribute.name: attribute.i for attribute in node.attribute}
     axis = attributes.get("time_axis", attributes.get("layout", 0))
-    shape = model.main.shape(node.input[0]) or shapes.get(node.input[0])
+    shape = _shape(model, node.input[0], shapes)
     return (shape[axis] if shape and len(shape) > axis else None) or 1
 
 
 def _rows(model: OnnxModel, node: onnx.NodeProto, shapes: Mapping[str, tuple[int | None, ...]]) -> int:
-    data = node.input[0]
-    shape = model.main.shape(data) or shapes.get(data)
+    shape = _shape(model, node.input[0], shapes)
     if not shape:
         return 0
     axis = next((attribute.i for attribute in node.attribute if attribute.name == "axis"), 0)
     size = min((n or 0) for n in shape) if node.op_type.endswith("ND") else shape[axis]
     return size or 0
+
+
+def _shape(model: OnnxModel, name: str, shapes: Mapping[str, tuple[int | None, ...]]) -> tuple[int | None, ...] | None:
+    """Returns the shape that the model states of a tensor; if it leaves sizes open, the one that is given."""
+    own = model.main.shape(name)
+    return own if own and None not in own else shapes.get(name) or own

@@ -1,0 +1,91 @@
+"""What inputs are read as: which of them are indices, and into how many rows, sizes, lengths, boxes, masks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import onnx
+import pytest
+
+from trtconv.graph.model import OnnxModel
+from trtconv.runtimes.proof.feeds import Role
+from trtconv.runtimes.proof.roles import integers_of, role_of
+
+LOOP = """y = Loop (n, go, x) <body = b (int64 i, bool c, float[2,5] p) => (bool d, float[2,5] q)
+    { d = Identity (c)  q = Abs (p) }>"""
+INTEGERS = {
+    "y = Gather (x, n)": (Role.INDEX, 2),
+    "y = Gather <axis = 1> (x, n)": (Role.INDEX, 5),
+    "y = Gather <axis = -1> (x, n)": (Role.INDEX, 5),
+    "y = GatherElements <axis = 1> (x, n)": (Role.INDEX, 5),
+    "y = GatherND (x, n)": (Role.INDEX, 2),
+    "y = Scatter <axis = 1> (x, n, u)": (Role.INDEX, 5),
+    "y = ScatterElements <axis = 1> (x, n, u)": (Role.INDEX, 5),
+    "y = ScatterND (x, n, u)": (Role.INDEX, 2),
+    "y = RoiAlign (t, b, n)": (Role.INDEX, 3),
+    # The smallest of several tables, whichever comes first; one of unknown size does not count.
+    "p = Gather <axis = 1> (x, n)  y = Gather (x, n)": (Role.INDEX, 2),
+    "p = Gather (x, n)  y = Gather <axis = 1> (x, n)": (Role.INDEX, 2),
+    "p = Gather (v, n)  y = Gather <axis = 1> (x, n)": (Role.INDEX, 5),
+    "y = Gather (v, n)": (Role.INDEX, 0),
+    "y = GatherND (v, n)": (Role.INDEX, 0),
+    # Handed on first, as the data alone.
+    "m = Cast <to = 7> (n)  y = Gather (x, m)": (Role.INDEX, 2),
+    "l = Unsqueeze (n, o)  m = Squeeze (l, o)  y = Gather (x, m)": (Role.INDEX, 2),
+    "m = Concat <axis = 0> (k, n)  y = Gather (x, m)": (Role.NUMBER, 0),
+    "m = Add (n, n)  y = Gather (x, m)": (Role.NUMBER, 0),
+    "y = Reshape (x, n)": (Role.SIZES, 0),
+    "y = ReduceSum (x, n)": (Role.SIZES, 0),
+    "y = Pad (x, k, , n)": (Role.SIZES, 0),
+    "p = Gather (x, n)  y = Tile (p, n)": (Role.SIZES, 0),
+    LOOP: (Role.TRIPS, 0),
+    "y = NonMaxSuppression (n, s)": (Role.BOXES, 0),
+    "y = NonMaxSuppression (s, n)": (Role.NUMBER, 0),
+    "y, h = RNN <hidden_size = 4> (t, w, r, , n)": (Role.LENGTH, 3),
+    "y, h = GRU <hidden_size = 4, layout = 1> (t, w, r, , n)": (Role.LENGTH, 7),
+    "y, h = LSTM <hidden_size = 4> (t, w, r, , n)": (Role.LENGTH, 3),
+    "y = ReverseSequence (x, n)": (Role.LENGTH, 2),
+    "y = ReverseSequence <time_axis = 1, batch_axis = 0> (x, n)": (Role.LENGTH, 5),
+    "y = ReverseSequence (v, n)": (Role.LENGTH, 1),
+    # A table that is looked up in is no index.
+    "y = Gather (n, k)": (Role.NUMBER, 0),
+    "y = Neg (n)": (Role.NUMBER, 0),
+}
+
+
+def model_of(body: str) -> OnnxModel:
+    text = f"""<ir_version: 8, opset_import: ["": 18]>
+    g (int64[2,1] n, int64[1] k, bool go, float[2,5] x, float[2,1] u, float[3,7,2,2] t, float[b,c] v) => (float y)
+    <int64[1] o = {{0}}> {{ {body} }}"""
+    return OnnxModel(onnx.parser.parse_model(text), Path("m.onnx"))
+
+
+@pytest.mark.parametrize(("body", "role"), INTEGERS.items())
+def test_what_a_tensor_is_read_as(body: str, role: tuple[Role, int]) -> None:
+    model = model_of(body)
+    assert role_of(model, model.main.columns.nodes, "n", {}) == role
+
+
+def test_sizes_that_the_model_does_not_state_are_given() -> None:
+    model = model_of("w = Abs (v)  y = Gather (w, n)")
+    assert role_of(model, model.main.columns.nodes, "n", {"w": (9, 3)}) == (Role.INDEX, 9)
+    assert role_of(model, model.main.columns.nodes, "n", {"x": (9, 3)}) == (Role.INDEX, 0)
+    model = model_of("w = Abs (v)  y = ReverseSequence <time_axis = 1, batch_axis = 0> (w, n)")
+    for shape, length in {(9, 3): 3, (9,): 1, (9, None): 1, (): 1}.items():
+        assert role_of(model, model.main.columns.nodes, "n", {"w": shape}) == (Role.LENGTH, length)
+
+
+@pytest.mark.parametrize(
+    ("body", "bound"),
+    [
+        ("y = Gather <axis = 1> (x, n)", {"n": 5}),
+        ("y = Gather (v, n)", {}),
+        ("m = Cast <to = 9> (n)  y = Where (m, x, x)", {"n": 2}),
+        ("p = Equal (n, k)  y = Gather (x, n)", {"n": 2, "k": 2}),
+        ("y = Add (n, k)", {}),
+        # Floats and booleans that say where are drawn as what they are.
+        ("y = Where (go, x, v)", {}),
+    ],
+)
+def test_below_which_number_inputs_of_integers_make_sense(body: str, bound: dict[str, int]) -> None:
+    assert integers_of(model_of(body)) == bound
