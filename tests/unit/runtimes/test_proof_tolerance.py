@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,7 +10,9 @@ import numpy as np
 import pytest
 
 from trtconv.core.documents.verify import Verdict
-from trtconv.runtimes.proof.tolerance import Arithmetic, Computed, judge
+from trtconv.runtimes.proof.tolerance import FACTOR, PERTURBATION, Arithmetic, Computed, eps_of, judge, reduced
+from trtconv.runtimes.tensorrt.readback.records import ReadLayer
+from trtconv.runtimes.tensorrt.readback.types import numpy_type
 
 EXACTLY = Arithmetic(eps=2.0**-23, approximated=False, rough=0.0, placed=0.0)
 
@@ -35,3 +38,124 @@ def test_infinities(dtype: str, expected: Sequence[float], got: Sequence[float],
     value: Any = np.array(expected, dtype)
     found = judge(Computed(value), np.array(got, np.float32), EXACTLY, {"x": np.ones(1, np.float32)})
     assert (found.verdict is Verdict.PASSED) is passes, found.why
+
+
+UNIT = FACTOR * EXACTLY.eps
+ALLOWANCES: dict[str, tuple[dict[str, Any], dict[str, Any], float]] = {
+    # What else is known of [4, 0], how it is computed, on inputs up to 50, to how far the 4 may be off.
+    "its own rounding": ({}, {}, UNIT * 4),
+    "in another type": ({}, {"eps": 2.0**-10}, FACTOR * 2.0**-10 * 4),
+    "terms": ({"terms": [-100.0, 9e9]}, {}, UNIT * 104),
+    "terms that are no numbers": ({"terms": [np.nan, 9e9]}, {}, UNIT * 4),
+    "terms that overflow": ({"terms": [np.inf, 9e9]}, {}, UNIT * 4),
+    "terms of other elements": ({"terms": [100.0]}, {}, UNIT * 4),
+    "condition": ({"moved": ([4.5, 9e9], [3.75, 0.0])}, {}, UNIT * (4 + 0.75 / PERTURBATION)),
+    "condition without end": ({"moved": ([np.inf, 0.0],)}, {}, UNIT * 4),
+    "condition of other elements": ({"moved": ([9.0],)}, {}, UNIT * 4),
+    "approximated": ({}, {"approximated": True}, UNIT * 4 + 50e-6),
+    "approximated in another type": (
+        {},
+        {"approximated": True, "eps": 2.0**-22},
+        2 * (UNIT * 4 + 50e-6),
+    ),
+    "rough": ({}, {"rough": 1e-4}, UNIT * 4 + 4e-4),
+    "places": ({}, {"placed": 3.0}, UNIT * 4 + EXACTLY.eps * 3 * 2 * 50),
+}
+
+
+@pytest.mark.parametrize(("known", "how", "allowed"), ALLOWANCES.values(), ids=ALLOWANCES)
+def test_an_element_is_off_by_as_much_as_can_be_explained(
+    known: dict[str, Any], how: dict[str, Any], allowed: float
+) -> None:
+    several = {name: [np.array(values) for values in known[name]] for name in ("moved",) if name in known}
+    terms = {"terms": np.array(known["terms"])} if "terms" in known else {}
+    reference = Computed(np.array([4.0, 0.0]), **terms, **several)
+    arithmetic, feeds = dataclasses.replace(EXACTLY, **how), {"x": np.array([-50.0, np.inf]), "i": np.array([99])}
+    for sign in (-1, 1):
+        near, far = (
+            judge(reference, np.array([4 + sign * share * allowed, 0]), arithmetic, feeds) for share in (0.9, 1.1)
+        )
+        assert (near.verdict, near.why, far.verdict) == (Verdict.PASSED, "", Verdict.BEYOND)
+
+
+def test_functions_of_small_inputs_are_off_as_those_of_1() -> None:
+    how = dataclasses.replace(EXACTLY, approximated=True)
+    for off, verdict in ((0.9e-6, Verdict.PASSED), (1.1e-6, Verdict.BEYOND)):
+        assert judge(Computed(np.zeros(1)), np.array([off]), how, {"x": np.full(1, 0.1)}).verdict is verdict
+
+
+@pytest.mark.parametrize(
+    ("dtype", "step"), [("float16", 6e-8), ("bfloat16", 1e-37), ("float32", 1e-37), ("float64", 1e-300)]
+)
+def test_zero_is_off_by_the_smallest_step_of_its_type(dtype: str, step: float) -> None:
+    value: Any = np.zeros(2, numpy_type(dtype))
+    for share, verdict in ((0.9, Verdict.PASSED), (1.2, Verdict.BEYOND)):
+        assert judge(Computed(value), np.array([0, share * step]), EXACTLY, {}).verdict is verdict
+
+
+@pytest.mark.parametrize(
+    ("dtype", "value", "beside", "got", "verdict"),
+    [
+        # Either side of a step, or what lies near it, and nothing between.
+        ("float32", [2.0, 1.0], [[3.0, 1.0], [2.0, 5.0]], [3.0, 5.0], Verdict.PASSED),
+        ("float32", [2.0, 1.0], [[3.0, 1.0]], [3.0 + 1e-6, 1.0], Verdict.PASSED),
+        ("float32", [2.0, 1.0], [[3.0, 1.0]], [2.5, 1.0], Verdict.BEYOND),
+        ("float32", [2.0, 1.0], [[3.0]], [3.0, 1.0], Verdict.BEYOND),
+        ("int64", [2, 1], [[3, 1]], [3, 1], Verdict.PASSED),
+        ("int64", [2, 1], [[3, 1]], [2, 3], Verdict.BEYOND),
+        # Integers are not rounded, however large.
+        ("int64", [2**60, 1], [], [2**60 + 1, 1], Verdict.BEYOND),
+        ("bool", [True, False], [], [True, True], Verdict.BEYOND),
+        # Where the model is no number, any will do.
+        ("float32", [np.nan, 1.0], [], [7.0, 1.0], Verdict.PASSED),
+        ("float32", [1.0, 1.0], [], [np.nan, 1.0], Verdict.NOT_FINITE),
+        ("float32", [1.0, 1.0], [], [np.nan, -np.inf], Verdict.NOT_FINITE),
+        ("float32", [1.0, 1.0], [], [np.nan, 9.0], Verdict.BEYOND),
+        ("float32", [np.inf, 1.0], [], [np.nan, np.nan], Verdict.BEYOND),
+        ("float32", [1.0, 1.0], [], [[1.0, 1.0]], Verdict.SHAPE),
+    ],
+)
+def test_verdicts(dtype: str, value: Any, beside: Any, got: Any, verdict: Verdict) -> None:
+    reference = Computed(np.array(value, dtype), beside=[np.array(other, dtype) for other in beside])
+    assert judge(reference, np.array(got, dtype), EXACTLY, {}).verdict is verdict
+
+
+def test_what_is_told_of_a_difference_is_its_place_and_how_much_of_the_model_is_numbers() -> None:
+    value, got = np.ones((2, 3)), np.ones((2, 3))
+    value[0, :2], got[1, 1:] = np.nan, (2.5, 9)
+    found = judge(Computed(value), got, EXACTLY, {})
+    assert found.telling == pytest.approx(4 / 6)
+    assert {"2", "6", "1x1", "2.5", "1"} <= set(found.why.replace(",", " ").split())
+    got[1] = 1
+    assert judge(Computed(value), got, EXACTLY, {}).telling == pytest.approx(4 / 6)
+    assert judge(Computed(np.array([1, 2])), np.array([1, 3]), EXACTLY, {}).telling == 1
+
+
+@pytest.mark.parametrize(
+    ("layers", "dtype", "changes"),
+    [
+        ([("REDUCE", "SUM")], "int32", True),
+        ([("UNARY", "NEG"), ("REDUCE", "PROD")], "int64", True),
+        ([("REDUCE", "MAX")], "int32", False),
+        ([("ELEMENTWISE", "SUM")], "int32", False),
+        ([("REDUCE", "SUM")], "float32", False),
+    ],
+)
+def test_what_comes_of_sums_of_integers_that_overflow_is_left_open(
+    layers: list[tuple[str, str]], dtype: str, changes: bool
+) -> None:
+    read = [ReadLayer(0, "l", kind, (0,), (1,), {"op": op}) for kind, op in layers]
+    ends: Any = np.iinfo(dtype if changes else "int32")
+    expected, got = np.array([ends.min, 5, ends.max, 7]).astype(dtype), np.array([1, 2, 3, 7])
+    assert reduced(read, expected, got).tolist() == ([1, 5, 3, 7] if changes else expected.tolist())
+    assert reduced(read, expected, got[:2]).tolist() == expected.tolist()
+
+
+def test_a_piece_is_rounded_as_the_coarsest_of_its_floats() -> None:
+    units = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
+    coarsest = 0.0
+    for count, (dtype, unit) in enumerate(units.items()):
+        coarsest = max(coarsest, unit)
+        assert eps_of([dtype, "int8"]) == unit
+        assert eps_of(list(units)[: count + 1]) == coarsest
+    assert eps_of(["int64"]) == units["float32"]

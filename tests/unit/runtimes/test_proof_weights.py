@@ -19,6 +19,7 @@ from trtconv.runtimes.proof.bits import elements, same_bits, stored
 from trtconv.runtimes.proof.origin import Derivation, origins
 from trtconv.runtimes.proof.weights import Relation, accounts, weigh
 from trtconv.runtimes.tensorrt.readback.records import ReadLayer, ReadNetwork, ReadTensor
+from trtconv.runtimes.tensorrt.readback.types import numpy_type
 
 Array = NDArray[Any]
 
@@ -207,3 +208,216 @@ def test_weights_in_a_file_are_compared_in_parts_of_any_size(tmp_path: Path, siz
     assert same_bits(other.astype(np.float64), stored(model, tensor)) is equal
     assert not same_bits(np.append(other, 0), stored(model, tensor))
     assert not same_bits(other[:-1], stored(model, tensor))
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16"])
+@pytest.mark.parametrize("attribute", ["scale", "shift", "power"])
+def test_what_is_folded_is_off_by_a_few_steps_of_its_type(dtype: str, attribute: str) -> None:
+    """Of constants for which all of it is a power of two; a difference is as exact as what it is one of."""
+    text = (
+        HEAD + "(float[1,2,4] x) => (float[1,2,4] y) { [norm] y = BatchNormalization <epsilon = 0.0> (x, g, b, m, v) }"
+    )
+    proto = onnx.parser.parse_model(text)
+    constants = {"g": [2.0, 2.0], "b": [8.0, 8.0], "m": [8.0, 8.0], "v": [4.0, 4.0]}
+    proto.graph.initializer.extend(
+        numpy_helper.from_array(np.array(values, np.float32), name) for name, values in constants.items()
+    )
+    expected, size = {"scale": (1.0, 1.0), "shift": (0.0, 16.0), "power": (1.0, 1.0)}[attribute]
+    step = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}[dtype]
+    for steps, relation in {4: Relation.DERIVED, 6: Relation.DIFFERENT}.items():
+        values: Any = np.array([expected, expected + steps * step * size], numpy_type(dtype))
+        made = {"norm": ReadLayer(0, "norm", "SCALE", (), (0,), {attribute: values}, onnx_node="norm")}
+        assert relations(made, OnnxModel(proto, Path("m.onnx"))) == {("norm", attribute): relation}
+    other = {"norm": ReadLayer(0, "norm", "SCALE", (), (0,), {"bias": values, "kernel": values[:1]}, onnx_node="norm")}
+    assert set(relations(other, OnnxModel(proto, Path("m.onnx"))).values()) == {Relation.OWN}
+
+
+def test_of_a_variance_of_nothing_any_scale_will_do() -> None:
+    proto = onnx.parser.parse_model(
+        HEAD
+        + """(float[1,1,4] x) => (float[1,1,4] y)
+        <float[1] g = {1}, float[1] b = {0}, float[1] m = {0}, float[1] v = {-1}>
+        { [norm] y = BatchNormalization <epsilon = 0.0> (x, g, b, m, v) }"""
+    )
+    made = {"norm": layer(0, "SCALE", "norm", {"scale": np.array([7], np.float32)})}
+    assert set(relations(made, OnnxModel(proto, Path("m.onnx"))).values()) == {Relation.DERIVED}
+
+
+CONSTANTS = (
+    HEAD
+    + """(float[2,3] x) => (float[2,3] y) <float[3,3] w = {1,2,3,4,5,6,7,8,9}, float[3] b = {-1,-2,-3},
+    float one = {5}, int64[2] n = {2, 3}> {
+    [mul] m = Gemm (x, w, b)  [add] a = Add (m, b)  [scale] s = Mul (a, one)  [shape] y = Reshape (s, n) }"""
+)
+W = np.arange(1, 10, dtype=np.float32)
+B = np.array([-1, -2, -3], np.float32)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "values", "relation", "sources"),
+    [
+        ("CONSTANT", "b", B, Relation.EQUAL, ("b",)),
+        # Parsers number what is used again, and what a layer's name speaks of is what it must be.
+        ("CONSTANT", "b_7", B, Relation.EQUAL, ("b",)),
+        ("CONSTANT", "b_7", B + 1, Relation.DIFFERENT, ("b",)),
+        ("CONSTANT", "b_x", B, Relation.EQUAL, ("b",)),
+        ("CONSTANT", "b_x", B + 1, Relation.OWN, ()),
+        # A constant that is called so, of another size, is another one.
+        ("CONSTANT", "b", W, Relation.EQUAL, ("w",)),
+        ("CONSTANT", "tmp_weight_b", B, Relation.EQUAL, ("b",)),
+        ("CONSTANT", "one", np.float32([5]), Relation.EQUAL, ("one",)),
+        ("CONSTANT", "two", np.float32([5]), Relation.OWN, ()),
+        ("MATRIX", "mul", W.reshape(3, 3).T, Relation.DERIVED, ("w",)),
+        ("MATRIX", "mul", np.append(W[:-1], 0), Relation.DIFFERENT, ("w",)),
+        ("MATRIX", "mul", B, Relation.EQUAL, ("b",)),
+        ("SUM", "add", B[::-1], Relation.DIFFERENT, ("b",)),
+        ("SUM", "add", W, Relation.EQUAL, ("w",)),
+        ("SUM", "nobody", B, Relation.EQUAL, ("b",)),
+        ("SUM", "nobody", B[::-1], Relation.OWN, ()),
+    ],
+)
+def test_which_constants_a_weight_is_held_to(
+    kind: str, name: str, values: Array, relation: Relation, sources: tuple[str, ...]
+) -> None:
+    model = OnnxModel(onnx.parser.parse_model(CONSTANTS), Path("m.onnx"))
+    net = network({name: ReadLayer(0, name, kind, (), (), {"weights": np.ascontiguousarray(values)}, onnx_node=name)})
+    (found,) = accounts(net, model)
+    assert (found.relation, found.sources) == (relation, sources)
+    if relation is Relation.DIFFERENT:
+        # The node that reads it, where the layer is none of a node.
+        assert found.place.node == ("mul" if kind == "CONSTANT" else name)
+
+
+def test_a_layer_is_of_the_node_that_makes_its_result_whatever_it_is_called() -> None:
+    model = OnnxModel(onnx.parser.parse_model(CONSTANTS), Path("m.onnx"))
+    tensors = (ReadTensor(0, "x", "float32", None), ReadTensor(1, "a", "float32", None))
+    made = ReadLayer(0, "mul", "SUM", (0,), (1,), {"weights": W[:3]}, onnx_node="mul")
+    (found,) = accounts(ReadNetwork(tensors, (made,), (0,), (1,)), model)
+    assert (found.relation, found.place.node) == (Relation.DIFFERENT, "add")
+
+
+@pytest.mark.parametrize(
+    ("origin", "values", "counts"),
+    [
+        (Derivation.FILE, B, (1, 0, 1)),
+        (Derivation.DERIVED, B, (0, 1, 1)),
+        (Derivation.COMPUTED, B, (0, 0, 1)),
+        (Derivation.CHANGED, B, (0, 0, 1)),
+        (None, B, (0, 0, 1)),
+        (Derivation.FILE, B + 1, (0, 0, 1)),
+        # The parser's own: single numbers and integers are for what computes with them to show.
+        (Derivation.FILE, np.float32([3]), (0, 0, 0)),
+        (Derivation.FILE, np.array([7, 7, 7]), (0, 0, 0)),
+        (Derivation.FILE, np.float32([3, 3]), (0, 0, 1)),
+    ],
+)
+def test_weights_are_counted_by_where_their_constants_come_from(
+    origin: Derivation | None, values: Array, counts: tuple[int, int, int]
+) -> None:
+    model = OnnxModel(onnx.parser.parse_model(CONSTANTS), Path("m.onnx"))
+    net = network({"x": ReadLayer(0, "x", "SUM", (), (), {"weights": values, "bias": np.empty(0), "scale": None})})
+    found = weigh(net, model, {} if origin is None else {"b": origin})
+    assert (found.equal, found.derived, found.of, found.different) == (*counts, ())
+
+
+def changed(text: str, **constants: Any) -> tuple[OnnxModel, OnnxModel]:
+    """Returns a model with further constants, and the same without its nodes but the last, which reads "new"."""
+    file = onnx.parser.parse_model(HEAD + text)
+    new = constants.pop("new")
+    file.graph.initializer.extend(numpy_helper.from_array(np.asarray(v), name) for name, v in constants.items())
+    given = onnx.ModelProto()
+    given.CopyFrom(file)
+    del given.graph.node[:-1], given.graph.initializer[:]
+    given.graph.node[0].input[1] = "new"
+    given.graph.initializer.append(numpy_helper.from_array(np.asarray(new), "new"))
+    return OnnxModel(file, Path("m.onnx")), OnnxModel(given, Path("m.onnx"))
+
+
+@pytest.mark.parametrize("zero", [True, False])
+@pytest.mark.parametrize("axis", [None, 0, 1, 2, -1, -3])
+def test_what_a_dequantizer_makes_of_codes_is_folded_by_its_definition(axis: int | None, zero: bool) -> None:
+    codes = np.random.default_rng(0).integers(-128, 128, (2, 3, 4)).astype(np.int8)
+    count, at = (1, 0) if axis is None else (codes.shape[axis], axis)
+    shape = [count if i == at % 3 else 1 for i in range(3)]
+    scale = np.linspace(0.1, 0.7, count).astype(np.float32)
+    zeros = np.arange(1, count + 1).astype(np.int8)
+    points = zeros.reshape(shape).astype(np.int32) if zero else 0
+    new = (codes.astype(np.int32) - points).astype(np.float32) * scale.reshape(shape)
+    said = "" if axis is None else f"<axis = {axis}>"
+    given = {"c": codes, "s": scale if axis is not None else scale[0], "z": zeros if axis is not None else zeros[0]}
+    text = (
+        f"(float[2,3,4] x) => (float[2,3,4] y) {{ w = DequantizeLinear {said} (c, s{', z' * zero})  y = Mul (x, w) }}"
+    )
+    assert origins(*changed(text, **given, new=new))["new"] is Derivation.DERIVED
+    wrong = new.copy()
+    wrong[1, 2, 3] += scale[-1]
+    assert origins(*changed(text, **given, new=wrong))["new"] is Derivation.COMPUTED
+
+
+@pytest.mark.parametrize(
+    ("text", "new"),
+    [
+        # Through several nodes, whichever of them are made of constants.
+        ("a = Add (p, q)  b = Mul (a, q)  y = Mul (x, b)", [12.0, 21.0]),
+        ("t = Neg (x)  a = Add (p, q)  y = Mul (t, a)", [4.0, 7.0]),
+        ("c = Constant <value = float[2] {8, 9}> ()  y = Mul (x, c)", [9.0, 8.0]),
+    ],
+)
+def test_constants_that_follow_from_others_are_derived(text: str, new: list[float]) -> None:
+    known = {"p": np.float32([1, 4]), "q": np.float32([3, 3])}
+    body = f"(float[2] x) => (float[2] y) {{ {text} }}"
+    assert origins(*changed(body, **known, new=np.float32(new)))["new"] is Derivation.DERIVED
+    assert origins(*changed(body, **known, new=np.float32(new) + 1))["new"] is Derivation.COMPUTED
+
+
+def test_a_text_is_derived_from_nothing() -> None:
+    text = "(float[2] x) => (float[2] y) { y = Mul (x, p) }"
+    assert origins(*changed(text, p=np.array(["a"], object), new=np.array(["a"], object)))["new"] is Derivation.COMPUTED
+
+
+def test_codes_and_scales_that_mean_the_same_are_derived() -> None:
+    text = (
+        "(float[2] x) => (float[2] y) <int8[2] c = {C}, float s = {S}> { w = DequantizeLinear (c, s)  y = Mul (x, w) }"
+    )
+
+    def model(codes: str, scale: str, by: str = "") -> OnnxModel:
+        named = text.replace("C", codes).replace("S", scale).replace("int8[2] c", f"int8[2] c{by}")
+        named = named.replace("float s", f"float s{by}").replace("(c, s)", f"(c{by}, s{by})")
+        return OnnxModel(onnx.parser.parse_model(HEAD + named), Path("m.onnx"))
+
+    file = model("4, -6", "0.5")
+    assert set(origins(file, model("8, -12", "0.25", "new")).values()) == {Derivation.DERIVED}
+    assert set(origins(file, model("8, -14", "0.25", "new")).values()) == {Derivation.COMPUTED}
+
+
+def test_constants_of_the_same_name_are_held_to_each_other(tmp_path: Path) -> None:
+    (tmp_path / "w").write_bytes(np.float32([1, 2, 1, 2]).tobytes())
+
+    def outside(offset: int) -> onnx.TensorProto:
+        tensor = onnx.TensorProto(name="w", data_type=onnx.TensorProto.FLOAT, dims=[2])
+        tensor.data_location = onnx.TensorProto.EXTERNAL
+        for key, value in {"location": "w", "offset": str(offset), "length": "8"}.items():
+            tensor.external_data.add(key=key, value=value)
+        return tensor
+
+    def held(tensor: onnx.TensorProto) -> OnnxModel:
+        proto = onnx.parser.parse_model(HEAD + "(float[2] x) => (float[2] y) { y = Mul (x, w) }")
+        proto.graph.initializer.append(tensor)
+        return OnnxModel(proto, tmp_path / "m.onnx")
+
+    def inside(*values: float, dtype: type = np.float32) -> onnx.TensorProto:
+        return numpy_helper.from_array(np.array(values, dtype), "w")
+
+    for file, given, origin in (
+        (outside(0), outside(0), Derivation.FILE),
+        # The same values at another place count as others: they are not read.
+        (outside(0), outside(8), Derivation.CHANGED),
+        (outside(0), inside(1, 2), Derivation.FILE),
+        (outside(0), inside(1, 3), Derivation.CHANGED),
+        (inside(1, 2), inside(1, 2), Derivation.FILE),
+        (inside(1, 2), inside(2, 1), Derivation.CHANGED),
+        (inside(1, 2), inside(1, 2, dtype=np.float64), Derivation.DERIVED),
+        (inside(1, 2), inside(1, 3, dtype=np.float64), Derivation.CHANGED),
+        (inside(1, 2), inside(1, 2, 3), Derivation.CHANGED),
+    ):
+        assert origins(held(file), held(given)) == {"w": origin}

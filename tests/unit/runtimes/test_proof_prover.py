@@ -1,0 +1,173 @@
+"""What the whole and the pieces show together, and when the whole is run."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import onnx
+import pytest
+
+from trtconv.core.documents.proof import Lack, Unshown
+from trtconv.graph.model import OnnxModel
+from trtconv.runtimes.proof import prove
+from trtconv.runtimes.proof.feeds import Shape
+from trtconv.runtimes.proof.pieces import PiecesResult
+from trtconv.runtimes.proof.prove import Prover
+from trtconv.runtimes.proof.result import Divergence, ProofResult
+from trtconv.runtimes.proof.whole import Size
+from trtconv.runtimes.tensorrt.readback.records import ReadLayer, ReadNetwork, ReadTensor
+
+MODEL = OnnxModel(
+    onnx.parser.parse_model('<ir_version: 8, opset_import: ["": 17]> g (float[n] x) => (float[n] y) { y = Neg (x) }'),
+    Path("m.onnx"),
+)
+TENSORS = (ReadTensor(0, "x", "float32", (-1,)), ReadTensor(1, "y", "float32", (-1,)))
+NETWORK = ReadNetwork(TENSORS, (ReadLayer(0, "neg", "UNARY", (0,), (1,), {"op": "NEG"}),), (0,), (1,))
+SIZES = tuple(Size(name, {"x": (n,)}) for name, n in (("a", 4), ("b", 40)))
+WRONG = Divergence("y", "", "neg", "UNARY", "it is off", {})
+LACK = Unshown(Lack.TIME, "y", "there was no time")
+RIGHT = ProofResult("network", sizes=1, agrees=True)
+UNSHOWN = ProofResult("network", why="the model does not run")
+DIFFERS = ProofResult("network", sizes=1, agrees=False, divergence=dataclasses.replace(WRONG, tensor="whole"))
+ALL, SOME, NONE, FALSE = (
+    PiecesResult(2, 2),
+    PiecesResult(1, 2, (LACK,)),
+    PiecesResult(),
+    PiecesResult(1, 2, (LACK,), WRONG),
+)
+
+
+class Scene:
+    """Runs of the whole and of the pieces that come to what they are told to, and what was asked of them."""
+
+    def __init__(self, whole: ProofResult, pieces: PiecesResult) -> None:
+        self.whole, self.pieces = whole, pieces
+        self.runs: list[tuple[Size, ...]] = []
+        self.closed = 0
+        self.shapes: Any = None
+
+    def whole_run(self, network: object, meaning: object, *, sizes: Any, limit: float, seed: int) -> Any:
+        self.runs.append(tuple(sizes))
+
+        def close() -> None:
+            self.closed += 1
+
+        return SimpleNamespace(
+            taken=lambda besides, goes_on=None: list(sizes[1:]),
+            free_runner=lambda: SimpleNamespace(close=lambda: None),
+            finish=lambda seconds: self.whole,
+            close=close,
+        )
+
+    def pieces_of(self, network: object, model: object, data: object, shapes: Mapping[str, Shape], *_: object) -> Any:
+        self.shapes = shapes
+        return SimpleNamespace(run=lambda: self.pieces, stop=lambda: None, deadline=0.0)
+
+
+@pytest.fixture
+def prover(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[Scene, ProofResult]]:
+    """Returns what proves with a scene: at sizes of 4 and 40 elements, of which a run of the whole may take so many."""
+
+    def proves(
+        whole: ProofResult,
+        pieces: PiecesResult,
+        elements: float = 100,
+        sizes: tuple[Size, ...] = SIZES,
+        seconds: float = 60.0,
+        **typical: Shape,
+    ) -> tuple[Scene, ProofResult]:
+        scene = Scene(whole, pieces)
+        monkeypatch.setattr(prove, "WholeRun", scene.whole_run)
+        monkeypatch.setattr(prove, "Pieces", scene.pieces_of)
+        monkeypatch.setattr(prove, "Process", lambda *_: SimpleNamespace(close=lambda: None))
+        # What an element costs is for the estimate to say.
+        monkeypatch.setattr(prove, "MOST_PRODUCTS", prove.cost.products(NETWORK, {"y": (1,)}) * elements)
+        meaning: Any = SimpleNamespace(
+            parsed=MODEL, edited=None, inputs=MODEL.inputs, typical=typical, batch=1, megabytes=1e3
+        )
+        under_way = Prover(NETWORK, meaning, sizes, 60.0)
+        found = under_way.finish(60.0, seconds)
+        under_way.close()
+        return scene, found
+
+    return proves
+
+
+@pytest.mark.parametrize(
+    ("whole", "pieces", "agrees", "tensor", "missing"),
+    [
+        (RIGHT, ALL, True, None, []),
+        (RIGHT, SOME, True, None, ["y"]),
+        (RIGHT, NONE, True, None, []),
+        (RIGHT, FALSE, False, "y", ["y"]),
+        # Where every piece is proven, it is of no interest that the whole could not be run.
+        (UNSHOWN, ALL, True, None, []),
+        (UNSHOWN, SOME, None, None, ["y", "the whole network"]),
+        (UNSHOWN, NONE, None, None, ["the whole network"]),
+        (UNSHOWN, FALSE, False, "y", ["y"]),
+        # What differs as a whole differs, whatever the pieces say.
+        (DIFFERS, ALL, False, "whole", []),
+        (DIFFERS, FALSE, False, "whole", ["y"]),
+    ],
+)
+def test_what_they_show_together(
+    prover: Any, whole: ProofResult, pieces: PiecesResult, agrees: bool | None, tensor: str | None, missing: list[str]
+) -> None:
+    scene, found = prover(whole, pieces)
+    assert (found.agrees, found.divergence and found.divergence.tensor) == (agrees, tensor)
+    assert [lack.where for lack in found.missing] == missing
+    assert found.pieces == (pieces.proven, pieces.of)
+    assert scene.runs == [SIZES] and scene.closed == 1
+
+
+@pytest.mark.parametrize(
+    ("elements", "pieces", "runs"),
+    [
+        (41, SOME, [SIZES]),
+        # The second size, or both, are too much; those that are not are run at once, all where pieces are missing.
+        (39, ALL, [SIZES[:1]]),
+        (39, SOME, [SIZES[:1]]),
+        (3, ALL, []),
+        (3, SOME, [SIZES]),
+        (3, FALSE, []),
+    ],
+)
+def test_a_large_whole_is_run_where_pieces_are_missing(
+    prover: Any, elements: float, pieces: PiecesResult, runs: list[tuple[Size, ...]]
+) -> None:
+    assert prover(RIGHT, pieces, elements)[0].runs == runs
+
+
+def test_a_large_first_size_is_run_again_where_a_smaller_one_agrees(prover: Any) -> None:
+    sizes = SIZES[::-1]
+    for whole, runs in ((RIGHT, [sizes[1:], sizes]), (DIFFERS, [sizes[1:]])):
+        scene, _ = prover(whole, SOME, 39, sizes)
+        assert (scene.runs, scene.closed) == (runs, len(runs))
+    assert prover(RIGHT, SOME, 39, sizes, seconds=-1.0)[0].runs == [sizes[1:]]
+
+
+@pytest.mark.parametrize(("elements", "run"), [(39, False), (399, False), (401, True)])
+def test_sizes_besides_may_cost_a_tenth(prover: Any, elements: float, run: bool) -> None:
+    besides = (SIZES[0], dataclasses.replace(SIZES[1], besides=True))
+    assert prover(RIGHT, ALL, elements, besides)[0].runs == [besides if run else besides[:1]]
+
+
+def test_pieces_are_run_at_typical_sizes_or_the_first_that_counts(prover: Any) -> None:
+    grouped = (dataclasses.replace(SIZES[0], group="g"), SIZES[1])
+    assert prover(RIGHT, ALL)[0].shapes == {"x": (4,)}
+    # Of sizes that stand for each other, one that the model was seen to take.
+    assert prover(RIGHT, ALL, sizes=grouped)[0].shapes == {"x": (40,)}
+    assert prover(RIGHT, ALL, sizes=grouped[:1])[0].shapes == {"x": (4,)}
+    assert prover(RIGHT, ALL, sizes=grouped, x=(9,))[0].shapes == {"x": (9,)}
+    assert prover(RIGHT, ALL, 3, sizes=grouped)[0].shapes == {"x": (4,)}
+
+
+def test_ends_of_another_type_differ_whatever_was_run(prover: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    tensors = (TENSORS[0], dataclasses.replace(TENSORS[1], dtype="float16"))
+    monkeypatch.setattr("test_proof_prover.NETWORK", dataclasses.replace(NETWORK, tensors=tensors))
+    _, found = prover(RIGHT, ALL)
+    assert found.agrees is False and found.divergence.tensor == "y"
