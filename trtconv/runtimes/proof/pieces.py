@@ -150,7 +150,9 @@ class Pieces:
         for trial in open_:
             trial.lack = trial.lack or self._lack(trial, Lack.TIME, "there was no time left for it")
         missing = tuple(trial.lack for trial in self._trials if trial.lack is not None)
-        proven = sum(trial.alike for trial in self._trials if trial.done and trial.lack is None)
+        wrong = None if self._divergence is None else self._divergence.tensor
+        shown = (trial for trial in self._trials if trial.done and trial.lack is None and trial.piece.target != wrong)
+        proven = sum(trial.alike for trial in shown)
         return PiecesResult(proven, sum(trial.alike for trial in self._trials), missing, self._divergence)
 
     def _rounds(self, runner: process.Process, trials: Sequence[_Trial], folder: Path) -> list[_Trial]:

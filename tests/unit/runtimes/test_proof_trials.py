@@ -1,0 +1,269 @@
+"""What becomes of a piece: at which sizes it is run, when it is widened, and what is said where it is not shown."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+
+from trtconv.core.documents.proof import Lack
+from trtconv.core.errors import InputError
+from trtconv.core.process import Lost, WorkerBug
+from trtconv.graph.model import OnnxModel
+from trtconv.runtimes.proof.feeds import Shape
+from trtconv.runtimes.proof.models import Models
+from trtconv.runtimes.proof.pieces import Pieces, PiecesResult
+from trtconv.runtimes.tensorrt.readback.records import ReadLayer, ReadNetwork, ReadTensor
+
+Layer = tuple[str, str, str, dict[str, Any]]
+FLOATS = "(float[2,4] x) => (float[2,4] y)"
+
+
+class Here(contextlib.AbstractContextManager["Here"]):
+    """Runs the model's side in this process, and counts the pieces; or fails."""
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self._models = Models()
+        self._error = error
+        self.targets: list[str] = []
+
+    def call(self, argument: Any, seconds: float, tell: Any) -> None:
+        if self._error is not None:
+            tell({"event": "begin", "number": 0})
+            raise self._error
+        self.targets += [task.target for task in argument[2]]
+        self._models(argument, tell)
+
+    def close(self) -> None:
+        """Nothing is to be ended."""
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def layer(reads: str, kind: str, makes: str, **values: Any) -> Layer:
+    return reads, kind, makes, values
+
+
+def unary(reads: str, op: str, makes: str) -> Layer:
+    return layer(reads, "UNARY", makes, op=op)
+
+
+def prove(
+    body: str,
+    *layers: Layer,
+    ends: str = FLOATS,
+    sizes: Mapping[str, Shape] | None = None,
+    shapes: Mapping[str, Shape] | None = None,
+    dtypes: Mapping[str, str] | None = None,
+    others: Sequence[Mapping[str, Shape]] = (),
+    batch: int = 1,
+    runner: Here | None = None,
+    seconds: float = 60.0,
+) -> PiecesResult:
+    """Proves a network of layers, of floats of any size where nothing else is said, beside a model."""
+    proto = onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["": 17]> g {ends} {{ {body} }}')
+    model = OnnxModel(proto, Path("m.onnx"))
+    given = {spec.name: tuple(n if isinstance(n, int) else -1 for n in spec.dims) for spec in model.inputs}
+    names = list(dict.fromkeys([*given, *(name for made in layers for part in made[::2][:2] for name in part.split())]))
+    known, types = {**given, **(shapes or {})}, dtypes or {}
+    tensors = tuple(
+        ReadTensor(index, name, types.get(name, "float32"), known.get(name)) for index, name in enumerate(names)
+    )
+    number = {tensor.name: tensor.index for tensor in tensors}
+    read = tuple(
+        ReadLayer(index, makes, kind, tuple(map(number.__getitem__, reads.split())), (number[makes],), values)
+        for index, (reads, kind, makes, values) in enumerate(layers)
+    )
+    network = ReadNetwork(tensors, read, tuple(number[name] for name in given), (number["y"],))
+    pieces: Any = Pieces(
+        network,
+        model,
+        proto.SerializeToString(),
+        sizes or given,
+        batch,
+        time.monotonic() + seconds,
+        1e6,
+        runner or Here(),  # type: ignore[arg-type]
+        lambda: others,
+    )
+    result: PiecesResult = pieces.run()
+    return result
+
+
+def lacks(found: PiecesResult) -> list[tuple[Lack, str]]:
+    return [(lack.what, lack.where) for lack in found.missing]
+
+
+def differs(found: PiecesResult) -> str | None:
+    return None if found.divergence is None else found.divergence.tensor
+
+
+def test_pieces_are_counted_and_alike_ones_are_run_once() -> None:
+    runner = Here()
+    found = prove(
+        "a = Neg (x)  b = Neg (a)  y = Abs (b)",
+        unary("x", "NEG", "a"),
+        unary("a", "NEG", "b"),
+        unary("b", "ABS", "y"),
+        runner=runner,
+        shapes={"a": (2, 4), "b": (2, 4)},
+    )
+    assert (found.proven, found.of, found.missing, found.divergence) == (3, 3, (), None)
+    assert runner.targets == ["a", "y"]
+
+
+def test_the_first_piece_that_differs_is_told() -> None:
+    found = prove("a = Neg (x)  y = Abs (a)", unary("x", "NEG", "a"), unary("a", "NEG", "y"))
+    assert differs(found) == "y" and found.divergence is not None
+    assert (found.divergence.layer, found.divergence.kind, found.divergence.shapes) == ("y", "UNARY", {"x": [2, 4]})
+    assert (found.proven, found.of) == (1, 2)
+
+
+@pytest.mark.parametrize(("op", "dtype", "shape"), [("NEG", "float32", (2, 5)), ("NEG", "float32", (2, 4, 1))])
+def test_another_shape_than_the_model_s_is_seen(op: str, dtype: str, shape: Shape) -> None:
+    assert differs(prove("y = Neg (x)", unary("x", op, "y"), shapes={"y": shape})) == "y"
+
+
+def test_a_layer_that_is_not_known_is_no_difference() -> None:
+    found = prove("a = Neg (x)  y = Abs (a)", layer("x", "STRANGE", "a"), unary("a", "ABS", "y"))
+    assert lacks(found) == [(Lack.KIND, "a")] and differs(found) is None
+    assert (found.proven, found.of) == (1, 2)
+
+
+@pytest.mark.parametrize(
+    ("maker", "operator", "proven"),
+    [
+        # Results of Abs are never negative: what is done with negative ones does not matter.
+        ("Abs (x)", "ABS", True),
+        ("Add (x, x)", "SUM", False),
+    ],
+)
+def test_a_piece_that_differs_on_what_never_comes_is_widened(maker: str, operator: str, proven: bool) -> None:
+    first = layer("x x", "ELEMENTWISE", "a", op="SUM") if operator == "SUM" else unary("x", operator, "a")
+    found = prove(f"a = {maker}  y = Identity (a)", first, unary("a", "ABS", "y"))
+    assert (found.proven == found.of, differs(found)) == ((True, None) if proven else (False, "y"))
+
+
+def test_what_shows_nothing_but_nan_is_not_proven() -> None:
+    found = prove("s = Sub (x, x)  y = Div (s, s)", unary("x", "NEG", "y"))
+    assert lacks(found) == [(Lack.REFERENCE, "y")] and found.proven == 0
+
+
+@pytest.mark.parametrize(
+    ("body", "inner", "told"),
+    [
+        # Layers that fit any size tell at any; those that may hold sizes only at those of the network.
+        ("y = Neg (a)", unary("a", "ABS", "y"), "y"),
+        ("y = ReduceMax <axes = [1]> (a)", layer("a", "REDUCE", "y", op="MIN", axes=2, keep_dims=True), None),
+    ],
+)
+def test_at_sizes_that_are_guessed_no_alarm_is_raised(body: str, inner: Layer, told: str | None) -> None:
+    ends = "(float[2,4] x, bool[4] c) => (float[2,m] y)"
+    chosen = "r = Compress <axis = 1> (x, c)  a = Add (r, r)  "
+    twice = layer("r r", "ELEMENTWISE", "a", op="SUM")
+    found = prove(chosen + body, layer("x c", "STRANGE", "r"), twice, inner, ends=ends, dtypes={"c": "bool"})
+    assert differs(found) == told and found.proven == 1
+    assert ((Lack.SIZE, "y") in lacks(found)) == (told is None)
+
+
+def test_a_piece_that_differs_where_it_was_made_smaller_is_run_at_its_own_sizes() -> None:
+    body = "y = Slice (x, from, to)"
+    ends = "(float[1,2,128,96] x) => (float[1,2,64,96] y) <int64[4] from = {0,0,0,0}, int64[4] to = {1,2,64,96}>"
+    for count, told in ((64, None), (63, "y")):
+        values = {"start": (0,) * 4, "shape": (1, 2, count, 96), "stride": (1,) * 4, "mode": "STRICT_BOUNDS"}
+        found = prove(body, layer("x", "SLICE", "y", **values), ends=ends)
+        assert differs(found) == told and found.proven == (told is None)
+
+
+@pytest.mark.parametrize(
+    ("axes", "batch", "told"), [(2, 1, None), (2, 4, None), (3, 1, None), (3, 4, "y"), (3, 2, "y")]
+)
+def test_a_free_first_axis_is_run_at_more_than_one(axes: int, batch: int, told: str | None) -> None:
+    found = prove(
+        "y = ReduceMax <axes = [1]> (x)",
+        layer("x", "REDUCE", "y", op="MAX", axes=axes, keep_dims=True),
+        ends="(float[n,4] x) => (float[n,1] y)",
+        sizes={"x": (1, 4)},
+        batch=batch,
+    )
+    assert differs(found) == told
+
+
+@pytest.mark.parametrize(("others", "told"), [((), None), (({"x": (2, 4)},), None), (({"x": (3, 4)},), "y")])
+def test_what_moves_elements_is_run_at_further_sizes(others: tuple[dict[str, Shape], ...], told: str | None) -> None:
+    values = {"start": (0, 0), "shape": (2, 4), "stride": (1, 1), "mode": "CLAMP"}
+    found = prove(
+        "y = Identity (x)",
+        layer("x", "SLICE", "y", **values),
+        ends="(float[n,4] x) => (float[n,4] y)",
+        sizes={"x": (2, 4)},
+        others=others,
+    )
+    assert differs(found) == told and found.of == 1
+
+
+def test_without_time_every_piece_is_left_open() -> None:
+    found = prove("a = Neg (x)  y = Abs (a)", unary("x", "NEG", "a"), unary("a", "NEG", "y"), seconds=-1.0)
+    assert lacks(found) == [(Lack.TIME, "a"), (Lack.TIME, "y")]
+    assert (found.proven, found.of) == (0, 2)
+
+
+@pytest.mark.parametrize(
+    ("error", "missing"),
+    [
+        # Of a crash the piece that was under way is given up; the others are tried again, to no avail here.
+        (Lost("signal 11"), [(Lack.REFERENCE, "a"), (Lack.REFERENCE, "y")]),
+        (WorkerBug("Traceback\nValueError: no"), [(Lack.REFERENCE, "a"), (Lack.REFERENCE, "y")]),
+        (InputError("it is gone"), [(Lack.REFERENCE, "a"), (Lack.REFERENCE, "y")]),
+    ],
+)
+def test_a_process_that_fails_proves_nothing(error: Exception, missing: list[tuple[Lack, str]]) -> None:
+    found = prove("a = Neg (x)  y = Abs (a)", unary("x", "NEG", "a"), unary("a", "ABS", "y"), runner=Here(error))
+    assert lacks(found) == missing and found.proven == 0
+
+
+@pytest.mark.parametrize(("op", "told"), [("NEG", None), ("ABS", "y")])
+def test_a_branch_is_proven_where_inputs_lead_to_it(op: str, told: str | None) -> None:
+    ends = "(float[2,4] x, bool c) => (float[2,4] y)"
+    body = """y = If (c) <then_branch = a () => (float[2,4] p) { p = Neg (x) },
+                          else_branch = b () => (float[2,4] q) { q = Abs (x) }>"""
+    found = prove(
+        body,
+        unary("x", "NEG", "p"),
+        unary("x", "ABS" if op == "NEG" else "NEG", "q"),
+        layer("c", "CONDITION", "d", conditional=0),
+        layer("p q", "CONDITIONAL_OUTPUT", "y", conditional=0),
+        ends=ends,
+        dtypes={"c": "bool", "d": "bool"},
+        shapes={"c": ()},
+    )
+    assert differs(found) == told and lacks(found) == []
+
+
+@pytest.mark.parametrize(("decides", "lack"), [("c", []), ("n", [(Lack.BRANCH, "y")])])
+def test_a_branch_that_no_inputs_lead_to_is_told(decides: str, lack: list[tuple[Lack, str]]) -> None:
+    """The number of elements decides, which is the same at all inputs."""
+    ends = "(float[2,4] x, bool c) => (float[2,4] y)" + (" <int64 eight = {8}>" if decides == "n" else "")
+    body = """y = If (%s) <then_branch = a () => (float[2,4] p) { p = Neg (x) },
+                          else_branch = b () => (float[2,4] q) { q = Abs (x) }>"""
+    size = "s = Size (x)  n = Equal (s, eight)  " if decides == "n" else ""
+    always = [] if decides == "c" else [layer("", "CONSTANT", "n", weights=np.array([True]), shape=())]
+    found = prove(
+        size + body % decides,
+        unary("x", "NEG", "p"),
+        unary("x", "ABS", "q"),
+        *always,
+        layer(decides, "CONDITION", "d", conditional=0),
+        layer("p q", "CONDITIONAL_OUTPUT", "y", conditional=0),
+        ends=ends,
+        dtypes={"c": "bool", "d": "bool", "n": "bool"},
+        shapes={"c": (), "n": ()},
+    )
+    assert differs(found) is None and lacks(found) == lack
