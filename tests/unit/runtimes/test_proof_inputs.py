@@ -87,6 +87,8 @@ def test_indices_reach_the_whole_table_and_no_further(kind: InputKind, bound: in
 def test_a_single_index_is_the_last_row_or_the_first() -> None:
     found = {made(Source("i", "int64", Role.INDEX, 9), (1,), kind).item() for kind in (K.ORDINARY, K.LARGE)}
     assert found == {0, 8}
+    assert made(Source("i", "int64", Role.INDEX, 9), (0,), K.ORDINARY).shape == (0,)
+    assert made(Source("i", "int64", Role.INDEX), (3,), K.ORDINARY).tolist() == [0, 0, 0]
 
 
 def test_calm_integers_are_valid_wherever_anything_is() -> None:
@@ -122,16 +124,25 @@ def test_boxes_are_centres_and_sizes_or_corners() -> None:
     centres, corners = made(source, (50, 4), K.ORDINARY), made(source, (50, 4), K.LARGE)
     for extent in (centres[:, 2:], corners[:, 2:] - corners[:, :2]):
         assert extent.min() > 0.79 and extent.max() < 1.61
+    # Each has a place of its own, and all lie about as far apart as they are large.
+    assert len(np.unique(centres[:, :2] % 1)) == len(centres) * 2
+    assert corners[:, :2].max() > 3 and corners[:, :2].min() < 0.4
     # Some overlap, some do not.
     gaps = np.abs(centres[:, None, :2] - centres[None, :, :2]).max(-1)
     assert (gaps < 0.8).mean() > 0.05 and (gaps > 1.6).any()
+    # A tensor of another width is not one of boxes.
+    assert not made(source, (50, 5), K.ZEROS).any()
 
 
 @given(st.integers(0, 50), st.lists(st.integers(5, 99), max_size=3, unique=True))
 def test_integers_that_decide_sizes_are_small_or_stated(seed: int, stated: list[int]) -> None:
-    found = set(sizes((400,), np.dtype(np.int64), np.random.default_rng(seed), stated).tolist())
+    drawn = sizes((400,), np.dtype(np.int64), np.random.default_rng(seed), stated).tolist()
+    found = set(drawn)
     assert set(range(-4, 5)) | set(stated) >= found >= set(stated)
     assert set(range(-4, 5)) <= found or stated
+    for size in stated:
+        # Each is as likely as all small ones together.
+        assert 0.3 / (len(stated) + 1) < drawn.count(size) / 400 < 1.7 / (len(stated) + 1)
     rows = sizes((400,), np.dtype(bool), np.random.default_rng(seed), stated)
     assert rows.dtype == bool and 0 < rows.sum() < 400
 

@@ -13,7 +13,7 @@ from onnx import helper, numpy_helper
 from trtconv.graph.model import OnnxModel
 from trtconv.runtimes.proof.cut import Piece
 from trtconv.runtimes.proof.describe import Description
-from trtconv.runtimes.proof.feeds import InputKind, Shape, Source, make, schemes
+from trtconv.runtimes.proof.feeds import Shape, schemes
 from trtconv.runtimes.proof.part import part_of
 from trtconv.runtimes.proof.pieces import Pieces
 from trtconv.runtimes.tensorrt.readback.records import ReadLayer, ReadNetwork, ReadTensor
@@ -61,18 +61,6 @@ def test_small_sizes_differ_where_large_ones_do() -> None:
     assert small["x"][2] % 8 == small["x"][3] % 8 == 0
     assert len({small["x"][2], small["x"][3], 9, 1}) == 4
     assert small["z"][2] == small["x"][3]
-
-
-@pytest.mark.parametrize("kind", InputKind)
-def test_large_inputs_are_of_their_kind_everywhere(kind: InputKind) -> None:
-    values = make([Source("x", "float32")], {"x": (3, 20_011)}, kind, (2.0,), 30.0)["x"]
-    assert values.shape == (3, 20_011)
-    assert values.dtype == np.float32
-    if kind is not InputKind.ZEROS:
-        # A row is not the one before it again.
-        assert not np.array_equal(values[0], values[1])
-    else:
-        assert not values.any()
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import pytest
 
 from trtconv.core.documents.proof import Lack, Unshown
 from trtconv.graph.model import OnnxModel
-from trtconv.runtimes.proof import prove
+from trtconv.runtimes.proof import cost, prove
 from trtconv.runtimes.proof.feeds import Shape
 from trtconv.runtimes.proof.pieces import PiecesResult
 from trtconv.runtimes.proof.prove import Prover
@@ -85,7 +85,7 @@ def prover(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[Scene, ProofR
         monkeypatch.setattr(prove, "Pieces", scene.pieces_of)
         monkeypatch.setattr(prove, "Process", lambda *_: SimpleNamespace(close=lambda: None))
         # What an element costs is for the estimate to say.
-        monkeypatch.setattr(prove, "MOST_PRODUCTS", prove.cost.products(NETWORK, {"y": (1,)}) * elements)
+        monkeypatch.setattr(prove, "MOST_PRODUCTS", cost.products(NETWORK, {"y": (1,)}) * elements)
         meaning: Any = SimpleNamespace(
             parsed=MODEL, edited=None, inputs=MODEL.inputs, typical=typical, batch=1, megabytes=1e3
         )
