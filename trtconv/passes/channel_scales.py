@@ -63,10 +63,7 @@ class MoveChannelScales(NodePass):
         return source is not None and scope.columns.ops[source] == "DequantizeLinear"
 
     def visit(self, field: Field, node: gs.Node, target: Target) -> str | Refusal | None:
-        dequantizer = node.inputs[1].inputs[0] if len(node.inputs) > 1 and node.inputs[1].inputs else None
-        if dequantizer is None or dequantizer.op != "DequantizeLinear":
-            return None
-        linear = read_linear(field, dequantizer)
+        linear = read_linear(field, node.inputs[1].inputs[0])
         if isinstance(linear, str):
             return Refusal(linear)
         if linear.scale.size == 1:

@@ -54,9 +54,6 @@ def find_kernel(field: Field, tensor: gs.Tensor) -> Kernel | str:
             break
         current = current.inputs[0].inputs[0]
     values = field.fold(current)
-    if values is None and not any("Linear" in n.op for n in chain):
-        # A chain of casts may end in something that only folds as a whole.
-        values, chain = field.fold(tensor), []
     if values is None:
         return f"its weight {tensor.name!r} is computed at run time"
     if values.ndim < 3:

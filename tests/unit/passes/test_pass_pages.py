@@ -7,6 +7,7 @@ import importlib
 import importlib.util
 import itertools
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -230,3 +231,54 @@ def test_docs_are_up_to_date() -> None:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     assert module.stale() == [], "run `make docs`"
+
+
+def moved(model: OnnxModel, name: str) -> Iterator[tuple[str, OnnxModel]]:
+    """Yields a model one of whose tensors comes from outside, and, of what it computes, is needed there."""
+    known = {value.name: value for value in onnx.shape_inference.infer_shapes(model.proto).graph.value_info}
+    outside = model.copy().proto
+    for tensor in outside.graph.initializer:
+        if tensor.name == name:
+            known[name] = onnx.helper.make_tensor_value_info(name, tensor.data_type, tensor.dims)
+            outside.graph.initializer.remove(tensor)
+            break
+    for node in outside.graph.node:
+        node.output[:] = [f"{name}:other" if output == name else output for output in node.output]
+    if name in known:
+        outside.graph.input.append(known[name])
+        yield f"{name} comes from outside", OnnxModel(outside, model.path)
+        if name in model.main.producers:
+            needed = model.copy().proto
+            needed.graph.output.append(known[name])
+            yield f"{name} is needed outside", OnnxModel(needed, model.path)
+
+
+def feeds_of(model: OnnxModel, each: Pass, held: dict[str, Any]) -> dict[str, Any]:
+    """Returns inputs; what was constant in the example has the value that it had."""
+    sizes = SIZES.get(each.name, {})
+    shapes = {s.name: tuple(d if isinstance(d, int) else sizes.get(d, 5) for d in s.dims) for s in model.inputs}
+    return {name: held.get(name, values) for name, values in random_feeds(model.inputs, shapes).items()}
+
+
+@pytest.mark.parametrize("each", PASSES, ids=lambda each: each.name)
+def test_an_example_in_other_surroundings(each: Pass) -> None:
+    """Constants come at run time, nothing makes what a pass looks at, or what it takes away is an output: what it does
+    then, if anything, changes no number."""
+    before, target = example(each, "Before")
+    held = {name: onnx.numpy_helper.to_array(tensor) for name, tensor in before.main.initializers.items()}
+    # Where sizes are freed, that of a new input would be another one.
+    names = held if each.frees_sizes else [*held, *before.main.producers]
+    for what, model in (variant for name in names for variant in moved(before, name)):
+        rewritten, computes = model.copy(), evaluator(model)
+        if not run_passes(rewritten, [each], target).edits or not callable(computes):
+            continue
+        feeds = feeds_of(model, each, held)
+        try:
+            expected = computes(feeds)
+        except Exception:
+            continue  # It takes other sizes.
+        computes = evaluator(rewritten)
+        assert callable(computes), f"{each.name} makes what does not load, where {what}: {computes}"
+        limit = LIMITS.get(each.name, max(tolerance(model), tolerance(rewritten)))
+        for left, right in zip(expected, computes(feeds), strict=True):
+            assert relative_error(left, right) <= limit, f"{each.name} computes otherwise than before, where {what}"
