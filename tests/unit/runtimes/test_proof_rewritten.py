@@ -11,11 +11,11 @@ import pytest
 from onnx import helper, numpy_helper
 
 from support.float_nets import net
+from support.in_process import InProcess
 from support.onnx_models import RTX
 from trtconv.core.process import Process
 from trtconv.graph.model import OnnxModel
 from trtconv.passes import passes_for, run_passes
-from trtconv.runtimes.proof import SERVE
 from trtconv.runtimes.proof.rewritten import Claim, kept
 
 EXACT = Claim(True, 5e-2)
@@ -27,7 +27,7 @@ NET = """<ir_version: 8, opset_import: ["": 17]> g (float[n,4,h,w] x) => (float[
 
 @pytest.fixture(scope="module")
 def runner() -> Iterator[Process]:
-    with Process(SERVE, 4000) as process:
+    with InProcess() as process:
         yield process
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,39 +11,17 @@ import numpy as np
 import onnx
 import pytest
 
+from support.in_process import InProcess
 from trtconv.core.documents.proof import Lack
 from trtconv.core.errors import InputError
 from trtconv.core.process import Lost, WorkerBug
 from trtconv.graph.model import OnnxModel
 from trtconv.runtimes.proof.feeds import Shape
-from trtconv.runtimes.proof.models import Models
 from trtconv.runtimes.proof.pieces import Pieces, PiecesResult
 from trtconv.runtimes.tensorrt.readback.records import ReadLayer, ReadNetwork, ReadTensor
 
 Layer = tuple[str, str, str, dict[str, Any]]
 FLOATS = "(float[2,4] x) => (float[2,4] y)"
-
-
-class Here(contextlib.AbstractContextManager["Here"]):
-    """Runs the model's side in this process, and counts the pieces; or fails."""
-
-    def __init__(self, error: Exception | None = None) -> None:
-        self._models = Models()
-        self._error = error
-        self.targets: list[str] = []
-
-    def call(self, argument: Any, seconds: float, tell: Any) -> None:
-        if self._error is not None:
-            tell({"event": "begin", "number": 0})
-            raise self._error
-        self.targets += [task.target for task in argument[2]]
-        self._models(argument, tell)
-
-    def close(self) -> None:
-        """Nothing is to be ended."""
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 def layer(reads: str, kind: str, makes: str, **values: Any) -> Layer:
@@ -64,7 +41,7 @@ def prove(
     dtypes: Mapping[str, str] | None = None,
     others: Sequence[Mapping[str, Shape]] = (),
     batch: int = 1,
-    runner: Here | None = None,
+    runner: InProcess | None = None,
     seconds: float = 60.0,
 ) -> PiecesResult:
     """Proves a network of layers, of floats of any size where nothing else is said, beside a model."""
@@ -90,7 +67,7 @@ def prove(
         batch,
         time.monotonic() + seconds,
         1e6,
-        runner or Here(),  # type: ignore[arg-type]
+        runner or InProcess(),
         lambda: others,
     )
     result: PiecesResult = pieces.run()
@@ -106,7 +83,7 @@ def differs(found: PiecesResult) -> str | None:
 
 
 def test_pieces_are_counted_and_alike_ones_are_run_once() -> None:
-    runner = Here()
+    runner = InProcess()
     found = prove(
         "a = Neg (x)  b = Neg (a)  y = Abs (b)",
         unary("x", "NEG", "a"),
@@ -116,7 +93,7 @@ def test_pieces_are_counted_and_alike_ones_are_run_once() -> None:
         shapes={"a": (2, 4), "b": (2, 4)},
     )
     assert (found.proven, found.of, found.missing, found.divergence) == (3, 3, (), None)
-    assert runner.targets == ["a", "y"]
+    assert [task.target for _, _, tasks, _ in runner.arguments for task in tasks] == ["a", "y"]
 
 
 def test_the_first_piece_that_differs_is_told() -> None:
@@ -225,7 +202,9 @@ def test_without_time_every_piece_is_left_open() -> None:
     ],
 )
 def test_a_process_that_fails_proves_nothing(error: Exception, missing: list[tuple[Lack, str]]) -> None:
-    found = prove("a = Neg (x)  y = Abs (a)", unary("x", "NEG", "a"), unary("a", "ABS", "y"), runner=Here(error))
+    found = prove(
+        "a = Neg (x)  y = Abs (a)", unary("x", "NEG", "a"), unary("a", "ABS", "y"), runner=InProcess(error=error)
+    )
     assert lacks(found) == missing and found.proven == 0
 
 
