@@ -266,8 +266,7 @@ def test_an_example_in_other_surroundings(each: Pass) -> None:
     then, if anything, changes no number."""
     before, target = example(each, "Before")
     held = {name: onnx.numpy_helper.to_array(tensor) for name, tensor in before.main.initializers.items()}
-    # Where sizes are freed, that of a new input would be another one.
-    names = held if each.frees_sizes else [*held, *before.main.producers]
+    names = [*held, *before.main.producers]
     for what, model in (variant for name in names for variant in moved(before, name)):
         rewritten, computes = model.copy(), evaluator(model)
         if not run_passes(rewritten, [each], target).edits or not callable(computes):

@@ -242,6 +242,12 @@ DOUBTFUL = {
         "Resize",
         "may be meant so",
     ),
+    "a Resize of an input with sizes of its own": (
+        """g (float[n,1,h,w] x, float[n,1,p,q] z) => (float[a,b,c,d] y) <int64[4] s = {1,1,32,32}> {
+            r = Resize <mode = "nearest"> (z, , , s) y = Add (r, x) }""",
+        "Resize",
+        "may be meant so",
+    ),
     "a Resize that may be meant so": (
         """g (float[n,2,h,w] x) => (float[a,b,c,d] y)
             <int64[3] s = {1,2,1024}, int64[4] t = {1,2,32,32}, int64[4] u = {1,2,64,64}> {

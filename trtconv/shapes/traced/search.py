@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -179,13 +179,14 @@ class Baked:
             return plain
         if plain.refusal is None:
             # A Resize to a fixed size in a network that accepts other sizes is meant so.
-            if plain.loosened or not self._accepts_others(example):
+            point = example.point
+            if plain.loosened or not self._accepts_others(example, point.keys() - set(example.batch)):
                 plain.refusal = Unrepaired(plain.fixed[0], _MEANT)
             return plain
         full = self._reading(example, lambda index: True)
         if full.refusal is None:
             scaled = [repair for repair in full.repairs if isinstance(repair, Scaling)]
-            standing = (scaling.node for scaling in scaled if self._stands(example, scaling.index))
+            standing = (s.node for s in scaled if self._stands(example, s.index) or self._is_free(example, s.node))
             loose = next(itertools.chain(full.fixed, standing), None)
             full.refusal = Unrepaired(loose, _MEANT) if loose else None
         return full
@@ -194,13 +195,20 @@ class Baked:
         """Whether a Resize may keep its sizes as well."""
         return self._reading(example, lambda other: other != index).refusal is None
 
+    def _is_free(self, example: Example, node: Node) -> bool:
+        """Whether what a Resize takes has sizes of its own, at others of which the model as it is runs too."""
+        dims = self._seen[node.inputs[0]].shape or ()
+        mask = functools.reduce(int.__or__, (dim.mask for dim in dims), 0)
+        own = {name for bit, name in enumerate(self._sizes.names) if mask >> bit & 1} - set(example.batch)
+        return bool(own) and self._accepts_others(example, own)
+
     def _reading(self, example: Example, scale: Callable[[int], bool]) -> Reading:
         return Reading(self._sizes, example, self.shuffles(), scale, self.model.outputs)
 
-    def _accepts_others(self, example: Example) -> bool:
-        """Whether the model as it is accepts other sizes than an example's at its batch."""
+    def _accepts_others(self, example: Example, names: Collection[str]) -> bool:
+        """Whether the model as it is accepts an example with other sizes of these names."""
         point = example.point
-        scaled = [{n: s if n in example.batch else s * factor for n, s in point.items()} for factor in (2, 3)]
+        scaled = [{n: s * factor if n in names else s for n, s in point.items()} for factor in (2, 3)]
         return any(self._accepted(scaled))
 
     def _may_have(self, op: str) -> bool:
