@@ -78,6 +78,14 @@ def test_an_element_is_off_by_as_much_as_can_be_explained(
         assert (near.verdict, near.why, far.verdict) == (Verdict.PASSED, "", Verdict.BEYOND)
 
 
+@pytest.mark.parametrize("size", [1e-30, 1e-3, 1.0, 1e3, 1e30])
+def test_numbers_of_any_size_are_off_by_their_own_rounding(size: float) -> None:
+    value: Any = np.array([size, -size], np.float32)
+    for units, verdict in ((7, Verdict.PASSED), (14, Verdict.PASSED), (18, Verdict.BEYOND), (1000, Verdict.BEYOND)):
+        got = (value.astype(np.float64) * [1 + units * EXACTLY.eps, 1]).astype(np.float32)
+        assert judge(Computed(value), got, EXACTLY, {}).verdict is verdict
+
+
 def test_functions_of_small_inputs_are_off_as_those_of_1() -> None:
     how = dataclasses.replace(EXACTLY, approximated=True)
     for off, verdict in ((0.9e-6, Verdict.PASSED), (1.1e-6, Verdict.BEYOND)):
