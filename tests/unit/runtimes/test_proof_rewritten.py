@@ -130,3 +130,14 @@ def test_numbers_at_which_a_result_jumps_are_met(above: str, threshold: str, sam
     found = kept(OnnxModel(file, Path("m.onnx")), given, EXACT, runner)
     assert (found.changed is None) is same
     assert found.shown == same
+
+
+@pytest.mark.parametrize("below", ["Less", "LessOrEqual"])
+def test_results_may_jump_at_the_negative_of_a_number_too(below: str, runner: Process) -> None:
+    head = '<ir_version: 8, opset_import: ["": 17]> g (float[64] x) => (float[64] y) '
+    file = onnx.parser.parse_model(head + "{ y = Shrink <lambd = 2.0, bias = 0.0> (x) }")
+    text = f"""{{ c = Constant <value_float = 2.0> ()  d = Neg (c)  p = Greater (x, c)  q = {below} (x, d)
+        o = Or (p, q)  k = Cast <to = 1> (o)  y = Mul (x, k) }}"""
+    given = OnnxModel(onnx.parser.parse_model(head + text), Path("m.onnx"))
+    found = kept(OnnxModel(file, Path("m.onnx")), given, EXACT, runner)
+    assert (found.changed is None) == (below == "Less")
