@@ -15,15 +15,18 @@ from hypothesis import strategies as st
 from onnx import helper, numpy_helper
 
 from trtconv.core.errors import InputError
+from trtconv.core.preprocessing import Preprocessing
 from trtconv.core.target import Target
 from trtconv.graph.model import OnnxModel
 from trtconv.precision.quantize.calibrate import Statistics, candidates, least_squares
 from trtconv.precision.quantize.histogram import Histogram
+from trtconv.precision.quantize.images import of_planes
 from trtconv.precision.quantize.kinds import FLOAT8, INT4_WEIGHTS, INT8, INT8_WEIGHTS, KINDS, QuantizationKind
 from trtconv.precision.quantize.layers import behind, find_layers, slows_down, wants_quantizer_behind
 from trtconv.precision.quantize.operators import Shape, multiply_adds
 from trtconv.precision.quantize.placement import Placement, measured, place, place_of
 from trtconv.precision.quantize.weights import QuantizedWeights
+from trtconv.precision.quantize.work import work_of
 from trtconv.precision.quantize.write import scales
 
 
@@ -301,3 +304,21 @@ def test_a_weight_that_two_layers_read_is_quantised_for_each_as_it_reads_it() ->
         np.testing.assert_allclose(quantized.scale, np.abs(values).max(1 - axis) / 127, rtol=1e-6)
     codes: Any = numpy_helper.to_array(made[1].tensor)
     np.testing.assert_allclose(codes * made[1].scale[:, None], values, atol=float(made[1].scale.max()) * 0.501)
+
+
+def test_products_are_counted_at_the_sizes_that_are_stated_or_those_of_a_sample() -> None:
+    counts = {}
+    for ends in ("(float[5,64] x) => (float[5,8] y)", "(float[n,64] x) => (float[n,8] y)"):
+        model = model_of("y = MatMul (x, w)", ends, w=(64, 8))
+        layers = find_layers(model.main)
+        feeds = [{"x": np.zeros((rows, 64), np.float32)} for rows in (3, 7)]
+        counts[ends] = (work_of(model, layers, []), work_of(model, layers, feeds))
+    assert list(counts.values()) == [({0: 5 * 64 * 8}, {0: 5 * 64 * 8}), ({}, {0: 3 * 64 * 8})]
+
+
+def test_colours_end_at_black_and_white() -> None:
+    ends = np.array([0, 255], np.uint8)
+    luma, blue, red = (each.reshape(1, -1, 1).repeat(2, 0).repeat(2, 1) for each in np.meshgrid(ends, ends, ends))
+    chroma = np.concatenate([blue, red], 2)[:1, ::2]
+    (found,) = of_planes(luma[:2], chroma, Preprocessing(pixels="nv12"), None)
+    assert (found.min(), found.max()) == (0, 255)

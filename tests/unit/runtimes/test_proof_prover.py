@@ -57,7 +57,7 @@ class Scene:
             self.closed += 1
 
         return SimpleNamespace(
-            taken=lambda besides, goes_on=None: list(sizes[1:]),
+            taken=lambda besides, goes_on=None: [size for size in sizes[1:] if size.besides == besides],
             free_runner=lambda: SimpleNamespace(close=lambda: None),
             finish=lambda seconds: self.whole,
             close=close,
@@ -162,6 +162,8 @@ def test_pieces_are_run_at_typical_sizes_or_the_first_that_counts(prover: Any) -
     # Of sizes that stand for each other, one that the model was seen to take.
     assert prover(RIGHT, ALL, sizes=grouped)[0].shapes == {"x": (40,)}
     assert prover(RIGHT, ALL, sizes=grouped[:1])[0].shapes == {"x": (4,)}
+    besides = (grouped[0], dataclasses.replace(SIZES[1], besides=True))
+    assert prover(RIGHT, ALL, 1000, sizes=besides)[0].shapes == {"x": (4,)}
     assert prover(RIGHT, ALL, sizes=grouped, x=(9,))[0].shapes == {"x": (9,)}
     assert prover(RIGHT, ALL, 3, sizes=grouped)[0].shapes == {"x": (4,)}
 

@@ -70,6 +70,9 @@ def test_sizes_that_the_model_does_not_state_are_given() -> None:
     model = model_of("w = Abs (v)  y = Gather (w, n)")
     assert role_of(model, model.main.columns.nodes, "n", {"w": (9, 3)}) == (Role.INDEX, 9)
     assert role_of(model, model.main.columns.nodes, "n", {"x": (9, 3)}) == (Role.INDEX, 0)
+    # What it states in full counts.
+    model = model_of("y = Gather (x, n)")
+    assert role_of(model, model.main.columns.nodes, "n", {"x": (9, 3)}) == (Role.INDEX, 2)
     model = model_of("w = Abs (v)  y = ReverseSequence <time_axis = 1, batch_axis = 0> (w, n)")
     for shape, length in {(9, 3): 3, (9,): 1, (9, None): 1, (): 1}.items():
         assert role_of(model, model.main.columns.nodes, "n", {"w": shape}) == (Role.LENGTH, length)

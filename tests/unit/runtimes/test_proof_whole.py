@@ -177,6 +177,16 @@ def test_passes_are_not_judged_where_numbers_are_drawn(proven: Callable[..., Pro
     assert proven(*layers, given=given).agrees is True
 
 
+def test_what_cannot_be_looked_for_is_found_at_the_output_alone(proven: Callable[..., ProofResult]) -> None:
+    """The model that the parser was given does not run here, so that no tensor inside is known."""
+    given = "(float[n,4] x) => (float[n,4] y) <int64[1] bad = {7}> { [last] y = Reshape (x, bad) }"
+    lost = proven(FIRST, SECOND, (*THIRD[:3], {"op": "ABS"}), given=given)
+    assert lost.agrees is False and lost.divergence is not None and lost.why
+    assert (lost.divergence.tensor, lost.divergence.node, lost.divergence.layer) == ("y", "last", "")
+    nothing = proven(FIRST, SECOND, ("b", "STRANGE", "y", {}), given=given)
+    assert (nothing.agrees, nothing.sizes, nothing.divergence) == (None, 0, None) and nothing.why
+
+
 def test_a_model_that_does_not_run_says_why(proven: Callable[..., ProofResult]) -> None:
     text = "(float[n,4] x) => (float[n,4] y) <int64[1] bad = {7}> { y = Reshape (x, bad) }"
     proof = proven(("x", "SHUFFLE", "y", {}), text=text)
