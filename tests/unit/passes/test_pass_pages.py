@@ -253,6 +253,16 @@ def moved(model: OnnxModel, name: str) -> Iterator[tuple[str, OnnxModel]]:
             yield f"{name} is needed outside", OnnxModel(needed, model.path)
 
 
+def shortened(model: OnnxModel) -> Iterator[tuple[str, OnnxModel]]:
+    """Yields a model whose nodes lack what they may lack: of each one that has optional inputs the last."""
+    for index, node in enumerate(model.proto.graph.node):
+        known = onnx.defs.has(node.op_type, node.domain) and not undefined_opset(model.proto.opset_import)
+        if known and len(node.input) > onnx.defs.get_schema(node.op_type, model.opset, node.domain).min_input:
+            proto = model.copy().proto
+            del proto.graph.node[index].input[-1]
+            yield f"{node.op_type} lacks its last input", OnnxModel(proto, model.path)
+
+
 def feeds_of(model: OnnxModel, each: Pass, held: dict[str, Any]) -> dict[str, Any]:
     """Returns inputs; what was constant in the example has the value that it had."""
     sizes = SIZES.get(each.name, {})
@@ -262,12 +272,13 @@ def feeds_of(model: OnnxModel, each: Pass, held: dict[str, Any]) -> dict[str, An
 
 @pytest.mark.parametrize("each", PASSES, ids=lambda each: each.name)
 def test_an_example_in_other_surroundings(each: Pass) -> None:
-    """Constants come at run time, nothing makes what a pass looks at, or what it takes away is an output: what it does
-    then, if anything, changes no number."""
+    """Constants come at run time, nothing makes what a pass looks at, what it takes away is needed, or optional inputs
+    are left out: what it does then, if anything, changes no number."""
     before, target = example(each, "Before")
     held = {name: onnx.numpy_helper.to_array(tensor) for name, tensor in before.main.initializers.items()}
     names = [*held, *before.main.producers]
-    for what, model in (variant for name in names for variant in moved(before, name)):
+    variants = itertools.chain(*(moved(before, name) for name in names), shortened(before))
+    for what, model in variants:
         rewritten, computes = model.copy(), evaluator(model)
         if not run_passes(rewritten, [each], target).edits or not callable(computes):
             continue

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import re
 from pathlib import Path
 from typing import Any
 
@@ -389,3 +390,29 @@ def test_brackets_inside_each_other_have_a_most(more: int, fine: bool) -> None:
     table = {"name": "acme-deep", "pattern": text, "replacement": text}
     with contextlib.nullcontext() if fine else pytest.raises(InputError, match="more than 12 deep"):
         read(rules_of([table])[0])
+
+
+LARGER = {
+    "a chain of three": ("a = Neg (x) b = Abs (a) y = Neg (b)", "a = Abs (x) y = Neg (a)"),
+    "a chain of four": ("a = Neg (x) b = Abs (a) c = Neg (b) y = Neg (c)", "y = Abs (x)"),
+    "two branches": ("a = Neg (x) b = Abs (x) c = Abs (a) y = Add (b, c)", "b = Abs (x) y = Add (b, b)"),
+    "two branches of one": ("t = Abs (x) a = Neg (t) b = Neg (t) y = Mul (a, b)", "t = Abs (x) y = Mul (t, t)"),
+    "an inner fork": ("t = Neg (x) a = Abs (t) b = Relu (a) c = Abs (b) y = Add (c, a)", "a = Abs (x) y = Add (a, a)"),
+}
+
+
+@pytest.mark.parametrize(("pattern", "replacement"), LARGER.values(), ids=LARGER)
+@pytest.mark.parametrize("more", ["z = Relu (y)", "z = Neg (y)"])
+def test_patterns_of_several_nodes(pattern: str, replacement: str, more: str) -> None:
+    table = {
+        "name": "acme-larger",
+        "pattern": f"f (x) => (y) {{ {pattern} }}",
+        "replacement": f"f (x) => (y) {{ {replacement} }}",
+        "ranks": [1],
+    }
+    around = f"s = Sigmoid (w) {pattern.replace('(x', '(s')} {more}".replace(", x)", ", s)")
+    assert rewrite(table, f"g (float[3] w) => (float[3] z) {{ {around} }}")[1] == 1
+    # Where any node is another one, there is nothing to be found.
+    for unary in re.finditer("Neg|Abs|Relu", around.removesuffix(more)):
+        other = f"{around[: unary.start()]}Floor{around[unary.end() :]}"
+        assert rewrite(table, f"g (float[3] w) => (float[3] z) {{ {other} }}")[1] == 0

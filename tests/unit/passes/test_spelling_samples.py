@@ -46,7 +46,7 @@ def written(proto: onnx.ModelProto, target: Target) -> tuple[onnx.ModelProto, bo
     return rewritten.proto, "sample-by-gather" in {edit.pass_name for edit in done.edits}
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(
     st.sampled_from(("nearest", "linear")),
     st.sampled_from(("zeros", "border", "reflection")),
