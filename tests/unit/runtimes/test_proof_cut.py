@@ -51,6 +51,13 @@ CASES: dict[str, tuple[Seams, list[tuple[str, str, tuple[int, ...], tuple[int, .
         seams(CHAIN, ("x", "p"), ("p", "b"), ("b - z", "y")),
         [("b", "x", (0, 1), (0, 1), True), ("y", "b z", (2,), (2,), True)],
     ),
+    "branches that part and meet": (
+        seams(
+            "a = Neg (x)  b = Abs (a)  c = Exp (a)  d = Relu (a)  y = Sum (b, c, d)",
+            *(("x", "p"), ("p", "q"), ("p", "r"), ("p", "s"), ("q r s", "y")),
+        ),
+        [("y", "x", (0, 1, 2, 3, 4), (0, 1, 2, 3, 4), True)],
+    ),
     "nor what it has twice": (
         seams(CHAIN, ("x", "a"), ("a", "a="), ("a=", "b"), ("b z", "y")),
         [("b", "x", (0, 1, 2), (0, 1), True), ("y", "b z", (3,), (2,), True)],
