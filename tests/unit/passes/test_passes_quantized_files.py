@@ -309,3 +309,26 @@ def test_the_passes_agree_with_each_other() -> None:
     names = {edit.pass_name for edit in run_passes(model, passes_for("as-is"), RTX).edits}
     assert {"fold-quantized-clip", "pool-between-quantizers"} <= names
     assert np.array_equal(run(proto, feeds((1, 2, 4, 4, 4)))[0], run(model.proto, feeds((1, 2, 4, 4, 4)))[0])
+
+
+@pytest.mark.parametrize("op", ["DequantizeLinear", "QuantizeLinear"])
+@pytest.mark.parametrize("shape", ["", "[4]"])
+def test_scales_along_an_axis_that_is_not_there_are_left(op: str, shape: str) -> None:
+    source, result = ("uint8", "float") if op == "DequantizeLinear" else ("float", "uint8")
+    model = wrap(
+        parse(
+            f"""{HEAD} g ({source}{shape} x) => ({result}{shape} y)
+            <float[4] s = {{1, 2, 3, 4}}, uint8[4] z = {{3, 3, 3, 3}}> {{ y = {op} <axis = 1> (x, s, z) }}"""
+        )
+    )
+    done = run_passes(model, PASSES, RTX)
+    assert not done.edits and "quantize-in-arithmetic" in {skip.pass_name for skip in done.skipped}
+
+
+def test_a_tensor_whose_rank_is_not_known_is_named() -> None:
+    scales = "<float[4] s = {1, 2, 3, 4}, uint8[4] z = {3, 3, 3, 3}>"
+    first = "q = QuantizeLinear <axis = 1> (t, s, z)"
+    text = f"""<ir_version: 8, opset_import: ["": 17, "my": 1]> g (float[n,4] x) => (float y) {scales}
+        {{ t = my.Strange (x)  {first}  y = DequantizeLinear <axis = 1> (q, s, z) }}"""
+    skipped = {skip.pass_name: skip.reason for skip in run_passes(wrap(parse(text)), PASSES, RTX).skipped}
+    assert "'q'" in skipped["requantize-symmetric"]

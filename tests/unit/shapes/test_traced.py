@@ -44,10 +44,10 @@ CASES = {
         "restore-pixel-shuffle",
     ),
     "depth to space": (
-        """g (float[n,18,h,w] x) => (float[n,2,a,b] y) <int64[6] s = {-1,3,3,2,8,8}, int64[4] t = {-1,2,24,24}> {
+        """g (float[n,18,h,w] x) => (float[n,2,a,b] y) <int64[6] s = {-1,3,3,2,8,12}, int64[4] t = {-1,2,24,36}> {
             r = Reshape (x, s) q = Transpose <perm = [0,3,4,1,5,2]> (r) y = Reshape (q, t) }""",
         "g (float[n,18,h,w] x) => (float[n,2,a,b] y) { y = DepthToSpace <blocksize = 3> (x) }",
-        (2, 18, 8, 8),
+        (2, 18, 8, 12),
         "restore-pixel-shuffle",
     ),
     "space to depth": (
@@ -87,6 +87,14 @@ CASES = {
             f = Reshape (x, s) m = Softmax <axis = 2> (f) r = Reshape (m, t) y = Add (r, x) }""",
         """g (float[n,4,h,w] x) => (float[n,4,a,b] y) <int64[3] s = {0,0,-1}> {
             f = Reshape (x, s) m = Softmax <axis = 2> (f) t = Shape (x) r = Reshape (m, t) y = Add (r, x) }""",
+        (1, 4, 16, 24),
+        "restore-reshape-target",
+    ),
+    "beside a Resize by scales": (
+        """g (float[n,4,h,w] x) => (float[n,4,c] y) <float[4] k = {1, 1, 2, 2}, int64[3] s = {1,4,1536}> {
+            r = Resize <mode = "nearest"> (x, , k) y = Reshape (r, s) }""",
+        """g (float[n,4,h,w] x) => (float[n,4,c] y) <float[4] k = {1, 1, 2, 2}, int64[3] s = {0,0,-1}> {
+            r = Resize <mode = "nearest"> (x, , k) y = Reshape (r, s) }""",
         (1, 4, 16, 24),
         "restore-reshape-target",
     ),
@@ -384,9 +392,9 @@ def test_the_two_targets_of_a_shuffle_may_spell_the_batch_differently(first: int
     assert edit.pass_name == "restore-pixel-shuffle"
 
 
-@pytest.mark.parametrize(("last", "found"), [("-1,2,24,24", 1), ("1,2,24,24", 1), ("1,-1,24,24", 1), ("1,2,48,12", 0)])
+@pytest.mark.parametrize(("last", "found"), [("-1,2,24,36", 1), ("1,2,24,36", 1), ("1,-1,24,36", 1), ("1,2,48,18", 0)])
 def test_the_last_target_of_a_shuffle_has_its_sizes(last: str, found: int) -> None:
-    text = CASES["depth to space"][0].replace("{-1,2,24,24}", f"{{{last}}}")
+    text = CASES["depth to space"][0].replace("{-1,2,24,36}", f"{{{last}}}")
     assert len(Baked(parse(text)).shuffles()) == found
 
 

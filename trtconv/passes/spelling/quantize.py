@@ -97,5 +97,7 @@ def _along(writer: Writer, name: str, slot: int) -> str:
     if len(shape) != 1 or shape == (1,):
         return name if not shape else writer.reshape(name, [])
     rank = len(writer.shape(writer.input(0)))
-    axis = writer.attrs.get("axis", 1) % rank
-    return writer.reshape(name, [-1 if number == axis else 1 for number in range(rank)])
+    axis = writer.attrs.get("axis", 1)
+    if not -rank <= axis < rank:
+        raise Unwritable(f"its scales are those of axis {axis}, of {rank}")
+    return writer.reshape(name, [-1 if number == axis % rank else 1 for number in range(rank)])
