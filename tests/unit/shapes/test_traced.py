@@ -188,6 +188,11 @@ def test_a_resize_that_keeps_the_proportions_stays(policy: str, edits: int) -> N
     assert len(done.edits) == edits
 
 
+def test_a_target_in_which_zero_is_a_size_stays() -> None:
+    text = CASES["batch"][0].replace("Reshape (x", "Reshape <allowzero = 1> (x")
+    assert not run_passes(parse(text), PASSES, RTX).edits
+
+
 def test_a_target_that_is_read_but_for_its_channels_stays() -> None:
     """Beside one that is baked: a batch of 1 at the example must not have the channels taken for a size."""
     text = """
