@@ -90,6 +90,14 @@ CASES = {
         (1, 4, 16, 24),
         "restore-reshape-target",
     ),
+    "tokens of patches in landscape": (
+        """g (float[n,3,h,w] x) => (float[n,3,c] y) <int64[3] s = {1,3,384}> {
+            p = MaxPool <kernel_shape = [4,4], strides = [4,4]> (x) y = Reshape (p, s) }""",
+        """g (float[n,3,h,w] x) => (float[n,3,c] y) <int64[3] s = {0,0,-1}> {
+            p = MaxPool <kernel_shape = [4,4], strides = [4,4]> (x) y = Reshape (p, s) }""",
+        (1, 3, 64, 96),
+        "restore-reshape-target",
+    ),
     "beside a Resize by scales": (
         """g (float[n,4,h,w] x) => (float[n,4,c] y) <float[4] k = {1, 1, 2, 2}, int64[3] s = {1,4,1536}> {
             r = Resize <mode = "nearest"> (x, , k) y = Reshape (r, s) }""",
