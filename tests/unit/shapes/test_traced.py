@@ -166,6 +166,19 @@ def test_repairs(name: str) -> None:
         np.testing.assert_array_equal(_run(model, other), _run(dynamic, other))
 
 
+UNTOLD = ("depth to space", "beside a Resize by scales", "a batch of three, and ones at the end")
+"""Those whose constants fit other sizes first, or any."""
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if name not in UNTOLD])
+def test_the_sizes_at_which_a_model_was_traced_are_among_the_examples(name: str) -> None:
+    text, _, shape, _ = CASES[name]
+    model = parse(text)
+    (spec,) = model.inputs
+    point = {dim: size for dim, size in zip(spec.dims, shape, strict=True) if isinstance(dim, str)}
+    assert point in [dict(example.point) for example in Baked(model).examples()]
+
+
 KEPT_ALONE = {
     "a Resize to the size that a network works at": """
         g (float[n,1,h,w] x) => (float[n,1,a,b] y) <int64[4] s = {1,1,32,32}, float[1,1,32,32] p> {
@@ -408,6 +421,12 @@ def test_the_two_targets_of_a_shuffle_may_spell_the_batch_differently(first: int
 @pytest.mark.parametrize(("last", "found"), [("-1,2,24,36", 1), ("1,2,24,36", 1), ("1,-1,24,36", 1), ("1,2,48,18", 0)])
 def test_the_last_target_of_a_shuffle_has_its_sizes(last: str, found: int) -> None:
     text = CASES["depth to space"][0].replace("{-1,2,24,36}", f"{{{last}}}")
+    assert len(Baked(parse(text)).shuffles()) == found
+
+
+@pytest.mark.parametrize(("height", "found"), [(1, 1), (2, 1), (-1, 0)])
+def test_a_shuffle_has_sizes(height: int, found: int) -> None:
+    text = CASES["pixel shuffle"][0].replace("16,24}", f"{height},24}}").replace("32,48}", f"{2 * height},48}}")
     assert len(Baked(parse(text)).shuffles()) == found
 
 
