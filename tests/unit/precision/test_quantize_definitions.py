@@ -31,7 +31,7 @@ from trtconv.precision.quantize.write import scales
 
 
 def model_of(body: str, ends: str = "(float[n,64] x) => (float[n,m] y)", **weights: Shape) -> OnnxModel:
-    proto = onnx.parser.parse_model(f'<ir_version: 9, opset_import: ["": 19]> g {ends} {{ {body} }}')
+    proto = onnx.parser.parse_model(f'<ir_version: 9, opset_import: ["": 19, "my": 1]> g {ends} {{ {body} }}')
     draw = np.random.default_rng(0)
     proto.graph.initializer.extend(
         numpy_helper.from_array(draw.standard_normal(shape).astype(np.float32), name) for name, shape in weights.items()
@@ -210,6 +210,8 @@ def test_products_of_two_computed_matrices_are_quantised_where_that_is_asked_for
         is_taken = taken and attention and kind.inputs and "MatMul" in kind.ops
         assert (not layer.reason) == is_taken
         assert layer.slots == ((0, 1) if is_taken else (0,))
+        if attention and kind.inputs and "Cast" in body:
+            assert "float16" in layer.reason
 
 
 @pytest.mark.parametrize(
@@ -291,6 +293,14 @@ def test_what_a_result_becomes_behind_its_activations(rest: str, tensor: str) ->
     scope = model_of(f"a = MatMul (x, w)  {rest}", w=(64, 8)).main
     assert behind(scope, "a") == tensor
     assert not wants_quantizer_behind(scope, scope.columns.nodes[0])
+
+
+@pytest.mark.parametrize(("weight", "wants"), [((32, 32, 1, 1, 1), True), ((32, 32, 1, 1), False)])
+def test_deconvolutions_of_volumes_want_a_quantiser_behind_whatever_is_known_of_their_input(
+    weight: Shape, wants: bool
+) -> None:
+    scope = model_of("a = my.Strange (x)  y = ConvTranspose (a, w)", w=weight).main
+    assert wants_quantizer_behind(scope, scope.columns.nodes[1]) is wants
 
 
 def test_a_weight_that_two_layers_read_is_quantised_for_each_as_it_reads_it() -> None:

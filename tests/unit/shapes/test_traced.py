@@ -179,6 +179,14 @@ def test_the_sizes_at_which_a_model_was_traced_are_among_the_examples(name: str)
     assert point in [dict(example.point) for example in Baked(model).examples()]
 
 
+@pytest.mark.parametrize("stride", [1, 2, 8, 16, 32])
+def test_grids_of_usual_strides_are_examples(stride: int) -> None:
+    text = f"""g (float[n,3,h,w] x) => (float[n,3,c] y) <int64[3] s = {{1,3,385}}> {{
+        p = MaxPool <kernel_shape = [{stride},{stride}], strides = [{stride},{stride}]> (x) y = Reshape (p, s) }}"""
+    points = [dict(example.point) for example in Baked(parse(text)).examples()]
+    assert {"n": 1, "h": 11 * stride, "w": 35 * stride} in points
+
+
 KEPT_ALONE = {
     "a Resize to the size that a network works at": """
         g (float[n,1,h,w] x) => (float[n,1,a,b] y) <int64[4] s = {1,1,32,32}, float[1,1,32,32] p> {
