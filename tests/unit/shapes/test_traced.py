@@ -187,6 +187,19 @@ def test_grids_of_usual_strides_are_examples(stride: int) -> None:
     assert {"n": 1, "h": 11 * stride, "w": 35 * stride} in points
 
 
+def test_a_model_that_takes_all_larger_sizes_has_none_baked_in() -> None:
+    """A crop beside an image that is brought to its size: both constants are meant so."""
+    model = parse(
+        """g (float[n,1,h] x) => (float[n,1,640] y) <int64[1] from = {0}, int64[1] to = {640}, int64[1] axis = {2},
+        int64[3] s = {1,1,640}> {
+        c = Slice (x, from, to, axis)  r = Resize <mode = "nearest"> (x, , , s)  y = Add (c, r) }"""
+    )
+    assert Baked(model).accepted([{"n": 1, "h": size} for size in (320, 640, 641, 1280)]) == [
+        {"n": 1, "h": size} for size in (640, 641, 1280)
+    ]
+    assert Baked(model).examples() == [] and not run_passes(model, PASSES, RTX).edits
+
+
 KEPT_ALONE = {
     "a Resize to the size that a network works at": """
         g (float[n,1,h,w] x) => (float[n,1,a,b] y) <int64[4] s = {1,1,32,32}, float[1,1,32,32] p> {
