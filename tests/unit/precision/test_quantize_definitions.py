@@ -281,6 +281,16 @@ def test_of_a_sum_both_branches_are_measured() -> None:
 
 
 @pytest.mark.parametrize(
+    ("added", "tensors"), [("Add (a, k)", "x r"), ("Add (k, a)", "x r"), ("Add (a, a)", "x r"), ("Add (a, m)", "x r m")]
+)
+def test_a_constant_that_is_added_is_not_quantised_nor_a_result_to_itself(added: str, tensors: str) -> None:
+    ends = "(float[1,32,8,8] x, float[1,32,8,8] m) => (float[1,32,8,8] y)"
+    body = f"a = Conv (x, v)  s = {added}  r = Relu (s)  y = Conv (r, w)"
+    scope = model_of(body, ends, v=(32, 32, 1, 1), w=(32, 32, 1, 1), k=(1, 32, 1, 1)).main
+    assert set(place(scope, find_layers(scope)).tensors) == set(tensors.split())
+
+
+@pytest.mark.parametrize(
     ("rest", "tensor"),
     [
         ("b = Relu (a)  y = Tanh (b)", "y"),

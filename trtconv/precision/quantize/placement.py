@@ -174,7 +174,7 @@ class _Placing:
         # Of two such branches the layer that comes last takes the other one in.
         last = max(fused, key=lambda slot: self._scope.producers[node.input[slot]])
         other = node.input[1 - last]
-        if self._scope.values(other) is None and other != node.input[last]:
+        if self._scope.values(other) is None:
             self._quantize(other, (index, 1 - last))
 
     def _is_result(self, name: str) -> bool:
