@@ -116,8 +116,8 @@ def _is_affordable(node: onnx.NodeProto, tensors: Mapping[str, NDArray[Any]], op
             return False
         budget.spend("elements", math.prod(shape), f"its constant result of {list(shape)}", place)
     if node.op_type == "MatMul":
-        first = tensors.get(next(iter(node.input), ""))
-        inner = first.shape[-1] if first is not None and first.ndim else 1
+        # Shapes are known of matrices and vectors that are given.
+        inner = tensors[node.input[0]].shape[-1]
         return budget.fits(
             "candidates", inner * sum(math.prod(shape or ()) for shape in _shapes(node, tensors, opsets))
         )

@@ -115,7 +115,7 @@ def _ends(view: Deconv) -> bool:
     """Whether nothing but activations and the like stands between a node and the output of the network."""
     name = view.node.output[0]
     while users := view.scope.consumers.get(name, ()):
-        if users[0].op_type not in _THROUGH:
+        if any(user.op_type not in _THROUGH for user in users):
             return False
         name = users[0].output[0]
     return True
