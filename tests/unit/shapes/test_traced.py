@@ -328,6 +328,12 @@ def test_what_cannot_be_told_is_named_and_stays(name: str) -> None:
     assert refusal.node.label in finding.message and refusal.why in finding.message
 
 
+def test_of_several_resizes_the_first_is_named() -> None:
+    text, _, _ = DOUBTFUL["a Resize of a known batch"]
+    (refusal,) = Baked(parse(text.replace("y = Add (r", "q = Resize (r, , , s) y = Add (q"))).refusals()
+    assert refusal.node.outputs == ("r",)
+
+
 def test_what_cannot_be_freed_is_exported_again_by_the_command_that_is_printed() -> None:
     text, _, _ = DOUBTFUL["a constant of the example's size"]
     model = parse(text)
