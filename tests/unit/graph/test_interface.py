@@ -15,7 +15,7 @@ from trtconv.core.errors import InputError
 from trtconv.core.interface import Interface
 from trtconv.core.tensor_io import TensorIo, read_io
 from trtconv.graph.fitting import fit, reloaded
-from trtconv.graph.interface import retype
+from trtconv.graph.interface import rename_inside, retype
 from trtconv.graph.model import OnnxModel
 
 TWO = """
@@ -214,3 +214,20 @@ def test_inner_tensors_are_named_by_the_type_that_they_keep(make: Make) -> None:
     retype(model, read_io(["x=fp16", "k=int32"], None, None))
     casts = {node.input[0]: node.output[0] for node in model.proto.graph.node if node.op_type == "Cast"}
     assert casts == {"x": "x_fp32", "k": "k_int64"}
+
+
+def test_tensors_are_renamed_wherever_they_are_read_or_made() -> None:
+    text = """<ir_version: 8, opset_import: ["": 17]> g (float[2] x, bool c) => (float[2] y) {
+        a = Neg (x)
+        y = If (c) <then_branch = p () => (float[2] a) { }, else_branch = q () => (float[2] d) { d = Add (a, x) }> }"""
+    model = OnnxModel(onnx.parser.parse_model(text), Path("m.onnx"))
+    rename_inside(model, {"a": "z", "x": "w", "y": "v"})
+    graph = model.proto.graph
+    assert [(list(node.input), list(node.output)) for node in graph.node] == [(["w"], ["z"]), (["c"], ["v"])]
+    bodies = [attribute.g for attribute in graph.node[1].attribute]
+    assert {body.output[0].name: [list(node.input) for node in body.node] for body in bodies} == {
+        "z": [],
+        "d": [["z", "w"]],
+    }
+    # The model's own ends keep their names.
+    assert ([each.name for each in graph.input], [each.name for each in graph.output]) == (["x", "c"], ["y"])

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+import pytest
 from onnx import helper, numpy_helper
 
 from trtconv.graph.model import OnnxModel
@@ -46,3 +47,26 @@ def test_without_a_change_nothing_is_written() -> None:
     before = given.proto.SerializeToString()
     assert not close_patches([Patch(given, given.main)])
     assert given.proto.SerializeToString() == before
+
+
+@pytest.mark.parametrize("body", ["Neg (a)", "If (c) <then_branch = p () => (float[2] k) { k = Abs (a) }>"])
+@pytest.mark.parametrize("other", ["Abs", "If"])
+def test_graphs_inside_nodes_come_and_go(body: str, other: str) -> None:
+    branches = ", ".join(
+        f"{name}_branch = {name} () => (float[2] {name}_) {{ {name}_ = Exp (a) }}" for name in ("then", "else")
+    )
+    first = f"If (c) <{branches}>" if body.startswith("If") else body
+    text = f"""<ir_version: 8, opset_import: ["": 17]> g (float[2] x, bool c) => (float[2] y)
+        {{ a = Mul (x, x)  b = {first}  y = Neg (b) }}"""
+    given = OnnxModel(onnx.parser.parse_model(text), Path("m.onnx"))
+    inside = len(given.scopes) - 1
+    assert inside == (2 if body.startswith("If") else 0)
+    parts = onnx.parser.parse_model(text.replace(first, f"If (c) <{branches}>")).graph.node[1]
+    parts.output[0] = "b"
+    new = parts if other == "If" else helper.make_node("Abs", ["a"], ["b"])
+    patch = Patch(given, given.main)
+    patch.replace(1, [new])
+    assert close_patches([patch])
+    assert len(given.scopes) - 1 == (2 if other == "If" else 0)
+    assert given.main.uses_of("a") == (2 if other == "If" else 1)
+    assert [op for scope in given.scopes for op in scope.columns.ops].count("Exp") == (2 if other == "If" else 0)

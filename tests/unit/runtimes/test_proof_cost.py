@@ -42,6 +42,8 @@ def test_convolutions_multiply_at_each_place_of_the_result_and_deconvolutions_of
 def test_products_of_matrices_multiply_along_what_they_share(op: str, source: tuple[int, ...]) -> None:
     found = products(network("MATRIX_MULTIPLY", [source, (3, 7, 2), (3, 5, 2)], values={"op0": op}), {})
     assert found == 3 * 5 * 2 * (7 + ELEMENT)
+    found = products(network("MATRIX_MULTIPLY", [source[1:], (7, 2), (5, 2)], values={"op0": op}), {})
+    assert found == 5 * 2 * (7 + ELEMENT)
 
 
 def test_a_product_with_a_vector_counts_each_element_once() -> None:

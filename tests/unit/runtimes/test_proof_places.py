@@ -133,6 +133,16 @@ def test_indices_of_several_scatters_are_places_of_each() -> None:
         assert (y.sum(), z.sum()) == (4, 4)
 
 
+@pytest.mark.parametrize("read", ["Gather (s, i)", "GatherND (s, i)", "GatherElements (s, i)"])
+def test_indices_that_gather_from_what_is_not_known_stay(read: str) -> None:
+    model = model_of(
+        "(float[100,2] d, int64[3,1] i, float[3,2] u) => (float[100,2] y, float z) "
+        f"{{ s = TRT.Strange (d)  y = ScatterND (d, i, u)  z = {read} }}"
+    )
+    indices = np.ones((3, 1), np.int64)
+    assert apart(model, {"d": np.zeros((100, 2)), "u": np.ones((3, 2)), "i": indices})["i"] is indices
+
+
 @pytest.mark.parametrize(
     "read",
     ["Gather <axis = 0> (b, i)", "GatherND <batch_dims = 0> (b, i)", "GatherElements <axis = 0> (b, i)"],

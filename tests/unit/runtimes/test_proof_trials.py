@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,6 +17,7 @@ from trtconv.core.documents.proof import Lack
 from trtconv.core.errors import InputError
 from trtconv.core.process import Lost, WorkerBug
 from trtconv.graph.model import OnnxModel
+from trtconv.runtimes.proof import pieces
 from trtconv.runtimes.proof.feeds import Shape
 from trtconv.runtimes.proof.pieces import Pieces, PiecesResult
 from trtconv.runtimes.tensorrt.readback.records import ReadLayer, ReadNetwork, ReadTensor
@@ -59,7 +61,7 @@ def prove(
         for index, (reads, kind, makes, values) in enumerate(layers)
     )
     network = ReadNetwork(tensors, read, tuple(number[name] for name in given), (number["y"],))
-    pieces: Any = Pieces(
+    made: Any = Pieces(
         network,
         model,
         proto.SerializeToString(),
@@ -70,7 +72,7 @@ def prove(
         runner or InProcess(),
         lambda: others,
     )
-    result: PiecesResult = pieces.run()
+    result: PiecesResult = made.run()
     return result
 
 
@@ -148,6 +150,17 @@ def test_at_sizes_that_are_guessed_no_alarm_is_raised(body: str, inner: Layer, t
     found = prove(chosen + body, layer("x c", "STRANGE", "r"), twice, inner, ends=ends, dtypes={"c": "bool"})
     assert differs(found) == told and found.proven == 1
     assert ((Lack.SIZE, "y") in lacks(found)) == (told is None)
+
+
+@pytest.mark.parametrize(("most", "runs"), [(24_575, 1), (24_576, 2)])
+def test_own_sizes_are_tried_where_they_are_not_too_much(most: int, runs: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where smaller ones show nothing."""
+    monkeypatch.setattr(pieces, "_MOST_ELEMENTS", most)
+    ends, runner = "(float[1,2,128,96] x) => (float[1,2,128,96] y)", InProcess()
+    found = prove("s = Sub (x, x)  y = Div (s, s)", unary("x", "NEG", "y"), ends=ends, runner=runner)
+    assert lacks(found) == [(Lack.REFERENCE, "y")]
+    shapes = [task.shapes["x"] for _, _, tasks, _ in runner.arguments for task in tasks]
+    assert [math.prod(shape) == 24_576 for shape in shapes] == [False, True][:runs]
 
 
 def test_a_piece_that_differs_where_it_was_made_smaller_is_run_at_its_own_sizes() -> None:
