@@ -152,15 +152,18 @@ def test_at_sizes_that_are_guessed_no_alarm_is_raised(body: str, inner: Layer, t
     assert ((Lack.SIZE, "y") in lacks(found)) == (told is None)
 
 
-@pytest.mark.parametrize(("most", "runs"), [(24_575, 1), (24_576, 2)])
-def test_own_sizes_are_tried_where_they_are_not_too_much(most: int, runs: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where smaller ones show nothing."""
-    monkeypatch.setattr(pieces, "_MOST_ELEMENTS", most)
-    ends, runner = "(float[1,2,128,96] x) => (float[1,2,128,96] y)", InProcess()
-    found = prove("s = Sub (x, x)  y = Div (s, s)", unary("x", "NEG", "y"), ends=ends, runner=runner)
-    assert lacks(found) == [(Lack.REFERENCE, "y")]
-    shapes = [task.shapes["x"] for _, _, tasks, _ in runner.arguments for task in tasks]
-    assert [math.prod(shape) == 24_576 for shape in shapes] == [False, True][:runs]
+@pytest.mark.parametrize("beyond", [0, 1])
+def test_own_sizes_are_tried_last_and_where_they_are_not_too_much(beyond: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where smaller ones show nothing: first with the size that a constant has, then without."""
+    whole = 3 * 512 * 400
+    monkeypatch.setattr(pieces, "_MOST_ELEMENTS", whole - beyond)
+    ones = ",".join(["1"] * 512)
+    ends = f"(float[1,3,512,400] x) => (float[1,3,512,400] y) <float[512,1] c = {{{ones}}}>"
+    runner = InProcess()
+    found = prove("s = Sub (x, x)  d = Div (s, s)  y = Mul (d, c)", unary("x", "NEG", "y"), ends=ends, runner=runner)
+    assert (Lack.REFERENCE, "y") in lacks(found)
+    elements = [math.prod(task.shapes["x"]) for _, _, tasks, _ in runner.arguments for task in tasks]
+    assert [count == whole for count in elements] == [False, False, True][: 3 - beyond]
 
 
 def test_a_piece_that_differs_where_it_was_made_smaller_is_run_at_its_own_sizes() -> None:

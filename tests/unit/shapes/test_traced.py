@@ -23,6 +23,7 @@ from trtconv.passes.restore_sizes import RestorePixelShuffle, RestoreReshapeTarg
 from trtconv.pipeline.profiles import settle
 from trtconv.pipeline.rewriting import rewrite
 from trtconv.rules import run_rules
+from trtconv.shapes.traced.repairs import words
 from trtconv.shapes.traced.search import Baked
 
 RTX = Target("rtx", (1, 7))
@@ -185,6 +186,23 @@ def test_grids_of_usual_strides_are_examples(stride: int) -> None:
         p = MaxPool <kernel_shape = [{stride},{stride}], strides = [{stride},{stride}]> (x) y = Reshape (p, s) }}"""
     points = [dict(example.point) for example in Baked(parse(text)).examples()]
     assert {"n": 1, "h": 11 * stride, "w": 35 * stride} in points
+
+
+@pytest.mark.parametrize("batch", [1, 2, 4, 8])
+def test_usual_batches_are_examples(batch: int) -> None:
+    model = parse(f"g (float[n,4,6] x) => (float[m] y) <int64[1] s = {{{24 * batch}}}> {{ y = Reshape (x, s) }}")
+    assert {"n": batch} in [dict(example.point) for example in Baked(model).examples()]
+
+
+def test_sizes_that_the_file_states_tell_examples_apart() -> None:
+    text = DOUBTFUL["two ways to split"][0].replace("(float[a,b,c] y)", "(float[a,b,c] y, float[1,4,4,64] z)")
+    baked = Baked(parse(text.replace("y = Reshape", "z = Relu (x) y = Reshape")))
+    assert [dict(example.point) for example in baked.examples()] == [{"n": 1, "h": 4, "w": 64}]
+    assert not baked.refusals()
+
+
+def test_what_a_target_becomes_is_told_in_words() -> None:
+    assert words([0, None, ("x", 2), -1]) == "[0, computed, size of x at axis 2, -1]"
 
 
 def test_a_model_that_takes_all_larger_sizes_has_none_baked_in() -> None:
