@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 from hypothesis import given
 
@@ -27,6 +29,8 @@ from trtconv.graph.deconv import (
     tap_cycle,
     ungroup_kernel,
 )
+from trtconv.graph.model import OnnxModel
+from trtconv.runtimes.onnxruntime import session
 
 
 def geometry(layer: Layer) -> Geometry:
@@ -230,3 +234,14 @@ def test_an_output_shape_beyond_what_there_is(asked: tuple[int, int], axes: tupl
     assert made.full((4, 4)) == (9, 9)
     assert made.excess_axes((4, 4)) == axes
     assert made.excess_axes() == made.excess_axes((4,)) == ()
+
+
+@pytest.mark.parametrize("mode", ["SAME_UPPER", "SAME_LOWER", "VALID", "NOTSET"])
+@pytest.mark.parametrize("more", ["", ", output_padding = [1]", ", output_padding = [1], dilations = [2]"])
+def test_inferred_shapes_are_those_that_a_run_has(mode: str, more: str) -> None:
+    """Also of SAME beside an output_padding, of which ONNX's own inference makes something else."""
+    text = f"""<ir_version: 8, opset_import: ["": 17]> g (float[1,1,5] x) => (float[1,1,n] y)
+        <float[1,1,3] w = {{1, 2, 3}}> {{ y = ConvTranspose <auto_pad = "{mode}", strides = [2]{more}> (x, w)  }}"""
+    model = OnnxModel(onnx.parser.parse_model(text), Path("m.onnx"))
+    (y,) = session(model).run(None, {"x": np.ones((1, 1, 5), np.float32)})
+    assert model.main.shape("y") == y.shape

@@ -87,6 +87,7 @@ def test_a_piece_rounds_as_its_coarsest_type_and_what_is_approximated_takes_smal
     assert (rough.approximated, rough.largest, rough.rough) == (True, 8, 1e-4)
     assert not plain.approximated and plain.rough == 0 and not plain.narrow
     assert described("y = Cast <to = 16> (x)", result="bfloat16").narrow
+    assert described("y = Cast <to = 8> (x)", result="string").narrow
 
 
 def test_places_are_rounded_where_they_are_computed() -> None:

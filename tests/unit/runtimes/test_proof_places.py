@@ -89,8 +89,9 @@ def test_indices_that_are_handed_on(body: str) -> None:
         (3, "y = ScatterElements (d, i, u)"),
         (6, "r = Add (i, i)  y = ScatterElements (d, r, u)"),
         (6, "y = Gather (d, i)"),
+        (6, "a = Constant <value = int64[1] {1}> ()  e = Unsqueeze (d, a)  y = ScatterElements (e, i, u)"),
     ],
-    ids=["a sum", "more updates than places", "computed", "no scatter"],
+    ids=["a sum", "more updates than places", "computed", "no scatter", "of another rank"],
 )
 def test_other_indices_stay_as_they_are(size: int, nodes: str) -> None:
     model = model_of(f"(float[{size}] d, int64[4] i, float[4] u) => (float[n] y) {{ {nodes} }}")

@@ -49,6 +49,7 @@ class Scene:
         self.runs: list[tuple[Size, ...]] = []
         self.closed = 0
         self.shapes: Any = None
+        self.others: Any = None
 
     def whole_run(self, network: object, meaning: object, *, sizes: Any, limit: float, seed: int) -> Any:
         self.runs.append(tuple(sizes))
@@ -63,8 +64,8 @@ class Scene:
             close=close,
         )
 
-    def pieces_of(self, network: object, model: object, data: object, shapes: Mapping[str, Shape], *_: object) -> Any:
-        self.shapes = shapes
+    def pieces_of(self, network: object, model: object, data: object, shapes: Mapping[str, Shape], *_: Any) -> Any:
+        self.shapes, self.others = shapes, _[-1]
         return SimpleNamespace(run=lambda: self.pieces, stop=lambda: None, deadline=0.0)
 
 
@@ -166,6 +167,14 @@ def test_pieces_are_run_at_typical_sizes_or_the_first_that_counts(prover: Any) -
     assert prover(RIGHT, ALL, 1000, sizes=besides)[0].shapes == {"x": (4,)}
     assert prover(RIGHT, ALL, sizes=grouped, x=(9,))[0].shapes == {"x": (9,)}
     assert prover(RIGHT, ALL, 3, sizes=grouped)[0].shapes == {"x": (4,)}
+
+
+def test_pieces_are_run_at_other_sizes_too_that_the_model_takes(prover: Any) -> None:
+    besides = (SIZES[0], dataclasses.replace(SIZES[1], besides=True))
+    assert prover(RIGHT, ALL, 1000, sizes=besides)[0].others() == [{"x": (40,)}]
+    assert prover(RIGHT, ALL)[0].others() == []
+    # Where the whole is not run, none are known.
+    assert prover(RIGHT, ALL, 3, sizes=besides)[0].others() == []
 
 
 def test_ends_of_another_type_differ_whatever_was_run(prover: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from trtconv.graph.model import OnnxModel
 from trtconv.runtimes.proof.feeds import Role
-from trtconv.runtimes.proof.roles import integers_of, role_of
+from trtconv.runtimes.proof.roles import integers_of, role_of, sizing_slots
 
 LOOP = """y = Loop (n, go, x) <body = b (int64 i, bool c, float[2,5] p) => (bool d, float[2,5] q)
     { d = Identity (c)  q = Abs (p) }>"""
@@ -76,6 +76,22 @@ def test_sizes_that_the_model_does_not_state_are_given() -> None:
     model = model_of("w = Abs (v)  y = ReverseSequence <time_axis = 1, batch_axis = 0> (w, n)")
     for shape, length in {(9, 3): 3, (9,): 1, (9, None): 1, (): 1}.items():
         assert role_of(model, model.main.columns.nodes, "n", {"w": shape}) == (Role.LENGTH, length)
+
+
+SIZING = """AffineGrid 1, CenterCropPad 1, Col2Im 1 2, Compress 1, ConstantOfShape 0, CumSum 1, DFT 1 2, Expand 1,
+    MaxUnpool 2, OneHot 1, Pad 1 3, Range 0 1 2, Reshape 1, Resize 3, Slice 1 2 3 4, Split 1, Squeeze 1, Tile 1,
+    TopK 1, Unsqueeze 1, ReduceSum 1, ReduceL2 1, Add, Conv, Relu, MatMul"""
+
+
+@pytest.mark.parametrize("row", SIZING.split(","))
+def test_inputs_whose_values_decide_a_shape(row: str) -> None:
+    """As ONNX defines the operators; not the scales of a Resize, which are floats."""
+    op, *slots = row.split()
+    assert [str(slot) for slot in sizing_slots(op)] == slots
+    for slot in slots:
+        inputs = ", ".join(["x"] * int(slot) + ["n"])
+        model = model_of(f"y = {op} ({inputs})")
+        assert role_of(model, model.main.columns.nodes, "n", {}) == (Role.SIZES, 0)
 
 
 @pytest.mark.parametrize(
