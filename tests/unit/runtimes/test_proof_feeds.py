@@ -41,6 +41,8 @@ def test_sizes_are_made_small_along_places_and_not_along_channels() -> None:
     assert small["x"][:2] == (1, 96) and max(small["x"][2:]) <= 32
     (sequence, *_) = schemes({"x": (1, 4096, 96)}, 0, 1, ())
     assert sequence["x"][0] == 1 and sequence["x"][1] <= 32
+    (batched, *_) = schemes({"x": (512, 64, 96)}, 0, 1, ())
+    assert batched["x"][0] == 512 and max(batched["x"][1:]) <= 32
     (volume, *_) = schemes({"x": (1, 2, 64, 64, 64)}, 0, 1, ())
     assert max(volume["x"][2:]) <= 8
 

@@ -42,6 +42,12 @@ def test_weights_and_intermediate_results_are_off_by_the_factor(seed: int) -> No
 
 def test_signs_differ_from_one_seed_to_the_next() -> None:
     model = model_of(PIECE)
+    for name in ("a:factor", "w"):
+        held = [
+            t for seed in range(8) for t in shaken(model.proto, model, 0.5, seed).graph.initializer if t.name == name
+        ]
+        first = {float(numpy_helper.to_array(tensor).ravel()[0]) for tensor in held}
+        assert first == {0.5, 1.5}
     assert len({shaken(model.proto, model, 0.1, seed).SerializeToString() for seed in range(6)}) > 1
 
 
