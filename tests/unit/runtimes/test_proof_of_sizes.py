@@ -52,7 +52,7 @@ def negation() -> ReadNetwork:
 
 TENSORS = {"x": "float32", "go": "bool", "y": "float32"}
 MEANING: Any = SimpleNamespace(megabytes=1e6, tolerance=TOLERANCES["float32"])
-NOT_AHEAD: Any = SimpleNamespace(ran=lambda feeds, deadline: None)
+NOT_AHEAD: Any = SimpleNamespace(ran=lambda feeds, deadline: None, prepared=None)
 
 
 def run_of(number: int, outcome: str) -> Expected:
@@ -117,7 +117,8 @@ def test_sizes_and_groups(sizes: list[str], agrees: bool | None, count: int, why
 
 def test_without_time_the_first_size_is_run_and_the_others_are_counted() -> None:
     first = run_of(0, "right")
-    ahead = SimpleNamespace(ran=lambda feeds, deadline: NetworkRun.of(Run(negation(), first.feeds)))
+    ran = NetworkRun.of(Run(negation(), first.feeds))
+    ahead = SimpleNamespace(ran=lambda feeds, deadline: ran, prepared=None)
     proof = compared("right", "right", "right b", "right b", ahead=ahead, deadline=-math.inf)
     assert (proof.agrees, proof.sizes) == (True, 1) and "2 of 3" in proof.why
     late = compared("right", deadline=-math.inf)
@@ -142,9 +143,9 @@ def test_an_assertion_that_does_not_hold_is_told() -> None:
 
 
 def test_one_run_of_several_is_made_again_with_the_same_inputs() -> None:
-    specs = [InputSpec("x", "float", (None,)), InputSpec("n", "int64", (None,))]
+    specs = [InputSpec("x", "float", ("n",)), InputSpec("n", "int64", ("n",))]
     shapes = tuple({"x": (size,), "n": (size,)} for size in (3, 4, 5))
-    values = ({}, {"n": [1, 2, 3, 4]}, {})
+    values: tuple[dict[str, Any], ...] = ({}, {"n": [1, 2, 3, 4]}, {})
     wanted = Wanted("m.onnx", None, shapes, 7, values, below={"n": 99}, groups=("a", "a", "b"), magnitudes=(1, 50, 1))
     for number in range(3):
         again, first = feeds_of(only(wanted, number), 0, specs), feeds_of(wanted, number, specs)

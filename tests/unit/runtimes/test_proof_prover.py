@@ -60,13 +60,14 @@ class Scene:
         return SimpleNamespace(
             taken=lambda besides, goes_on=None: [size for size in sizes[1:] if size.besides == besides],
             free_runner=lambda: SimpleNamespace(close=lambda: None),
+            run_ahead=lambda: None,
             finish=lambda seconds: self.whole,
             close=close,
         )
 
     def pieces_of(self, network: object, model: object, data: object, shapes: Mapping[str, Shape], *_: Any) -> Any:
         self.shapes, self.others = shapes, _[-1]
-        return SimpleNamespace(run=lambda: self.pieces, stop=lambda: None, deadline=0.0)
+        return SimpleNamespace(run=lambda runner: self.pieces, stop=lambda: None, deadline=0.0)
 
 
 @pytest.fixture

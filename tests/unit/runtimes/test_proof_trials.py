@@ -69,10 +69,9 @@ def prove(
         batch,
         time.monotonic() + seconds,
         1e6,
-        runner or InProcess(),
         lambda: others,
     )
-    result: PiecesResult = made.run()
+    result: PiecesResult = made.run(runner or InProcess())
     return result
 
 

@@ -124,7 +124,6 @@ class Pieces:
         self._megabytes = megabytes
         self._seams = cut.Seams(network, model)
         self._shapes = shapes_of(network, model, shapes, self._seams.numbers, megabytes)
-        self._inputs = shapes
         self._boxes = {n for layer in network.layers if layer.kind == "NMS" for n in layer.outputs}
         self._divergence: Divergence | None = None
         self._trials = self._unlike()
@@ -150,9 +149,8 @@ class Pieces:
         for trial in open_:
             trial.lack = trial.lack or self._lack(trial, Lack.TIME, "there was no time left for it")
         missing = tuple(trial.lack for trial in self._trials if trial.lack is not None)
-        wrong = None if self._divergence is None else self._divergence.tensor
-        shown = (trial for trial in self._trials if trial.done and trial.lack is None and trial.piece.target != wrong)
-        proven = sum(trial.alike for trial in shown)
+        wrong = self._divergence and self._divergence.tensor
+        proven = sum(t.alike for t in self._trials if t.done and t.lack is None and t.piece.target != wrong)
         return PiecesResult(proven, sum(trial.alike for trial in self._trials), missing, self._divergence)
 
     def _rounds(self, runner: process.Process, trials: Sequence[_Trial], folder: Path) -> list[_Trial]:
