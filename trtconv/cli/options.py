@@ -39,7 +39,7 @@ class Asked(Generic[Request]):
         self.values = values
 
     @property
-    def given(self) -> frozenset[str]:
+    def flags(self) -> frozenset[str]:
         """Names of the flags that the command line has."""
         context = click.get_current_context()
         return frozenset(
@@ -75,7 +75,7 @@ class Asked(Generic[Request]):
         return dataclasses.replace(configured, **changed)  # type: ignore[type-var]
 
     def _has(self, option: Option) -> bool:
-        return not self.given.isdisjoint(flag.name for flag in option.flags)
+        return not self.flags.isdisjoint(flag.name for flag in option.flags)
 
     def refuse_single(self, *allowed: str) -> None:
         """Refuses what is about one model where the configuration says it all.
@@ -86,7 +86,7 @@ class Asked(Generic[Request]):
         Raises:
             InputError: There is a flag that is about one model.
         """
-        given = self.given.difference(allowed)
+        given = self.flags.difference(allowed)
         for parameter in click.get_current_context().command.params:
             if parameter.name in given:
                 raise InputError(
@@ -209,18 +209,18 @@ _CODE = (
 
 
 def code_options(command: Callable[..., Outcome]) -> Callable[..., Outcome]:
-    """Gives a command that builds jobs the flags of the code that they may need, and `held`, which returns that."""
+    """Gives a command that builds jobs the flags of the code that they may need, and `load_code`, which loads it."""
 
     @functools.wraps(command)
     def run(
         *arguments: Any, extend: Sequence[str], plugins: Sequence[str], references: Sequence[str], **values: Any
     ) -> Outcome:
-        def held() -> HeldCode:
+        def load_code() -> HeldCode:
             from trtconv.engine.farm.code import HeldCode
 
             return HeldCode.named(extend, plugins, references)
 
-        return command(*arguments, held=held, **values)
+        return command(*arguments, load_code=load_code, **values)
 
     for flag, name, metavar, what in reversed(_CODE):
         help = f"Let jobs that name this {what}, by its SHA-256, be built with it. Repeatable."

@@ -65,18 +65,18 @@ class _Forecast:
     """
 
     def __init__(self, expected: Mapping[str, float]) -> None:
-        self._left = dict(expected)
+        self._remaining = dict(expected)
         self._stage, self._since = "", time.monotonic()
 
     def enter(self, stage: str) -> None:
         """Takes note that a stage begins: the one before it is over."""
-        self._left.pop(self._stage, None)
+        self._remaining.pop(self._stage, None)
         self._stage, self._since = stage, time.monotonic()
 
     def __str__(self) -> str:
         """What is left, in words; nothing where that is under a second, or not known."""
-        spent = min(time.monotonic() - self._since, self._left.get(self._stage, 0.0))
-        left = sum(self._left.values()) - spent
+        spent = min(time.monotonic() - self._since, self._remaining.get(self._stage, 0.0))
+        left = sum(self._remaining.values()) - spent
         return f", about {left:.0f} s left" if left >= 1 else ""
 
 
@@ -117,7 +117,7 @@ class _ShownProgress:
         self._stage = ""
         self._phase = ""
         self._lock = threading.Lock()
-        self._done = threading.Event()
+        self._end = threading.Event()
         self._thread: threading.Thread | None = None
 
     @contextlib.contextmanager
@@ -149,14 +149,14 @@ class _ShownProgress:
 
     def close(self) -> None:
         """Stops the ticking and leaves the terminal's line empty."""
-        self._done.set()
+        self._end.set()
         if self._thread is not None:
             self._thread.join(timeout=1)
         if self._terminal:
             self._write("\r\x1b[K")
 
     def _tick(self) -> None:
-        while not self._done.wait(TERMINAL_SECONDS if self._terminal else LINE_SECONDS):
+        while not self._end.wait(TERMINAL_SECONDS if self._terminal else LINE_SECONDS):
             if self._stage:
                 self._show()
 

@@ -42,7 +42,7 @@ class Rows(JobWatch):
         self._running: dict[int, tuple[str, float]] = {}
         self._unplaced: set[int] = set()
         self._failed: list[str] = []
-        self._done, self._worked, self._shown = 0, 0, 0
+        self._count, self._worked, self._height = 0, 0, 0
         self._lock = threading.Lock()
 
     def begun(self, index: int, worker: str) -> None:
@@ -66,15 +66,15 @@ class Rows(JobWatch):
         with self._lock:
             where, _ = self._running.pop(index, ("", 0.0))
             self._unplaced.discard(index)
-            self._done += 1
+            self._count += 1
             self._worked += bool(where)
-            why = f": {said}" if (said := _said(result)) else ""
+            why = f": {said}" if (said := _remark(result)) else ""
             mark = _MARKS.get(result.exit_code, "FAILED")
             line = clean(f"{mark}  {self._name(index)}{f' on {where}' * bool(where)}{why}")
             if result.exit_code:
                 self._failed.append(line)
             if not self._terminal:
-                self._write(f"[{self._seconds():6.1f} s] {self._done} of {len(self._requests)}: {line}\n")
+                self._write(f"[{self._seconds():6.1f} s] {self._count} of {len(self._requests)}: {line}\n")
 
     def lines(self) -> list[str]:
         """Returns the rows: what failed, what runs, the longest first, and the counts."""
@@ -82,9 +82,9 @@ class Rows(JobWatch):
             now = time.monotonic()
             running = sorted(self._running.items(), key=lambda entry: entry[1][1])
             rows = [clean(f"{now - began:7.0f} s  {self._name(i)} on {w}") for i, (w, began) in running[:_MOST_RUNNING]]
-            left = len(self._requests) - self._done - len(self._unplaced)
+            left = len(self._requests) - self._count - len(self._unplaced)
             counts = (
-                f"[{self._seconds():6.1f} s] {self._done} of {len(self._requests)} done, {len(self._failed)} failed"
+                f"[{self._seconds():6.1f} s] {self._count} of {len(self._requests)} done, {len(self._failed)} failed"
             )
             nobody = f", {len(self._unplaced)} that nobody there can do" if self._unplaced else ""
             counts += f", {len(running)} at work, {left - len(running)} waiting{nobody}{self._time_left(left)}"
@@ -99,16 +99,16 @@ class Rows(JobWatch):
             width = os.get_terminal_size(self._stream.fileno()).columns
         lines = self.lines()
         text = self._cleared() + "".join(f"{line[: width - 1]}\n" for line in lines)
-        self._shown = len(lines)
+        self._height = len(lines)
         self._write(text)
 
     def clear(self) -> None:
         """Takes the rows away."""
         self._write(self._cleared())
-        self._shown = 0
+        self._height = 0
 
     def _cleared(self) -> str:
-        return f"\x1b[{self._shown}F\x1b[J" if self._shown else ""
+        return f"\x1b[{self._height}F\x1b[J" if self._height else ""
 
     def _name(self, index: int) -> str:
         request = self._requests[index]
@@ -117,9 +117,9 @@ class Rows(JobWatch):
     def _seconds(self) -> float:
         return time.monotonic() - self._start
 
-    def _time_left(self, left: int) -> str:
+    def _time_left(self, count: int) -> str:
         # What no worker was at, such as a model that cannot be read, took no time.
-        return f", about {self._seconds() / self._worked * left:.0f} s left" if self._worked and left else ""
+        return f", about {self._seconds() / self._worked * count:.0f} s left" if self._worked and count else ""
 
     def _write(self, text: str) -> None:
         # Whoever closed stderr does not want rows; the work goes on.
@@ -129,7 +129,7 @@ class Rows(JobWatch):
                 self._stream.flush()
 
 
-def _said(result: Result) -> str:
+def _remark(result: Result) -> str:
     """Returns what a row says of a job beside how it ended: why it failed, or that there was nothing to do."""
     if isinstance(result, FailedRun):
         return textwrap.shorten(result.message, _MOST_WHY)

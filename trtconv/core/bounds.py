@@ -127,19 +127,19 @@ def _resolve(inputs: Sequence[InputSpec], bounds: Mapping[str, Range]) -> dict[s
     return ranges
 
 
-def _with_derived(inputs: Sequence[InputSpec], given: Mapping[str, Range]) -> dict[str, Range]:
+def _with_derived(inputs: Sequence[InputSpec], bounds: Mapping[str, Range]) -> dict[str, Range]:
     """Adds the symbols of expressions that were given bounds, and the expressions whose symbols have bounds."""
-    ranges = dict(given)
+    ranges = dict(bounds)
     expressions = derived(list(dynamic_dims(inputs)))
     for name, expression in expressions.items():
-        if name in given:
-            _set_symbol(ranges, expression, given[name])
+        if name in bounds:
+            _set_symbol(ranges, expression, bounds[name])
     for name, expression in expressions.items():
         if all(symbol in ranges for symbol in expression.symbols):
             computed = _computed(expression, ranges)
-            if name in given and given[name] != computed:
+            if name in bounds and bounds[name] != computed:
                 raise InputError(
-                    f"dimension {name} is given as {given[name]}, but it is {computed}"
+                    f"dimension {name} is given as {bounds[name]}, but it is {computed}"
                     f" for {_bounds_of(expression, ranges)}",
                     f"Leave out {name}: it is computed from {', '.join(expression.symbols)}.",
                 )

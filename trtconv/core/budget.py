@@ -156,12 +156,12 @@ def spend(resource: str, amount: float, what: str, place: Location | None = None
         raise exceeded(resource, f"{what} would take {_count(amount)} {resource}", place)
 
 
-def exceeded(resource: str, said: str, place: Location | None = None) -> BudgetExceeded:
+def exceeded(resource: str, use: str, place: Location | None = None) -> BudgetExceeded:
     """Returns the error for a model that takes too much."""
     limit = float(getattr(_current.get(), resource))
     place = place or _place.get()
     where = f"{place}: " if place is not None and str(place) != "graph" else ""
-    message = f"{where}{said}; the budget is {_count(limit)}"
+    message = f"{where}{use}; the budget is {_count(limit)}"
     flag = _current.get().flag
     fix = f"Where the model is meant so, raise the limit: {flag} {resource}=N, or {flag} 4 for four times of all."
     finding = Finding(CODE, NAME, message, Severity.ERROR, place or Location(), fix)

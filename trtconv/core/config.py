@@ -243,12 +243,12 @@ def _entries(defaults: Mapping[str, Any], own: Mapping[str, Any], file: Path) ->
     try:
         if KEY in model:
             model[KEY] = gathered(model[KEY], file.parent)
-        targets = [Target.asked(text) for text in model.get("targets", ["auto"])]
+        targets = [Target.of_flag(text) for text in model.get("targets", ["auto"])]
         for target in targets:
             build = _build_request(model, file, target, several=len(targets) > 1)
             yield Entry(_check_request(model, file, target), build, inherited)
         for text in model.get("check-targets", ()):
-            yield Entry(_check_request(model, file, Target.asked(text)), None, inherited)
+            yield Entry(_check_request(model, file, Target.of_flag(text)), None, inherited)
     except InputError as error:
         raise InputError(f"{file}: {model['path']}: {error.message}", error.hint) from error
     except ValueError as error:
@@ -346,7 +346,7 @@ def _plain_faults(value: Any, schema: Mapping[str, Any], key: str) -> Iterator[s
         yield f"{key} is empty"
 
 
-_READERS: Mapping[str, Callable[[str], object]] = {BOUNDS_PATTERN: Range.parse, TARGET_PATTERN: Target.asked}
+_READERS: Mapping[str, Callable[[str], object]] = {BOUNDS_PATTERN: Range.parse, TARGET_PATTERN: Target.of_flag}
 """Who reads a text of this pattern, and can say what is wrong with another one."""
 
 

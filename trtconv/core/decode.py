@@ -114,14 +114,14 @@ def checked_schema(value: Any) -> Any:
     """
     schema = value.get("schema", SCHEMA) if isinstance(value, dict) else SCHEMA
     if schema != SCHEMA or isinstance(schema, bool):
-        raise Fault(f"{_shown(schema)} is not the schema that this version of trtconv reads ({SCHEMA})", ["schema"])
+        raise Fault(f"{_literal(schema)} is not the schema that this version of trtconv reads ({SCHEMA})", ["schema"])
     return value
 
 
 def fields_of(kind: type[Any], value: Any) -> dict[str, Any]:
     """Reads the fields of a dataclass, for a `from_json` of its own; see `decoded`."""
     if not isinstance(value, dict):
-        raise Fault(f"{_shown(value)} is not an object")
+        raise Fault(f"{_literal(value)} is not an object")
     fields = {}
     for name, key, reader, required, empty in _plan(typing.cast(Any, kind)):
         if key not in value:
@@ -203,28 +203,28 @@ def _object(kind: Any, value: Any) -> Any:
 
 def _text(value: Any) -> str:
     if not isinstance(value, str):
-        raise Fault(f"{_shown(value)} is not a text")
+        raise Fault(f"{_literal(value)} is not a text")
     return value
 
 
 def _bool(value: Any) -> bool:
     if not isinstance(value, bool):
-        raise Fault(f"{_shown(value)} is not true or false")
+        raise Fault(f"{_literal(value)} is not true or false")
     return value
 
 
 def _int(value: Any) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or abs(value) >= _LARGEST:
-        raise Fault(f"{_shown(value)} is not an integer of 64 bits")
+        raise Fault(f"{_literal(value)} is not an integer of 64 bits")
     return value
 
 
 def _number(value: Any) -> float:
     if not isinstance(value, int | float) or isinstance(value, bool):
-        raise Fault(f"{_shown(value)} is not a number")
+        raise Fault(f"{_literal(value)} is not a number")
     # An integer may be beyond all floats.
     if (isinstance(value, float) and not math.isfinite(value)) or abs(value) > _LARGEST_FLOAT:
-        raise Fault(f"{_shown(value)} is not a finite number")
+        raise Fault(f"{_literal(value)} is not a finite number")
     return value
 
 
@@ -236,7 +236,7 @@ def _measured(value: Any) -> float:
 
 def _nothing(value: Any) -> None:
     if value is not None:
-        raise Fault(f"{_shown(value)} is not null")
+        raise Fault(f"{_literal(value)} is not null")
 
 
 _SCALARS: dict[Any, Reader] = {
@@ -272,28 +272,28 @@ def _member(kind: type[enum.Enum], value: Any) -> enum.Enum:
     for member in kind:
         if member.value == value and type(member.value) is type(value):
             return member
-    raise Fault(f"{_shown(value)} is not one of {', '.join(str(member.value) for member in kind)}")
+    raise Fault(f"{_literal(value)} is not one of {', '.join(str(member.value) for member in kind)}")
 
 
 def _listed(make: Callable[[Any], Any], reader: Reader, value: Any) -> Any:
     if not isinstance(value, list | tuple):
-        raise Fault(f"{_shown(value)} is not a list")
+        raise Fault(f"{_literal(value)} is not a list")
     return make(_inside(index, reader, item) for index, item in enumerate(value))
 
 
 def _row(readers: Sequence[Reader], value: Any) -> tuple[Any, ...]:
     if not isinstance(value, list | tuple) or len(value) != len(readers):
-        raise Fault(f"{_shown(value)} is not a list of {len(readers)}")
+        raise Fault(f"{_literal(value)} is not a list of {len(readers)}")
     return tuple(_inside(index, reader, item) for index, (reader, item) in enumerate(zip(readers, value, strict=True)))
 
 
 def _mapping(reader: Reader, value: Any) -> dict[str, object]:
     if not isinstance(value, dict):
-        raise Fault(f"{_shown(value)} is not an object")
+        raise Fault(f"{_literal(value)} is not an object")
     return {key: _inside(key, reader, item) for key, item in value.items()}
 
 
-def _shown(value: Any) -> str:
+def _literal(value: Any) -> str:
     """Returns a value for a message, cut short."""
     if isinstance(value, dict):
         return "an object"

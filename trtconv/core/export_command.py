@@ -32,12 +32,12 @@ def export_command(inputs: Sequence[InputSpec], ranges: Mapping[str, Range], out
     return shlex.join(words)
 
 
-def freeing_command(inputs: Sequence[InputSpec], wanted: Mapping[str, Range]) -> str | None:
+def freeing_command(inputs: Sequence[InputSpec], bounds: Mapping[str, Range]) -> str | None:
     """Returns the command that exports a model again, with fixed sizes of it dynamic.
 
     Args:
         inputs: The model's inputs.
-        wanted: Bounds that were asked for: of `INPUT:AXIS`, or by a name that the model has not. Such a name is taken
+        bounds: Bounds that were asked for: of `INPUT:AXIS`, or by a name that the model has not. Such a name is taken
             for the axis on which a size of this name usually lies; else for the first fixed axis of its opt size, if no
             other bound has the same; where all axes are fixed, for the first one within its bounds.
 
@@ -47,10 +47,10 @@ def freeing_command(inputs: Sequence[InputSpec], wanted: Mapping[str, Range]) ->
     dims = {spec.name: list(spec.dims) for spec in inputs}
     names = {dim for listed in dims.values() for dim in listed}
     some_vary = any(isinstance(dim, str) for dim in names)
-    ranges = {name: bound for name, bound in wanted.items() if name in names}
-    opts = Counter(bound.opt for bound in wanted.values())
+    ranges = {name: bound for name, bound in bounds.items() if name in names}
+    opts = Counter(bound.opt for bound in bounds.values())
     # By their axis first, then by what they are called: what is left is for sizes.
-    for name, bound in sorted(wanted.items(), key=lambda item: _rank(dims, *item)):
+    for name, bound in sorted(bounds.items(), key=lambda item: _rank(dims, *item)):
         if name in names:
             continue
         places = _places(dims, name, bound, some_vary, opts[bound.opt] == 1)
@@ -67,12 +67,12 @@ def freeing_command(inputs: Sequence[InputSpec], wanted: Mapping[str, Range]) ->
     return export_command(freed, ranges, "dynamic.onnx")
 
 
-def own_names(inputs: Sequence[InputSpec], wanted: Mapping[str, Range]) -> dict[str, Range]:
+def own_names(inputs: Sequence[InputSpec], bounds: Mapping[str, Range]) -> dict[str, Range]:
     """Returns bounds by the model's own names of its axes, for names that say on which axes sizes usually lie.
 
     Args:
         inputs: The model's inputs.
-        wanted: Bounds that were asked for.
+        bounds: Bounds that were asked for.
 
     Returns:
         Bounds for as many dimensions; nothing where one of them is not known to be meant.
@@ -80,13 +80,13 @@ def own_names(inputs: Sequence[InputSpec], wanted: Mapping[str, Range]) -> dict[
     dims = {spec.name: spec.dims for spec in inputs}
     names = {dim for listed in dims.values() for dim in listed}
     meant: dict[str, Range] = {}
-    for name, bound in wanted.items():
+    for name, bound in bounds.items():
         likely = [name] if name in names else [dim for _, _, dim in _at_custom(dims, name)]
         own = {dim for dim in likely if isinstance(dim, str)}
         if len(own) != 1:
             return {}
         meant[next(iter(own))] = bound
-    return meant if len(meant) == len(wanted) else {}
+    return meant if len(meant) == len(bounds) else {}
 
 
 def _rank(dims: Dims, name: str, bound: Range) -> int:

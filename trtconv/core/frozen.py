@@ -98,12 +98,12 @@ def _init(fields: tuple[dataclasses.Field[Any], ...], finish: Callable[[Any], No
     return init
 
 
-def _misgiven(cls: type, names: Iterable[str], given: Sequence[Any], named: Collection[str]) -> str:
+def _misgiven(cls: type, names: Iterable[str], values: Sequence[Any], named: Collection[str]) -> str:
     """Says what is wrong with what a class was given."""
     unknown = next((name for name in named if name not in names), None)
     if unknown is not None:
         return f"{cls.__qualname__} has no field {unknown!r}. {did_you_mean(unknown, names)}"
-    said = f"{len(given)} values and {', '.join(named) or 'no names'}"
+    said = f"{len(values)} values and {', '.join(named) or 'no names'}"
     return f"{cls.__qualname__} has the fields {', '.join(names)}, and was given {said}"
 
 

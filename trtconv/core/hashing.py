@@ -37,15 +37,15 @@ class Hashing:
             with open_plain(path) as file:
                 while chunk := file.read(_CHUNK_BYTES):
                     self._hash.update(chunk)
-        except OSError as error:  # Nobody hears a thread: `done` raises it.
+        except OSError as error:  # Nobody hears a thread: `wait` raises it.
             self._failed = error
 
     def result(self) -> Any:
         """Waits for the hash, and returns a copy of it, which may be updated further; raises OSError where a file could
         not be read."""
-        return self.done()._hash.copy()
+        return self.wait()._hash.copy()
 
-    def done(self) -> Hashing:
+    def wait(self) -> Hashing:
         """Waits until the data is not needed any more; raises as `result`."""
         if self._thread is not None:
             self._thread.join()

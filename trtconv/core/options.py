@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 from trtconv.core.encode import plain
 from trtconv.core.errors import InputError
 from trtconv.core.suggest import TYPES, did_you_mean
-from trtconv.core.typed import shown
+from trtconv.core.typed import wording
 
 Request = TypeVar("Request")
 Schema = Mapping[str, Any]
@@ -221,16 +221,16 @@ def of_settings(kind: type, table: Mapping[str, Any]) -> dict[str, Any]:
     return {name: option.of_settings(table) for name, option in options(kind) if option.settings.keys() & table.keys()}
 
 
-def to_settings(held: object, kind: type) -> dict[str, Any]:
+def to_settings(instance: object, kind: type) -> dict[str, Any]:
     """Returns what `of_settings` reads: the fields that are not as usual, as plain JSON values.
 
     Args:
-        held: An object that has the options of a class.
+        instance: An object that has the options of a class.
         kind: The class.
     """
     table: dict[str, object] = {}
     for name, option in _saved(kind):
-        value = getattr(held, name)
+        value = getattr(instance, name)
         # Most are the default itself, which is seen at once.
         if value is option.default or value == option.default:
             continue
@@ -248,14 +248,14 @@ def _saved(kind: type) -> tuple[tuple[str, Option], ...]:
     return tuple((name, option) for name, option in options(kind) if option.settings)
 
 
-def validate(held: object) -> None:
+def validate(instance: object) -> None:
     """Holds the fields of an object to what their flags take.
 
     Raises:
         InputError: One is none of the words, or out of the range.
     """
-    for name, option in options(type(held)):
-        value = getattr(held, name)
+    for name, option in options(type(instance)):
+        value = getattr(instance, name)
         # What is read of several flags, or made into something else, its own class checks.
         if len(option.flags) != 1 or value is option.default or (value is None and option.read is not None):
             continue
@@ -264,7 +264,7 @@ def validate(held: object) -> None:
         if isinstance(flag.takes, tuple) and not read and not (isinstance(value, str) and value in flag.takes):
             words = ", ".join(flag.takes)
             raise InputError(
-                f"{name} of {type(held).__name__} takes one of {words}, and was given {shown(value)}",
+                f"{name} of {type(instance).__name__} takes one of {words}, and was given {wording(value)}",
                 did_you_mean(str(value), flag.takes, f"Use one of {words}.", synonyms=TYPES),
             )
         # What is read of text (24G) may be given as a number, and has a range where it says one.
@@ -285,19 +285,19 @@ def refuse_unmet(request: object) -> None:
         raise InputError(requires.why.format(**words, precision=precision), requires.fix.format(**words))
 
 
-def without_unmet(request: Request, inherited: Collection[str], given: Collection[str] = ()) -> Request:
+def without_unmet(request: Request, inherited: Collection[str], flags: Collection[str] = ()) -> Request:
     """Returns a request without what was said more generally, for other models too, and has no effect here.
 
     Args:
         request: What is asked.
         inherited: Fields that are defaults of the configuration.
-        given: Names of the flags that the command line has: what the configuration says stands back behind these.
+        flags: Names of the flags that the command line has: what the configuration says stands back behind these.
     """
     for name, requires, option in _unmet(request):
-        if name not in given and (name in inherited or not requires.flags.isdisjoint(given)):
+        if name not in flags and (name in inherited or not requires.flags.isdisjoint(flags)):
             changed: Any = {name: option.default}
             # What needs this one has no effect either.
-            return without_unmet(dataclasses.replace(request, **changed), inherited, given)  # type: ignore[type-var]
+            return without_unmet(dataclasses.replace(request, **changed), inherited, flags)  # type: ignore[type-var]
     return request
 
 
@@ -312,12 +312,12 @@ def shared(request: object, kind: type) -> dict[str, Any]:
     return {name: getattr(request, name) for name, _ in options(kind) if hasattr(request, name)}
 
 
-def reported(held: object, kind: type) -> dict[str, Any]:
+def reported(instance: object, kind: type) -> dict[str, Any]:
     """Returns what an object has for the settings of a class, each under its key of trtconv.toml, for a report."""
     table: dict[str, object] = {}
     for name, option in options(kind):
         for key in option.settings:
-            table[key.replace("-", "_")] = plain(getattr(held, name))
+            table[key.replace("-", "_")] = plain(getattr(instance, name))
     return table
 
 

@@ -49,15 +49,15 @@ class Lost(Exception):
     Args:
         why: "it took longer than 60 s", "it ran out of memory", "signal 11", "status 1".
         cause: The kind of it.
-        said: The end of what it wrote to stderr.
+        stderr: The end of what it wrote to stderr.
         signal: Number of the signal that ended it; 0: none did.
     """
 
-    def __init__(self, why: str, cause: Cause = "crash", said: str = "", signal: int = 0) -> None:
+    def __init__(self, why: str, cause: Cause = "crash", stderr: str = "", signal: int = 0) -> None:
         super().__init__(why)
         self.why = why
         self.cause = cause
-        self.said = said
+        self.stderr = stderr
         self.signal = signal
 
 
@@ -257,16 +257,16 @@ class _Running:
 
     def __init__(self, quiet: bool, interpreter: Path | None = None, *, fork: bool = False) -> None:
         with contextlib.ExitStack() as undo:
-            self._said = undo.enter_context(tempfile.TemporaryFile(dir=temporary_folder())) if quiet else None
+            self._stderr = undo.enter_context(tempfile.TemporaryFile(dir=temporary_folder())) if quiet else None
             # A session of its own, so that what it starts ends with it, and that Ctrl-C is the caller's alone.
             self._process: Fork | subprocess.Popen[bytes] = (
-                Fork(serve, trusted_path(), self._said)
+                Fork(serve, trusted_path(), self._stderr)
                 if fork
                 else subprocess.Popen(
                     python("trtconv.core.serving:serve", interpreter),
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
-                    stderr=self._said,
+                    stderr=self._stderr,
                     start_new_session=True,
                 )
             )
@@ -314,9 +314,9 @@ class _Running:
         said = ""
         # Another thread may have ended it, and closed its files.
         with contextlib.suppress(ValueError):
-            if self._said is not None:
-                self._said.seek(max(0, self._said.seek(0, os.SEEK_END) - _TAIL))
-                said = self._said.read().decode(errors="replace").strip()
+            if self._stderr is not None:
+                self._stderr.seek(max(0, self._stderr.seek(0, os.SEEK_END) - _TAIL))
+                said = self._stderr.read().decode(errors="replace").strip()
         if any(sign in said for sign in _WANT_OF_MEMORY):
             return Lost(_OUT_OF_MEMORY, "memory", said)
         if -code == getattr(signals, "SIGBUS", 0):
@@ -328,7 +328,7 @@ class _Running:
         end_group(self._process.pid, "SIGKILL")
         self._process.kill()
         self._process.wait()
-        for file in (self._requests, self._answers, self._said):
+        for file in (self._requests, self._answers, self._stderr):
             # What is still buffered for a dead process cannot be flushed.
             with contextlib.suppress(OSError):
                 if file is not None:
@@ -351,23 +351,23 @@ class SystemProgram:
             self._process = subprocess.Popen(
                 list(command), stdin=subprocess.DEVNULL, stdout=said, stderr=subprocess.STDOUT, start_new_session=True
             )
-            self._said = said
+            self._output = said
             undo.pop_all()
 
     def status(self) -> int | None:
         """Returns its exit status; None while it runs."""
         return self._process.poll()
 
-    def said(self) -> str:
+    def output(self) -> str:
         """Returns the beginning of what it has said so far."""
-        return os.pread(self._said.fileno(), _TAIL, 0).decode(errors="replace").strip()
+        return os.pread(self._output.fileno(), _TAIL, 0).decode(errors="replace").strip()
 
     def close(self) -> None:
         """Ends it, where it still runs."""
         if self._process.poll() is None:
             end_group(self._process.pid, "SIGTERM")
         self._process.wait()
-        self._said.close()
+        self._output.close()
 
 
 _OUT_OF_MEMORY = "it ran out of memory"

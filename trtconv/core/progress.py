@@ -6,7 +6,7 @@ import contextlib
 from typing import Protocol
 
 from trtconv.core.errors import InputError
-from trtconv.core.typed import shown
+from trtconv.core.typed import wording
 
 
 class Progress(Protocol):
@@ -34,7 +34,7 @@ def require_progress(call: str, progress: object) -> None:
     methods = (getattr(progress, name, None) for name in ("stage", "phase"))
     if progress is not None and (isinstance(progress, type) or not all(map(callable, methods))):
         raise InputError(
-            f"progress of {call} takes an object with the methods stage and phase, and was given {shown(progress)}",
+            f"progress of {call} takes an object with the methods stage and phase, and was given {wording(progress)}",
             "docs/python.md shows one; trtconv.NullProgress() says nothing.",
         )
 

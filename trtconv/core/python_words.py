@@ -52,9 +52,9 @@ class _Argument(NamedTuple):
             said = values if self.flag.many else values[0]
         return self._with(_double_quoted(said))
 
-    def _with(self, said: str) -> str:
+    def _with(self, value: str) -> str:
         outer, _, inner = self.name.rpartition(":")
-        return f"{outer}({inner}={said})" if outer else f"{inner}={said}"
+        return f"{outer}({inner}={value})" if outer else f"{inner}={value}"
 
 
 def _double_quoted(value: object) -> str:
@@ -65,11 +65,11 @@ def _double_quoted(value: object) -> str:
     return f'"{value}"' if isinstance(value, str) else str(value)
 
 
-def _axes(held: str | list[str]) -> str:
+def _axes(value: str | list[str]) -> str:
     """Returns a value of a mapping; several are names of axes, of which _ is none."""
-    if isinstance(held, str):
-        return f'"{held}"'
-    return f"({', '.join('None' if name == '_' else _double_quoted(name) for name in held)})"
+    if isinstance(value, str):
+        return f'"{value}"'
+    return f"({', '.join('None' if name == '_' else _double_quoted(name) for name in value)})"
 
 
 @functools.cache
@@ -103,30 +103,30 @@ def _of(kind: type, outer: str = "") -> Iterator[tuple[str, _Argument]]:
                 yield option, _Argument(spelled if outer else name, flag, setting.default, pairs)
 
 
-def in_python(said: str) -> str:
+def in_python(text: str) -> str:
     """Returns a hint with arguments in the place of flags: `dims={"batch": "1:1:8"}` for `--dim batch=1:1:8`.
 
     Flags behind a command to be typed in a shell stay, as do those that no request has. A command without any is the
     call that does the same.
     """
-    said = _CALL.sub(_called, said)
+    text = _CALL.sub(_called, text)
     arguments = _arguments(tuple(_requests()))
     parts: list[str] = []
     end = 0
     pending: tuple[_Argument, list[str]] | None = None
-    for match in _FLAG.finditer(said):
+    for match in _FLAG.finditer(text):
         argument = arguments.get(match[1])
-        if argument is None or _COMMAND.search(said, 0, match.start()):
+        if argument is None or _COMMAND.search(text, 0, match.start()):
             continue
         taken, value = _value(argument, match)
-        between = said[end : match.start()]
+        between = text[end : match.start()]
         if pending is not None and pending[0] is argument and not between.strip() and value:
             pending[1].append(value)
         else:
-            parts += [_said(pending), between]
+            parts += [_argument_text(pending), between]
             pending = argument, [value] if value else []
         end = match.start() + taken
-    return "".join([*parts, _said(pending), said[end:]])
+    return "".join([*parts, _argument_text(pending), text[end:]])
 
 
 def _called(match: re.Match[str]) -> str:
@@ -157,7 +157,7 @@ def _value(argument: _Argument, match: re.Match[str]) -> tuple[int, str]:
     return len(match[0]) + len(more), bare + more
 
 
-def _said(argument: tuple[_Argument, list[str]] | None) -> str:
+def _argument_text(argument: tuple[_Argument, list[str]] | None) -> str:
     if argument is None:
         return ""
     if argument[1] or argument[0].flag.takes is bool:

@@ -33,17 +33,17 @@ class Ration:
         size = _bytes_with_data(models)
         limits = budget.current()
         self._stage = ""
-        self._before, self._held = _taken(pid)
+        self._before, self._memory = _usage(pid)
         self._seconds = limits.seconds + size / _BYTES_A_SECOND
-        self._megabytes = self._held + limits.megabytes + _TIMES * size / 1e6
+        self._megabytes = self._memory + limits.megabytes + _TIMES * size / 1e6
 
     def breach(self, stage: str) -> budget.BudgetExceeded | None:
         """Returns what the child took too much of in a stage, or None."""
-        seconds, megabytes = _taken(self._pid)
+        seconds, megabytes = _usage(self._pid)
         if stage != self._stage:
             if limit_of(self._stage) is Limit.NONE:
-                self._megabytes += max(0.0, megabytes - self._held)
-            self._stage, self._before, self._held = stage, seconds, megabytes
+                self._megabytes += max(0.0, megabytes - self._memory)
+            self._stage, self._before, self._memory = stage, seconds, megabytes
         limit = limit_of(stage)
         if limit is Limit.NONE:
             return None
@@ -107,7 +107,7 @@ def _bytes_of(entry: os.DirEntry[str]) -> int:
     return 0
 
 
-def _taken(pid: int) -> tuple[float, float]:
+def _usage(pid: int) -> tuple[float, float]:
     """Returns the processor time, in seconds, and the memory, in megabytes, that a process has for itself."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()

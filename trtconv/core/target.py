@@ -107,7 +107,7 @@ class Target:
         return family == self.family and version.split(".")[: len(parts)] == parts
 
     @classmethod
-    def asked(cls, text: str) -> Target | None:
+    def of_flag(cls, text: str) -> Target | None:
         """Reads what a user wrote for `--target`, as `parse` does.
 
         Raises:

@@ -31,7 +31,7 @@ class Misfit(TypeError):
     """A value is not of the type that is asked for."""
 
 
-def taken(kind: Any, value: Any) -> Any:
+def converted(kind: Any, value: Any) -> Any:
     """Returns a value as a type hint has it: lists as tuples, text as paths, whole numbers of other libraries as int.
 
     Raises:
@@ -47,7 +47,7 @@ def taken(kind: Any, value: Any) -> Any:
     if origin is not None and issubclass(origin, Mapping):
         if not isinstance(value, Mapping):
             raise Misfit
-        mapping = {taken(members[0], name): taken(members[1], held) for name, held in value.items()}
+        mapping = {converted(members[0], name): converted(members[1], held) for name, held in value.items()}
         same = all(mapping.get(name) is held for name, held in value.items())
         return value if same else mapping
     if kind is Path and isinstance(value, (str, os.PathLike)) and isinstance(os.fspath(value), str):
@@ -64,7 +64,7 @@ def _of_union(members: tuple[Any, ...], value: Any) -> Any:
     # What is there already goes before what could be made of it.
     for kind in sorted(members, key=lambda kind: not (isinstance(kind, type) and isinstance(value, kind))):
         try:
-            return taken(kind, value)
+            return converted(kind, value)
         except Misfit:
             continue
     raise Misfit
@@ -76,7 +76,7 @@ def _of_tuple(members: tuple[Any, ...], value: Any) -> Any:
     kinds = members[:1] * len(value) if members[-1:] == (...,) else members
     if len(kinds) != len(value):
         raise Misfit
-    entries = tuple(taken(kind, held) for kind, held in zip(kinds, value, strict=True))
+    entries = tuple(converted(kind, held) for kind, held in zip(kinds, value, strict=True))
     same = isinstance(value, tuple) and all(new is old for new, old in zip(entries, value, strict=True))
     return value if same else entries
 
@@ -103,7 +103,7 @@ def _article(name: str) -> str:
     return "an" if name[0] in "AEIO" else "a"
 
 
-def shown(value: object) -> str:
+def wording(value: object) -> str:
     """Returns a value as a message names it: one that has no short literal by its type."""
     literal, kind = repr(value), type(value)
     nameless = callable(value) or kind.__repr__ is object.__repr__ or len(literal) > _LONGEST
@@ -123,26 +123,26 @@ def argument(call: str, name: str, kind: Any, value: Any) -> Any:
         InputError: It is something else; the message names it and what it takes.
     """
     try:
-        return taken(kind, value)
+        return converted(kind, value)
     except Misfit as error:
         words, example = in_words(kind)
-        said = f"{name} of {call} takes {words}, and was given {shown(value)}"
+        said = f"{name} of {call} takes {words}, and was given {wording(value)}"
         raise InputError(said, f"Write {name}={example}.") from error
 
 
-def settle_fields(held: Any) -> None:
+def settle_fields(instance: Any) -> None:
     """Holds the fields of a dataclass to their type hints; one that has its default is left alone.
 
     Raises:
         InputError: A field has another type; the message names it.
     """
-    for name, kind, default in _fields(type(held)):  # type: ignore[arg-type]
-        value = getattr(held, name)
+    for name, kind, default in _fields(type(instance)):  # type: ignore[arg-type]
+        value = getattr(instance, name)
         if value is default:
             continue
-        settled = argument(type(held).__name__, name, kind, value)
+        settled = argument(type(instance).__name__, name, kind, value)
         if settled is not value:
-            object.__setattr__(held, name, settled)
+            object.__setattr__(instance, name, settled)
 
 
 @functools.cache

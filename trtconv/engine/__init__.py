@@ -281,12 +281,12 @@ def _lost(lost: Lost, doing: str, seconds: float) -> Exception:
         return EnvironmentMissing(f"{doing}: out of memory", "Use smaller sizes.")
     if lost.cause == "file":
         return cut_short(doing)
-    said = f"\n{lost.said}" if lost.said else ""
+    said = f"\n{lost.stderr}" if lost.stderr else ""
     return EngineFailed(f"{doing} ended its process ({lost.why}){said}")
 
 
 def _crashed(lost: Lost, done: int) -> EngineFailed:
-    said = f"\n{lost.said}" if lost.said else ""
+    said = f"\n{lost.stderr}" if lost.stderr else ""
     return EngineFailed(f"the engine ended its process ({lost.why}) after {done} sizes{said}", "Build it again.")
 
 

@@ -19,7 +19,7 @@ from trtconv.core.requests.base import ranges, takes_request
 from trtconv.core.requests.build import BuildRequest
 from trtconv.core.spots import check_writable
 from trtconv.core.stages import Stage
-from trtconv.core.typed import argument, shown
+from trtconv.core.typed import argument, wording
 from trtconv.exporter.inputs import DTYPES, AxisNames, InputDecl, parse_bounds
 from trtconv.exporter.library_names import check_name
 from trtconv.exporter.patches.torch_quiet import require_torch
@@ -150,11 +150,11 @@ def _require_kinds(call: str, module: Any, example: Any, dynamic: Any, options: 
     import torch
 
     if not isinstance(module, torch.nn.Module):
-        said = f"module of {call} takes a torch.nn.Module, and was given {shown(module)}"
+        said = f"module of {call} takes a torch.nn.Module, and was given {wording(module)}"
         raise InputError(said, "Call the function in the forward of a module.")
     if not isinstance(example, (torch.Tensor, Mapping, Sequence)) or isinstance(example, (str, bytes)):
         said = f"example of {call} takes a tensor, a sequence of arguments or a mapping of parameters to them"
-        raise InputError(f"{said}, and was given {shown(example)}", "Write torch.rand(1, 3, 64, 64).")
+        raise InputError(f"{said}, and was given {wording(example)}", "Write torch.rand(1, 3, 64, 64).")
     argument(call, "dynamic", Mapping[str, Any] | None, dynamic)
     argument(call, "options", ExportOptions | None, options)
     require_progress(call, progress)

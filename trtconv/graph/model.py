@@ -109,7 +109,7 @@ class OnnxModel:
         """
         data = read_file(path) if data is None else data
         hashing, model = Hashing(path if states.files else data) if hashed else None, cls(_parse(data, path), path)
-        model._data, model._hashing = states, hashing if hashing is None or states.files else hashing.done()
+        model._data, model._hashing = states, hashing if hashing is None or states.files else hashing.wait()
         model._size, data = len(data), b""  # What follows copies each tensor that it looks at.
         take_census(model.proto)
         forget_meaningless(model.proto.graph)

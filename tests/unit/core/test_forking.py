@@ -91,7 +91,7 @@ def test_what_ends_it_is_told_and_the_next_call_has_another(number: int) -> None
             with pytest.raises(Lost) as lost:
                 runner.call(int(number), 60)
             assert lost.value.signal == number
-            assert lost.value.said == "last words"
+            assert lost.value.stderr == "last words"
 
 
 def test_it_ends_where_it_takes_too_long_and_leaves_no_zombie() -> None:

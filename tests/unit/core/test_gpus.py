@@ -35,13 +35,13 @@ def test_no_gpu_answers_to_nothing() -> None:
 
 
 def test_targets_with_a_gpu() -> None:
-    asked = Target.asked("tensorrt-8.6@NVIDIA H100 80GB HBM3")
+    asked = Target.of_flag("tensorrt-8.6@NVIDIA H100 80GB HBM3")
     assert asked == Target("tensorrt", (8, 6), "h100-80gb-hbm3")
-    assert str(Target.asked("rtx@cc8.9")) == "rtx@cc8.9"
-    assert Target.asked(str(asked)) == asked
+    assert str(Target.of_flag("rtx@cc8.9")) == "rtx@cc8.9"
+    assert Target.of_flag(str(asked)) == asked
     for wrong in ("rtx@", "@h100", "auto@h100", "rtx@--"):
         with pytest.raises(InputError):
-            Target.asked(wrong)
+            Target.of_flag(wrong)
 
 
 def test_which_version_is_meant() -> None:

@@ -151,7 +151,7 @@ def test_a_crash_is_told_with_what_was_said(number: int) -> None:
     with pytest.raises(Lost) as caught:
         call(f"{HERE}:dying", int(number), 30, heard.append)
     assert caught.value.why == f"signal {int(number)}"
-    assert "native code says goodbye" in caught.value.said
+    assert "native code says goodbye" in caught.value.stderr
     assert caught.value.cause == "crash"
     assert heard == [{"event": "last words"}]
 
@@ -244,7 +244,7 @@ def test_native_code_that_gets_no_memory_is_told_apart() -> None:
     with pytest.raises(Lost) as caught:
         call(f"{HERE}:native_greedy", None, 60)
     assert caught.value.cause == "memory"
-    assert "bad_alloc" in caught.value.said
+    assert "bad_alloc" in caught.value.stderr
 
 
 def test_one_process_answers_many_calls_and_keeps_what_it_has() -> None:

@@ -17,7 +17,7 @@ from trtconv.core.errors import InputError
 from trtconv.core.options import options
 from trtconv.core.preprocessing import parse_images
 from trtconv.core.target import Target
-from trtconv.core.typed import taken
+from trtconv.core.typed import converted
 from trtconv.pipeline.batch import LocalPool
 
 CALLS = [
@@ -104,7 +104,7 @@ def test_every_field_refuses_other_types_and_words_where_the_request_is_made(nam
             except trtconv.InputError:
                 continue
             # What is taken is what the field says that it holds, or its default.
-            assert made is field.default or taken(hints[field.name], made) is made, (field.name, value)
+            assert made is field.default or converted(hints[field.name], made) is made, (field.name, value)
             if isinstance(words.get(field.name), tuple) and isinstance(made, str):
                 assert made in words[field.name], (field.name, value)
 

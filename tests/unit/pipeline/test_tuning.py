@@ -423,5 +423,5 @@ def test_what_was_measured_on_a_gpu_is_not_up_to_date_on_another(
     for gpu, same in ((report.runtime.gpu, True), ("C", not depends)):
         choice = Choice((RuntimeInfo("rtx", "1.7.1.116", gpu, RTX),), (report.plan.cast_by,), "")
         assert could_make(choice, report, BuildRequest(tmp_path / "m.onnx")) is same
-    named = BuildRequest(tmp_path / "m.onnx", target=Target.asked("rtx@c"))
+    named = BuildRequest(tmp_path / "m.onnx", target=Target.of_flag("rtx@c"))
     assert could_make(None, report, named) is not depends

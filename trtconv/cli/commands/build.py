@@ -38,26 +38,26 @@ def _requests(
     arguments: options.Asked[BuildRequest], model: str, flags: ManyFlags
 ) -> tuple[Config | None, list[BuildRequest]]:
     """Returns the builds of a model: as the configuration has them where it lists the model, and as the flags say."""
-    target = arguments.values["target"] if "target" in arguments.given else None
+    target = arguments.values["target"] if "target" in arguments.flags else None
     folder = timing_folder() if arguments.values["timing_cache"] == "auto" else None
     config, (entries,) = configured(flags, [model])
     listed = for_target([entry for entry in entries if entry.build is not None], target)
     said = ((arguments.over(entry.build), entry.inherited) for entry in listed if entry.build is not None)
-    builds = [without_unmet(request, inherited, arguments.given) for request, inherited in said]
-    if len(builds) > 1 and not arguments.given.isdisjoint(("output", "report")):
+    builds = [without_unmet(request, inherited, arguments.flags) for request, inherited in said]
+    if len(builds) > 1 and not arguments.flags.isdisjoint(("output", "report")):
         targets = " or ".join(str(build.target or "auto") for build in builds)
         raise InputError(f"{model} has several targets in {config.path if config else ''}", f"Add --target {targets}.")
     builds = [dataclasses.replace(request, model=Path(model)) for request in builds] or [arguments.request(model=model)]
-    if "output" in arguments.given:
+    if "output" in arguments.flags:
         builds = [dataclasses.replace(request, within=None) for request in builds]
     return config, [dataclasses.replace(request, timing_folder=folder) for request in builds]
 
 
-def _taking_images(request: BuildRequest, given: Collection[str]) -> BuildRequest:
+def _taking_images(request: BuildRequest, flags: Collection[str]) -> BuildRequest:
     """Returns a request whose `--preprocess` is in the network where it has no samples to be about."""
-    if "preprocess" not in given or request.data is not None or request.preprocess is None:
+    if "preprocess" not in flags or request.data is not None or request.preprocess is None:
         return request
-    if request.images is not None and "images" in given:
+    if request.images is not None and "images" in flags:
         raise InputError("--preprocess without --data says the same as --images", "Leave one of them out.")
     return dataclasses.replace(request, images=parse_images(request.preprocess, "--preprocess"), preprocess=None)
 
@@ -140,11 +140,11 @@ def command(
         arguments.refuse_single("force", "sign", "target", *FOR_ALL)
         if page is not None:
             raise InputError("--page goes with a MODEL", "trtconv report FOLDER writes one page about many engines.")
-        target = arguments.values["target"] if "target" in arguments.given else None
+        target = arguments.values["target"] if "target" in arguments.flags else None
         return _build_listed(flags, arguments.over, farming, target)
     listing, requests = _requests(arguments, model, flags)
-    requests = [_taking_images(request, arguments.given) for request in requests]
-    names_farm = farming.given or (listing is not None and listing.address is not None)
+    requests = [_taking_images(request, arguments.flags) for request in requests]
+    names_farm = farming.flags or (listing is not None and listing.address is not None)
     farm = farm_of(farming, listing) if names_farm else None
     if requests[0].partition or is_pipeline(requests[0].model):
         if farm is not None or page is not None or len(requests) > 1:
@@ -154,9 +154,9 @@ def command(
             )
         return _build_pipeline(flags, requests[0])
     if farm is not None:
-        return _build_on_farm(farm, requests, flags, listing, only=page is None and "data" not in arguments.given)
-    if "data" in arguments.given and requests[0].precision == "int8":
-        return _quantize_and_build(flags, requests, arguments.given, page)
+        return _build_on_farm(farm, requests, flags, listing, only=page is None and "data" not in arguments.flags)
+    if "data" in arguments.flags and requests[0].precision == "int8":
+        return _quantize_and_build(flags, requests, arguments.flags, page)
     if len(requests) > 1:
         if page is not None:
             raise InputError(f"{model} has several targets, and --page writes of one", "Add --target.")
@@ -234,15 +234,15 @@ def _write_page(page: Path, request: BuildRequest, report: BuildReport) -> None:
     atomic_write(page, engine_page(with_measured(request.report_path, report)), through_links=True)
 
 
-def _divided(request: BuildRequest, given: Collection[str]) -> tuple[QuantizeRequest, BuildRequest]:
+def _divided(request: BuildRequest, flags: Collection[str]) -> tuple[QuantizeRequest, BuildRequest]:
     """Returns what `--data` asks of quantize, and of the build of the model that it writes.
 
     Args:
         request: The build of a float model in int8.
-        given: Names of the flags that the command line has; what the configuration says is for precision auto.
+        flags: Names of the flags that the command line has; what the configuration says is for precision auto.
     """
     said = {name: getattr(request, name) for name in ("data", "preprocess", "error_budget", "metric", "tolerance")}
-    said = {name: value for name, value in said.items() if name in given}
+    said = {name: value for name, value in said.items() if name in flags}
     quantizing = QuantizeRequest(
         model=request.model,
         output=with_ending(request.engine_path, QUANTIZED_ENDING),

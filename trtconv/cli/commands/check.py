@@ -53,14 +53,14 @@ def _requests(
     arguments: options.Asked[CheckRequest], models: Sequence[str], flags: ManyFlags
 ) -> tuple[Config | None, list[CheckRequest]]:
     """Returns what is asked of the models: by the configuration where it lists one, and by the flags."""
-    target = arguments.values["target"] if "target" in arguments.given else None
+    target = arguments.values["target"] if "target" in arguments.flags else None
     config, entries = configured(flags, models)
     plain = arguments.request(model=models[0])
     requests: list[CheckRequest] = []
     for model, own in zip(models, entries, strict=True):
         listed = for_target(own, target)
         templates = [
-            without_unmet(arguments.over(entry.check), entry.inherited, arguments.given) for entry in listed
+            without_unmet(arguments.over(entry.check), entry.inherited, arguments.flags) for entry in listed
         ] or [plain]
         requests += [dataclasses.replace(request, model=Path(model)) for request in templates]
     return config, requests

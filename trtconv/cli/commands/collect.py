@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from trtconv.cli import options
-from trtconv.cli.commands.many import ManyFlags, agreed_builds, told, whole
+from trtconv.cli.commands.many import ManyFlags, agreed_builds, outcome_of, whole
 from trtconv.cli.process.outcome import Command, Outcome
 from trtconv.core.errors import InputError
 
@@ -52,7 +52,7 @@ def command(folders: tuple[str, ...], agree: tuple[str, ...], **many: Any) -> Ou
         raise InputError(f"{missing}: no such folder", "Give the folders that trtconv run-job wrote to.")
     config = whole(flags)
     stores = [Store(Path(folder)) for folder in folders]
-    return told([_take(request, stores) for request in agreed_builds(config, agree)], flags, config)
+    return outcome_of([_take(request, stores) for request in agreed_builds(config, agree)], flags, config)
 
 
 def _take(request: BuildRequest, stores: Sequence[Store]) -> Result:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from trtconv.cli.commands.many import ManyFlags, told, verdict_of
+from trtconv.cli.commands.many import ManyFlags, outcome_of, verdict_of
 from trtconv.cli.options import Asked
 from trtconv.cli.process.outcome import Outcome
 from trtconv.core import errors
@@ -42,7 +42,7 @@ def farm_of(arguments: Asked[FarmRequest], config: Config | None) -> FarmRequest
     request = with_keys(arguments.request())
     address = request.on or _safe_address(config)
     if address in (None, HERE):
-        for flag in sorted(arguments.given - {"on"}):
+        for flag in sorted(arguments.flags - {"on"}):
             raise InputError(
                 f"--{flag} goes with a farm", "Add --on ADDRESS, or [farm] to trtconv.toml (docs/farm.md)."
             )
@@ -96,13 +96,13 @@ def build_on(
     with show_rows(requests, flags.quiet) as rows, opened(farm, rows) as executor:
         results = run_all(requests, WatchedExecutor(executor, rows))
     if not alone:
-        return told(results, flags, config)
+        return outcome_of(results, flags, config)
     (result,) = results
     if not isinstance(result, FailedRun):
         return _single(result, flags)
     kind = getattr(errors, result.kind, None)
     if flags.output_format == "json" or not isinstance(kind, type) or not issubclass(kind, TrtconvError):
-        return told([result], flags, config)
+        return outcome_of([result], flags, config)
     raise kind(result.message, result.hint)
 
 

@@ -81,10 +81,10 @@ def each_of(
             progress.row(f"[{next(numbers)}/{len(requests)}] {run_row(result)}")
 
         results = run_all(requests, executor or LocalPool(flags.jobs), progress, ended)
-    return told(results, flags, config)
+    return outcome_of(results, flags, config)
 
 
-def told(results: list[Result], flags: ManyFlags, config: Config | None) -> Outcome:
+def outcome_of(results: list[Result], flags: ManyFlags, config: Config | None) -> Outcome:
     """Returns what a command about many models ends with."""
     github = flags.output_format == "github"
     return Outcome(_render(flags, config, results), _exit_code(results), github, verdict_of(results))

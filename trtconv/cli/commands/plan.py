@@ -66,7 +66,7 @@ def command(
     if write is None:
         farm = farm_of(farming, listed)
         machines: Sequence[Machine] | None = _machines(farm, builds)
-    elif farming.given - {"then"}:
+    elif farming.flags - {"then"}:
         raise InputError("--write is for machines that no farm has", "Leave out --on and what goes with it.")
     else:
         machines = None

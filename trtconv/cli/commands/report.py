@@ -46,7 +46,7 @@ Exit status: 0 written; 2 a bad call, or files that are no reports or do not bel
 )
 @click.option(
     "--with",
-    "given",
+    "documents",
     multiple=True,
     metavar="FILE",
     help="Show this document of verify, bench, inspect or quantize, instead of the one beside the engine. Repeatable.",
@@ -58,7 +58,9 @@ Exit status: 0 written; 2 a bad call, or files that are no reports or do not bel
 )
 @options.format_option("text", "json")
 @options.quiet_anyway
-def command(subject: str, output: str | None, given: tuple[str, ...], gpu: str | None, output_format: str) -> Outcome:
+def command(
+    subject: str, output: str | None, documents: tuple[str, ...], gpu: str | None, output_format: str
+) -> Outcome:
     """Write a page about an engine, or about a folder of engines.
 
     One HTML file that loads nothing and runs nothing: verdict and proof, the sizes that are accepted, rewrites drawn
@@ -80,17 +82,17 @@ def command(subject: str, output: str | None, given: tuple[str, ...], gpu: str |
     page = _usual_page(path) if output is None else openable(Path(output))
     place = Output(page, "the page", typed=output is not None, hint="Write the page elsewhere: -o page.html.")
     if is_pipeline(path):
-        return _pipeline(path, place, given, output_format)
+        return _pipeline(path, place, documents, output_format)
     if path.is_dir():
-        if given:
+        if documents:
             raise InputError("--with goes with one engine", "Put the documents beside the engines: ENGINE.bench.json.")
         folder = gather_all(path)
         subjects, left_out = folder.subjects, folder.left_out
         content = folder_page(path.resolve().name or str(path), folder)
     else:
-        subjects, left_out = (gather(path, [Path(file) for file in given]),), {}
+        subjects, left_out = (gather(path, [Path(file) for file in documents]),), {}
         content = engine_page(subjects[0], gpu)
-    read = [("what is shown", Path(file)) for file in given] + [("what is shown", path)]
+    read = [("what is shown", Path(file)) for file in documents] + [("what is shown", path)]
     read += [file for subject in subjects for file in files_shown(subject)]
     check_all([place], read)
     atomic_write(page, content, through_links=True)
@@ -113,7 +115,7 @@ def _usual_page(subject: Path) -> Path:
     return with_ending(subject.with_name(subject.name.removesuffix(".json").removesuffix(".pipeline")), ".html")
 
 
-def _pipeline(path: Path, place: Output, given: tuple[str, ...], output_format: str) -> Outcome:
+def _pipeline(path: Path, place: Output, documents: tuple[str, ...], output_format: str) -> Outcome:
     """Writes the page of a model in parts."""
     from trtconv.cli.formats.json import render
     from trtconv.cli.formats.page.pipelines import pipeline_page
@@ -125,7 +127,7 @@ def _pipeline(path: Path, place: Output, given: tuple[str, ...], output_format: 
     from trtconv.core.outputs import check_all
     from trtconv.core.text import leading
 
-    if given:
+    if documents:
         raise InputError("--with goes with one engine", "Leave it out.")
     saved = load_document(path)
     page = place.path

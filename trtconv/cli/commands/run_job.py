@@ -42,7 +42,7 @@ Exit status: 0 built, or built before; 1 the model failed; 2 no job, or files ar
 @options.code_options
 @options.format_option("text", "json")
 @options.quiet_anyway
-def command(job: str, out: str, gpu: str | None, held: Callable[[], HeldCode], output_format: str) -> Outcome:
+def command(job: str, out: str, gpu: str | None, load_code: Callable[[], HeldCode], output_format: str) -> Outcome:
     """Build one job that plan --write made.
 
     JOB.json lies in the folder that plan wrote, which has its files. The result goes into the folder OUT, as many as
@@ -75,7 +75,7 @@ def command(job: str, out: str, gpu: str | None, held: Callable[[], HeldCode], o
         raise EnvironmentMissing(
             f"{job} is for {build_job.target or 'auto'}, and there is {offered(machine)}", "Run it there."
         )
-    runner = JobRunner(timing_folder(), held())
+    runner = JobRunner(timing_folder(), load_code())
     try:
         result, engine = runner.run(build_job, Store(path.parent).get)
     finally:

@@ -87,7 +87,7 @@ def command(
 
     from trtconv.cli.formats.triton import PluginLibrary, libraries_of, served, triton_json
 
-    pipelines = [_built(Path(engine)) for engine in engines if is_pipeline(engine)]
+    pipelines = [_engine_pipeline(Path(engine)) for engine in engines if is_pipeline(engine)]
     alone = [Path(engine) for engine in engines if not is_pipeline(engine)]
     listed = [*alone, *(engine for saved in pipelines for _, engine in saved.engines())]
     if weights is not None and len(listed) != 1:
@@ -117,7 +117,7 @@ def _name(stem: str) -> str:
     return re.sub(r"[^\w.-]|^\.+", "_", stem)
 
 
-def _built(path: Path) -> SavedPipeline:
+def _engine_pipeline(path: Path) -> SavedPipeline:
     """Returns a pipeline all of whose parts are engines.
 
     Raises:

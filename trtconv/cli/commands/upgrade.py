@@ -131,7 +131,7 @@ def _is_for(entry: Entry, target: Target | None) -> bool:
 
 def _over(trials: options.Asked[TrialSettings], build: BuildRequest, inherited: frozenset[str]) -> BuildRequest:
     over: Callable[[BuildRequest], BuildRequest] = trials.over  # type: ignore[assignment]
-    return without_unmet(over(build), inherited, trials.given)
+    return without_unmet(over(build), inherited, trials.flags)
 
 
 def _checked_page(page: Path, builds: Sequence[BuildRequest]) -> Path:

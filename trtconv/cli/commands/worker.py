@@ -51,7 +51,7 @@ def command(
     address: str,
     gpu: str | None,
     name: str | None,
-    held: Callable[[], HeldCode],
+    load_code: Callable[[], HeldCode],
     quiet: bool,
 ) -> Outcome:
     """Build on this machine what a farm is asked for.
@@ -65,7 +65,7 @@ def command(
 
     access = with_keys(arguments.request())
     checked_address(address, access.insecure)
-    code = held()
+    code = load_code()
     called = name or f"{socket.gethostname()}-{os.getpid()}"
 
     def say(text: str) -> None:

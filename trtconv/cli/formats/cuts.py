@@ -49,9 +49,9 @@ def crossings_text(crossings: Sequence[CrossingTensor]) -> str:
     return "\n".join(["crosses, through the host's memory", *table(rows, "  ")])
 
 
-def left_text(left: Sequence[LeftNode], verbose: bool = False) -> str:
+def left_text(nodes: Sequence[LeftNode], verbose: bool = False) -> str:
     """Returns the nodes that no engine takes, and why."""
-    listed = left if verbose else left[:_LISTED]
+    listed = nodes if verbose else nodes[:_LISTED]
     lines = [clean(f'  {node.op} "{node.node}": {node.reason}') for node in listed]
-    more = len(left) - len(listed)
+    more = len(nodes) - len(listed)
     return "\n".join(["left to ONNX Runtime", *lines, *([f"  ... and {more} more (--verbose)"] if more else [])])

@@ -233,7 +233,7 @@ def _grown(report: DiffReport, allowed: float) -> Iterator[Regression]:
 
 def diff_text(report: DiffReport) -> str:
     """Renders what `trtconv diff` found; the last line is the verdict."""
-    blocks = [_block("options", [(_shown(p.name), _shown(p.a), _shown(p.b)) for p in report.options])]
+    blocks = [_block("options", [(_shortened(p.name), _shortened(p.a), _shortened(p.b)) for p in report.options])]
     if not report.profiles.same:
         rows = [(str(i), _bounds(p), "-") for i, p in enumerate(report.profiles.a)]
         rows += [(str(i), "-", _bounds(p)) for i, p in enumerate(report.profiles.b)]
@@ -256,8 +256,8 @@ def diff_text(report: DiffReport) -> str:
 
 def _tactics_block(tactics: Sequence[TacticChange]) -> str:
     """Lists layers with another tactic, the first of them where there are many."""
-    rows = [(f"{t.layer} (profile {t.profile})", _shown(t.a), _shown(t.b)) for t in tactics[:_LISTED]]
-    block = _block("tactics", [(_shown(name), *pair) for name, *pair in rows])
+    rows = [(f"{t.layer} (profile {t.profile})", _shortened(t.a), _shortened(t.b)) for t in tactics[:_LISTED]]
+    block = _block("tactics", [(_shortened(name), *pair) for name, *pair in rows])
     more = len(tactics) - len(rows)
     return f"{block}\n  ... and {count(more, 'layer')} more (--format json)" if more > 0 else block
 
@@ -267,7 +267,7 @@ def _latency_row(pair: LatencyPair) -> tuple[str, ...]:
     return f"{pair.size} {shapes_text(pair.shapes)}", f"{pair.a:.1f}", f"{pair.b:.1f}", ratio
 
 
-def _shown(value: str | None) -> str:
+def _shortened(value: str | None) -> str:
     text = "-" if value is None else value
     return text if len(text) <= 60 else f"{text[:57]}..."
 

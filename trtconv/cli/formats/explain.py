@@ -200,7 +200,7 @@ def legend(axis: Axis) -> list[str]:
 def _parser_lines(parser: Parser) -> list[str]:
     lines = []
     for finding in parser.findings:
-        lines += _prose(_said(finding), "  ", "    ")
+        lines += _prose(_finding_text(finding), "  ", "    ")
     if not parser.findings:
         lines += _prose(parser.expected, "  ", "    ")
     if parser.layers is None:
@@ -247,7 +247,7 @@ def _rewrite_lines(rewrite: Rewrite, name: str) -> list[str]:
     for number, why in enumerate(rewrite.why):
         lines += _prose(why, "  why     " if number == 0 else " " * 10, " " * 10)
     for finding in rewrite.findings:
-        lines += _prose(f"left: {_said(finding)}", "  ", "    ")
+        lines += _prose(f"left: {_finding_text(finding)}", "  ", "    ")
     if rewrite.layers is not None and rewrite.edits:
         lines += _layer_lines(rewrite.layers)
     return lines or ["  nothing"]
@@ -265,11 +265,11 @@ def _quantization_lines(quantization: Quantization) -> list[str]:
         lines += _prose(value, f"  {label:<7} ", " " * 10)
     for finding in quantization.findings:
         if finding.code != "TC311":
-            lines += _prose(_said(finding), "  ", "    ")
+            lines += _prose(_finding_text(finding), "  ", "    ")
     return lines
 
 
-def _said(finding: Finding) -> str:
+def _finding_text(finding: Finding) -> str:
     return f"{finding.severity.value} {finding.code} {finding.name}: {finding.message}"
 
 

@@ -32,9 +32,9 @@ def _row(worker: WorkerStatus) -> tuple[str, ...]:
     return (*map(clean, said), str(worker.waiting), str(worker.done), str(worker.failed))
 
 
-def pruned_text(pruned: StorePruned, done: bool) -> str:
+def pruned_text(pruned: StorePruned, was_removed: bool) -> str:
     """Renders what was taken out of a store, or would be, and what is left."""
-    verb = "removed" if done else "--prune would remove"
+    verb = "removed" if was_removed else "--prune would remove"
     removed = sum(entry.bytes for entry in pruned.removed)
     lines = [clean(f"{verb} {entry.file}: {entry.why}") for entry in pruned.removed]
     said = (

@@ -43,7 +43,7 @@ def find_models(folder: Path) -> list[Found]:
         raise InputError(f"{folder} has {len(paths)} .onnx files", "Give the folder of those that are built.")
     models = []
     for path in paths:
-        models.append(_found(path, folder))
+        models.append(_model_entry(path, folder))
         # A model is a cycle, and commands look for cycles seldom.
         gc.collect(0)
     return models
@@ -54,7 +54,7 @@ def _hidden(path: Path, folder: Path) -> bool:
     return any(part.startswith(".") or part in ("site-packages", "node_modules") for part in parts)
 
 
-def _found(path: Path, folder: Path) -> Found:
+def _model_entry(path: Path, folder: Path) -> Found:
     from trtconv.graph.model import OnnxModel
 
     name = path.relative_to(folder).as_posix()

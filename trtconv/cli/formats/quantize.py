@@ -38,7 +38,7 @@ def quantize_text(report: QuantizeReport) -> str:
         _errors(report),
         _layers(report.per_layer, report.kind),
         _budget(report.budget, report.metric) if report.budget else "",
-        _left(report),
+        _float_layers(report),
         "\n".join(map(clean, report.notes)),
         _findings(report.findings),
         _outcome(report),
@@ -141,7 +141,7 @@ def _budget(budget: BudgetRecord, metric: MetricResult | None) -> str:
     return "\n".join(lines)
 
 
-def _left(report: QuantizeReport) -> str:
+def _float_layers(report: QuantizeReport) -> str:
     share = report.int8_share
     lines = [] if share is None else [f"{100 * share:.1f} % of the multiply-adds are in {report.kind}"]
     layers = report.left_in_float

@@ -68,18 +68,18 @@ class PluginLibrary:
         return cls(path, data, hashlib.sha256(data).hexdigest())
 
 
-def libraries_of(engine: Path, report: SavedReport, given: Sequence[PluginLibrary]) -> tuple[PluginLibrary, ...]:
+def libraries_of(engine: Path, report: SavedReport, libraries: Sequence[PluginLibrary]) -> tuple[PluginLibrary, ...]:
     """Returns the libraries of plugins that an engine needs beside it.
 
     Args:
         engine: The engine.
         report: What `trtconv build` wrote of it.
-        given: Those to choose from.
+        libraries: Those to choose from.
 
     Raises:
         InputError: One is not among them.
     """
-    held = {library.sha256: library for library in given}
+    held = {library.sha256: library for library in libraries}
     wanted = [plugin for plugin in report.report.plan.plugins if not plugin.serialized]
     for plugin in wanted:
         if plugin.sha256 not in held:

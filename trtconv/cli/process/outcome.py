@@ -171,9 +171,9 @@ class Command(PageWriter):
         ctx.exit(outcome.exit_code)
 
 
-def _write_whole_page(ctx: click.Context, option: click.Parameter, wanted: bool) -> None:
+def _write_whole_page(ctx: click.Context, option: click.Parameter, is_set: bool) -> None:
     """Writes the page with all options, and ends the command."""
-    if wanted and not ctx.resilient_parsing:
+    if is_set and not ctx.resilient_parsing:
         ctx.meta[WHOLE_PAGE] = True
         click.echo(ctx.get_help(), color=ctx.color)
         ctx.exit()

@@ -170,7 +170,7 @@ def _rewrite(folder: Path, model: str, params: Mapping[str, Any]) -> None:
     """Adds what the passes make of the model, which is what TensorRT was given, and their report."""
     if params.get("no_rewrite") or Path(model).is_absolute():
         return
-    target = Target.asked(params.get("target", "auto"))
+    target = Target.of_flag(params.get("target", "auto"))
     request = RewriteRequest(folder / model, folder / "rewritten.onnx", target=target)
     try:
         passes = process.call("trtconv.cli.process.reproduction:rewrite_model", request, REWRITE_SECONDS)

@@ -91,12 +91,12 @@ class Child:
         return f"{stage} ({self.phase})" if self.phase else stage
 
 
-def watch(child: Child, held: set[int], arguments: list[str], params: dict[str, Any]) -> int:
+def watch(child: Child, mask: set[int], arguments: list[str], params: dict[str, Any]) -> int:
     """Waits for the child's end.
 
     Args:
         child: The process.
-        held: The signals that are blocked once this function handles the others.
+        mask: The signals that are blocked once this function handles the others.
         arguments: Of the command line.
         params: The same as click read them.
 
@@ -112,7 +112,7 @@ def watch(child: Child, held: set[int], arguments: list[str], params: dict[str, 
     kills = _out_of_memory_kills()
     models = params.get("models") or [params.get("model") or params.get("file") or ""]
     with _signals_passed_on(child) as interrupts:
-        signal.pthread_sigmask(signal.SIG_SETMASK, held)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         ended = _listen(child, interrupts, Ration(child.pid, models))
     if interrupts:
         # What the child had started may still be writing.

@@ -43,19 +43,19 @@ class Request:
         settle(self)
 
 
-def settle(held: Any) -> None:
+def settle(request: Any) -> None:
     """Makes the fields of a request, or of options that belong to one, what they hold of what was written.
 
     Raises:
         InputError: One is of another type, none of the words that its option takes, or out of its range.
     """
-    for name, take in _conversions(type(held)):  # type: ignore[arg-type]
-        value = getattr(held, name)
+    for name, take in _conversions(type(request)):  # type: ignore[arg-type]
+        value = getattr(request, name)
         if value is not None:
-            object.__setattr__(held, name, take(value))
+            object.__setattr__(request, name, take(value))
     # Which words an option takes says more than that it takes text.
-    validate(held)
-    settle_fields(held)
+    validate(request)
+    settle_fields(request)
 
 
 def takes_request(function: Callable[Taken, Returned]) -> Callable[Taken, Returned]:
@@ -104,7 +104,7 @@ def _conversions(request: type) -> tuple[tuple[str, Callable[[Any], Any]], ...]:
         kind = kinds[field.name]
         if Path in _members(kind):
             writes = field.name == OUTPUT or ("option" in field.metadata and field.metadata["option"].writes)
-            conversions.append((field.name, _written if writes else _read))
+            conversions.append((field.name, _openable if writes else _read))
         elif kind == Bounds:
             conversions.append((field.name, ranges))
         elif kind == tuple[Bounds, ...]:
@@ -126,7 +126,7 @@ def _read(value: Any) -> Any:
     return Path(value) if isinstance(value, (str, Path)) else value
 
 
-def _written(value: Any) -> Any:
+def _openable(value: Any) -> Any:
     return openable(Path(value)) if isinstance(value, (str, Path)) else value
 
 

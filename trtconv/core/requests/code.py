@@ -9,8 +9,8 @@ from trtconv.core.agreement import CodeFile, code_option
 from trtconv.core.options import Flag, Option
 
 
-def _libraries(*given: Sequence[str]) -> tuple[CodeFile, ...]:
-    return CodeFile.named([path for paths in given for path in paths])
+def _libraries(*paths: Sequence[str]) -> tuple[CodeFile, ...]:
+    return CodeFile.named([path for paths in paths for path in paths])
 
 
 _PLUGIN: Option = code_option(

@@ -136,7 +136,7 @@ TARGET: Any = option(
     metavar="TARGET",
     default=None,
     absent="auto",
-    read=Target.asked,
+    read=Target.of_flag,
     key="targets",
     schema={
         "type": "array",
@@ -144,7 +144,7 @@ TARGET: Any = option(
         "minItems": 1,
         "description": "What to check against and build for; default: auto, the TensorRT that is installed.",
     },
-    load=lambda targets: Target.asked(targets[0]),
+    load=lambda targets: Target.of_flag(targets[0]),
     save=lambda target: ([str(target)],),
 )
 """None picks the installed runtime."""

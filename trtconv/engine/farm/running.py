@@ -175,7 +175,9 @@ def _lost(job: BuildJob, lost: Lost) -> JobResult:
     short = lost.cause == "memory" or lost.signal == getattr(signal, "SIGKILL", 9)
     hint = "Give it a machine with more memory." if short else "Report the model to NVIDIA."
     code = EnvironmentMissing.exit_code if short else 1
-    return _crashed(job, LOST["memory" if short else lost.cause], f"It ended with {lost.why}. {hint}", lost.said, code)
+    return _crashed(
+        job, LOST["memory" if short else lost.cause], f"It ended with {lost.why}. {hint}", lost.stderr, code
+    )
 
 
 def _crashed(job: BuildJob, message: str, hint: str, log: str, exit_code: int = 1) -> JobResult:

@@ -190,7 +190,7 @@ def _cancel(number: str) -> None:
 
 def _number(array: _Array) -> str:
     """Returns the number that sbatch gave an array; empty where it gave none."""
-    said = array.program.said().partition("\n")[0].partition(";")[0].strip()
+    said = array.program.output().partition("\n")[0].partition(";")[0].strip()
     return said if said.isdecimal() else ""
 
 
@@ -198,7 +198,7 @@ def _missing(array: _Array, task: int) -> EnvironmentMissing:
     number = _number(array)
     if not number:
         return EnvironmentMissing(
-            f"sbatch refused the tasks for {array.target}: {array.program.said()}", "See --sbatch."
+            f"sbatch refused the tasks for {array.target}: {array.program.output()}", "See --sbatch."
         )
     log = array.logs / f"{number}_{task}.log"
     return EnvironmentMissing(f"task {number}_{task} of Slurm ended without a result", f"{log} says why.")

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from trtconv.core.errors import InputError
-from trtconv.core.typed import shown
+from trtconv.core.typed import wording
 from trtconv.exporter.inputs import AxisNames
 from trtconv.exporter.module.torch_module import Adapter
 
@@ -95,7 +95,7 @@ def flat_axes(axes: Any, name: str = "") -> Iterator[tuple[str, AxisNames]]:
         for key, inner in axes.items():
             yield from flat_axes(inner, f"{name}.{key}" if name else str(key))
     elif not isinstance(axes, list | tuple) or not all(isinstance(axis, _AXES) for axis in axes):
-        said = f"dynamic takes names of axes for {name}, None for a static one, and was given {shown(axes)}"
+        said = f"dynamic takes names of axes for {name}, None for a static one, and was given {wording(axes)}"
         raise InputError(said, f'Write dynamic={{"{name}": ("batch", None, "height", "width")}}.')
     elif any(isinstance(axis, Mapping | list | tuple) for axis in axes):
         yield from flat_axes(dict(enumerate(axes)), name)

@@ -89,7 +89,7 @@ class Environment(contextlib.AbstractContextManager["Environment"]):
         except OSError as error:
             raise EnvironmentMissing(f"{self} does not start: {error.strerror}", _HOW) from error
         except (Lost, WorkerBug) as error:
-            said = error.summary if isinstance(error, WorkerBug) else error.said.rpartition("\n")[2] or error.why
+            said = error.summary if isinstance(error, WorkerBug) else error.stderr.rpartition("\n")[2] or error.why
             raise EnvironmentMissing(f"trtconv does not run in {self}: {said}", _HOW) from error
 
     def attempt(self, build: BuildRequest) -> BuildTrial:

@@ -44,7 +44,7 @@ ALL = (H100, PCIE, L4, NONE)
     ],
 )
 def test_choice(asked: str, resource: str, gpus: set[str | None]) -> None:
-    choice = choose(Target.asked(asked), ALL)
+    choice = choose(Target.of_flag(asked), ALL)
     assert choice is not None
     assert choice.resource == f"trtconv-{source_checksum()}:{resource}"
     assert {info.gpu for info in choice.infos} == gpus
@@ -53,7 +53,7 @@ def test_choice(asked: str, resource: str, gpus: set[str | None]) -> None:
 
 @pytest.mark.parametrize("asked", ["tensorrt@rtx-4090", "tensorrt-11", "rtx@h100", "tensorrt-10@h100-pcie"])
 def test_nobody(asked: str) -> None:
-    assert choose(Target.asked(asked), ALL) is None
+    assert choose(Target.of_flag(asked), ALL) is None
 
 
 def test_the_target_has_to_say_which_of_several_gpus() -> None:

@@ -104,14 +104,14 @@ def _environment() -> Any:
         trim_blocks=True,
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
-        finalize=_shown,
+        finalize=_visible,
     )
     environment.filters["count_of"] = count
     environment.filters["by_parts"] = _by_parts
     return environment
 
 
-def _shown(value: Any) -> Any:
+def _visible(value: Any) -> Any:
     """Makes visible what would hide or turn a text; markup, which is our own, stays as it is."""
     return clean(value) if type(value) is str else value
 

@@ -75,7 +75,7 @@ def _height(node: DrawnNode) -> float:
     return _PAD * 2 + _LINE * (1 + bool(node.name) + len(node.notes))
 
 
-def _node(node: DrawnNode, left: float, top: float, said: Collection[tuple[str, str]], marked: str) -> list[Markup]:
+def _node(node: DrawnNode, left: float, top: float, labels: Collection[tuple[str, str]], marked: str) -> list[Markup]:
     parts = [box(left, top, _NODE, _height(node), "node", 6)]
     y = top + _PAD + 11
     parts.append(label(left + _PAD, y, node.op, "strong"))
@@ -84,7 +84,7 @@ def _node(node: DrawnNode, left: float, top: float, said: Collection[tuple[str, 
         parts.append(label(left + _PAD, y, _middle(node.name, 34), "dim"))
     for note in node.notes:
         y += _LINE
-        new = (node.op, note) not in said
+        new = (node.op, note) not in labels
         if new:
             parts.append(box(left + 5, y - 11, _NODE - 10, _LINE, f"mark {marked}", 3))
         parts.append(label(left + _PAD, y, _middle(note, 36), "mono"))

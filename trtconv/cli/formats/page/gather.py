@@ -57,35 +57,35 @@ class PageSubject:
     quantize: QuantizeReport | None = None
 
 
-def gather(path: Path, given: Sequence[Path] = ()) -> PageSubject:
+def gather(path: Path, documents: Sequence[Path] = ()) -> PageSubject:
     """Reads the report of an engine, and what was measured of it.
 
     Args:
         path: An engine with its report beside it, or the report.
-        given: Documents of verify, bench, inspect and quantize. What ENGINE.verify.json, ENGINE.bench.json,
+        documents: Documents of verify, bench, inspect and quantize. What ENGINE.verify.json, ENGINE.bench.json,
             ENGINE.inspect.json and ENGINE.quantize.json tell is taken where none of the kind is given.
 
     Raises:
         InputError: A file cannot be read, is none of these, or is of another engine.
     """
     report = report_of(path)
-    return with_measured(report, load_report(report).report, given)
+    return with_measured(report, load_report(report).report, documents)
 
 
 def with_measured(
-    path: Path, report: BuildReport, given: Sequence[Path] = (), unread: dict[str, str] | None = None
+    path: Path, report: BuildReport, documents: Sequence[Path] = (), unread: dict[str, str] | None = None
 ) -> PageSubject:
     """Adds to a build's report what was measured; see `gather`.
 
     Args:
         path: The report.
         report: Its content.
-        given: Documents that are shown instead of those beside the engine.
+        documents: Documents that are shown instead of those beside the engine.
         unread: Takes what lies beside the engine and cannot be read, with why; None: it is an error.
     """
     measured: dict[str, Any] = {}
     notes = []
-    for file in given:
+    for file in documents:
         kind, document = _measured(file, *_KINDS)
         if isinstance(document, ErrorReport):
             notes.append(f"{kind} failed: {document.error.message}")

@@ -134,7 +134,7 @@ def _edge(above: tuple[float, float], below: tuple[float, float]) -> str:
 def _drawn(table: LayerTable, box: Box, at: tuple[float, float], linked: bool) -> Markup:
     first, (x, y) = table.layers[box.layers[0]], at
     parts = (
-        tag("title", _said(table, [table.layers[number] for number in box.layers])),
+        tag("title", _caption(table, [table.layers[number] for number in box.layers])),
         tag("rect", x=x, y=y, class_=_FAMILIES.get(first.kind)),
         tag("text", _label(first, len(box.layers) - 1), x=x + 7, y=y + 15),
     )
@@ -168,7 +168,7 @@ def described(tensor: TableTensor) -> str:
     return f"{tensor.dtype} {'of unknown rank' if tensor.shape is None else dims_text(tensor.shape)}"
 
 
-def _said(table: LayerTable, layers: Sequence[TableLayer]) -> str:
+def _caption(table: LayerTable, layers: Sequence[TableLayer]) -> str:
     names = " + ".join(layer.kind.lower() for layer in layers)
     outputs = itertools.islice((described(table.tensors[end]) for end in layers[-1].outputs), 2)
     return f"{(layers[0].node or layers[0].name)[:60]}: {names}, {'; '.join(outputs)}"

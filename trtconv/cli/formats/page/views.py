@@ -108,7 +108,7 @@ def verdict(report: BuildReport) -> Badge:
 
 def proof_of(subject: PageSubject) -> Badge:
     """Returns what is proven of an engine: what `verify` found of it, and what the build's own proof did."""
-    built = _built(subject.report)
+    built = _build_badge(subject.report)
     if subject.verify is None:
         return built or Badge("warn", "Not proven", "trtconv verify compares it with its model")
     run = _verified(subject.verify)
@@ -124,7 +124,7 @@ def proof_of(subject: PageSubject) -> Badge:
 
 def is_proven(subject: PageSubject) -> bool:
     """Whether all of an engine was shown, by its build or by `verify`, and nothing speaks against it."""
-    badges = _built(subject.report), None if subject.verify is None else _verified(subject.verify)
+    badges = _build_badge(subject.report), None if subject.verify is None else _verified(subject.verify)
     kinds = {badge.kind for badge in badges if badge is not None}
     return "ok" in kinds and "bad" not in kinds
 
@@ -132,7 +132,7 @@ def is_proven(subject: PageSubject) -> bool:
 _KINDS = ("ok", "warn", "bad")
 
 
-def _built(report: BuildReport) -> Badge | None:
+def _build_badge(report: BuildReport) -> Badge | None:
     """Returns what a build proved: by its proof, else by its cast; None: nothing."""
     proof, cast = report.proof, report.cast
     if proof is not None and proof.agrees is not None:
