@@ -369,6 +369,6 @@ def test_a_store_is_tidied(call: Any, tmp_path: Path) -> None:
     assert (ended.code, found["exit_code"]) == (0, 0)
     names = {Path(entry["file"]).name for entry in found["removed"]}
     assert names == {bad, old, half.name, *(f"{n * 64}.result.json" for n in "125")}
-    assert store.has(good) and store.has(lone) and store.kept("0" * 64, ()) and mine.exists() and outside.exists()
+    assert store.has(good) and store.has(lone) and store.answer("0" * 64, ()) and mine.exists() and outside.exists()
     again = json.loads(call("farm", "store", str(root), "--prune", "--most-gb", "0", "--format", "json").out)
     assert (again["files"], again["bytes"], mine.exists()) == (0, 0, True)

@@ -285,9 +285,9 @@ def _lost(lost: Lost, doing: str, seconds: float) -> Exception:
     return EngineFailed(f"{doing} ended its process ({lost.why}){said}")
 
 
-def _crashed(lost: Lost, done: int) -> EngineFailed:
+def _crashed(lost: Lost, count: int) -> EngineFailed:
     said = f"\n{lost.stderr}" if lost.stderr else ""
-    return EngineFailed(f"the engine ended its process ({lost.why}) after {done} sizes{said}", "Build it again.")
+    return EngineFailed(f"the engine ended its process ({lost.why}) after {count} sizes{said}", "Build it again.")
 
 
 __all__ = [

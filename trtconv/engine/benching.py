@@ -233,7 +233,7 @@ def _time_point(request: BenchRequest, engines: Sequence[Loaded], point: Point) 
         where = point.profile, point.size, point.shapes, graph, copies
         rows += [_row(BenchRow(number, *where), sample) for number, sample in enumerate(samples)]
         if len(samples) == 2 and samples[0] and samples[1]:
-            ratio = statistics.median(samples[0].each) / statistics.median(samples[1].each)
+            ratio = statistics.median(samples[0].single) / statistics.median(samples[1].single)
             ratios.append(BenchRatio(*where, round(ratio, 4)))
     return BenchReport((), tuple(rows), ratios=tuple(ratios))
 
@@ -243,11 +243,11 @@ class Samples:
     """Times in microseconds.
 
     Args:
-        each: Of single inferences.
+        single: Of single inferences.
         in_a_row: Of one inference where many follow each other without waiting.
     """
 
-    each: list[float]
+    single: list[float]
     in_a_row: float
 
 
@@ -285,7 +285,7 @@ def _row(row: BenchRow, samples: Samples | None) -> BenchRow:
     """Returns a row with what was measured; as it is where nothing was."""
     if samples is None:
         return row
-    ordered = sorted(samples.each)
+    ordered = sorted(samples.single)
     return dataclasses.replace(
         row,
         runs=len(ordered),

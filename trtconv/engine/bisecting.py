@@ -180,9 +180,9 @@ def _engine(model: OnnxModel, report: SavedReport | None, feeds: Feeds) -> tuple
     return _by_old_names(built, lowered, run)
 
 
-def _options(given: BuilderOptions) -> BuilderOptions:
+def _options(whole: BuilderOptions) -> BuilderOptions:
     """Returns the options of a build that decide how it computes; the others are about its file."""
-    return BuilderOptions(**{name: getattr(given, name) for name in _COMPUTING})
+    return BuilderOptions(**{name: getattr(whole, name) for name in _COMPUTING})
 
 
 def _fixed_values(report: SavedReport, feeds: Feeds) -> dict[str, InputRange]:

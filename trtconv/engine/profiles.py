@@ -106,9 +106,9 @@ def profile_for(profiles: Sequence[ShapeProfile], shapes: Mapping[str, Shape]) -
     raise _outside(", ".join(f"{name} {times(shape)}" for name, shape in shapes.items()), profiles)
 
 
-def _outside(given: str, profiles: Sequence[ShapeProfile]) -> InputError:
+def _outside(sizes: str, profiles: Sequence[ShapeProfile]) -> InputError:
     listed = "; ".join(
         ", ".join(f"{name} {times(r.min)} to {times(r.max)}" for name, r in profile.inputs.items())
         for profile in profiles
     )
-    return InputError(f"no profile of the engine contains {given}", f"The profiles are {listed or 'none'}.")
+    return InputError(f"no profile of the engine contains {sizes}", f"The profiles are {listed or 'none'}.")

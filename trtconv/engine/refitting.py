@@ -81,7 +81,7 @@ def serve(request: RefitRequest, tell: Tell) -> dict[str, object]:
         admit(request.extend, ())
         subject = read_engine(request.engine, request.report, trust=request.trust, key=request.key)
         outputs = _outputs(request)
-        built, _ = _built(subject)
+        built, _ = _build_of(subject)
         model = _model(request.model, built)
         protect_data(model, *(output.path for output in outputs))
     with clock.stage(Stage.RUNTIME):
@@ -123,7 +123,7 @@ def serve(request: RefitRequest, tell: Tell) -> dict[str, object]:
 
 def with_weights(subject: EngineFile, engines: EngineLoader, path: Path, clock: Stopwatch) -> Engine:
     """Loads an engine that was built without its weights, with those of a file; see `loading.open_engine`."""
-    built, _ = _built(subject)
+    built, _ = _build_of(subject)
     model = _model(path, built)
     given, parsed = _parsed(subject, model, load(Target(built.runtime.family)), clock)
     _, weights = _new_weights(subject, parsed, given.parsed)
@@ -133,10 +133,10 @@ def with_weights(subject: EngineFile, engines: EngineLoader, path: Path, clock: 
     return engines.load(bytes(refitter.serialized()), host_code=subject.has_host_code)
 
 
-def _model(path: Path, built: BuildReport) -> OnnxModel:
+def _model(path: Path, report: BuildReport) -> OnnxModel:
     """Reads a model as the build of an engine did."""
     model = OnnxModel.load(path, hashed=True)
-    fit(model, built.plan.interface)
+    fit(model, report.plan.interface)
     write_types(model)
     return model
 
@@ -158,18 +158,18 @@ def _parsed(
     return given, parsed
 
 
-def _tactics(built: BuildReport) -> tuple[Tactic, ...] | None:
+def _tactics(report: BuildReport) -> tuple[Tactic, ...] | None:
     """Returns the tactics of an engine's layers, which new weights do not change."""
-    return None if built.engine is None else built.engine.tactics
+    return None if report.engine is None else report.engine.tactics
 
 
-def _renewed(built: BuildReport, clock: Stopwatch) -> BuildReport:
+def _renewed(report: BuildReport, clock: Stopwatch) -> BuildReport:
     """Returns the report of an engine without what a refit makes untrue: the weights are there, and none checked."""
-    plan = dataclasses.replace(built.plan, options=dataclasses.replace(built.plan.options, strip_weights=False))
-    cast = built.cast
+    plan = dataclasses.replace(report.plan, options=dataclasses.replace(report.plan.options, strip_weights=False))
+    cast = report.cast
     if cast is not None:
         cast = dataclasses.replace(cast, verified=CastCheck(why="the engine was refitted since"))
-    unsigned = dataclasses.replace(built, signed_by=None, signature=None)
+    unsigned = dataclasses.replace(report, signed_by=None, signature=None)
     return dataclasses.replace(unsigned, plan=plan, cast=cast, seconds=clock.seconds, worker=None, rebuilt=None)
 
 
@@ -223,7 +223,7 @@ def _outputs(request: RefitRequest) -> tuple[Output, Output]:
     return outputs
 
 
-def _built(subject: EngineFile) -> tuple[BuildReport, NetworkRecord]:
+def _build_of(subject: EngineFile) -> tuple[BuildReport, NetworkRecord]:
     """Returns the report of an engine that can be refitted, and its network.
 
     Raises:
@@ -248,7 +248,7 @@ def _new_weights(subject: EngineFile, parsed: ParsedNetwork, model: OnnxModel) -
             is given others.
         EngineFailed: Weights are not those of the model, or cannot be told apart.
     """
-    _, before = _built(subject)
+    _, before = _build_of(subject)
     read = with_meanings(parsed.read_back(), model)
     after = record(read)
     difference = first_difference(before, after)

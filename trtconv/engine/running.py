@@ -61,7 +61,7 @@ def serve(request: RunRequest, tell: Tell) -> dict[str, object]:
             if request.tensors:
                 inner = execution.watch(lambda name: _is_meant(name, request.tensors))
             outputs = {name: plain(values) for name, values in execution.run().items()}
-            outputs |= _shown(request, inner)
+            outputs |= _selection(request, inner)
             traced = None if request.trace is None else _traced(subject, runtime, execution, feeds)
         finally:
             execution.close()
@@ -85,7 +85,7 @@ def _is_meant(name: str, patterns: Sequence[str]) -> bool:
     return any(matches(pattern, name, "") for pattern in patterns)
 
 
-def _shown(request: RunRequest, inner: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+def _selection(request: RunRequest, inner: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
     """Returns the tensors that were asked for.
 
     Raises:
@@ -158,20 +158,20 @@ def _check_output(request: RunRequest) -> None:
     check_all([Output(request.output, "what it computes"), *traced], files_read(request))
 
 
-def _feeds(request: RunRequest, inputs: Sequence[InputSpec], taken: ImageInput | None) -> Feeds:
+def _feeds(request: RunRequest, inputs: Sequence[InputSpec], image: ImageInput | None) -> Feeds:
     """Reads the values of the inputs: arrays of a file, or an image, of which the engine may take the bytes."""
     if request.inputs.suffix.lower() not in IMAGES:
         if request.preprocess:
             raise InputError("--preprocess is about images", f"Leave it out: {request.inputs} holds arrays.")
         return read_inputs(inputs, request.inputs)
-    if len(inputs) != 1 and (taken is None or {spec.name for spec in inputs} != {taken.name, taken.chroma}):
+    if len(inputs) != 1 and (image is None or {spec.name for spec in inputs} != {image.name, image.chroma}):
         names = ", ".join(spec.name for spec in inputs)
         raise InputError(f"an image is one input, and the engine has {names}", "Give an .npz file with all of them.")
     preprocessing = parse_preprocessing(request.preprocess) if request.preprocess else Preprocessing()
-    if taken is None:
+    if image is None:
         values = {inputs[0].name: read_image(request.inputs, preprocessing, 0).astype(numpy_type(inputs[0]))}
     else:
-        values = dict(read_taken(request.inputs, taken, preprocessing))
+        values = dict(read_taken(request.inputs, image, preprocessing))
     return checked_inputs(inputs, values, str(request.inputs))
 
 

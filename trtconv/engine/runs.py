@@ -66,14 +66,14 @@ class NetworkRuns:
     Args:
         model: The model as `trtconv build` hands it to the parser.
         family: Of the TensorRT whose parser it is.
-        kept: Which inner tensors are returned too.
+        keeps: Which inner tensors are returned too.
 
     Raises:
         CannotRun: That TensorRT is not here, or its parser refuses the model.
     """
 
-    def __init__(self, model: OnnxModel, family: str, kept: Callable[[str], bool] = lambda name: False) -> None:
-        self._kept = kept
+    def __init__(self, model: OnnxModel, family: str, keeps: Callable[[str], bool] = lambda name: False) -> None:
+        self._keeps = keeps
         self._inner: dict[str, NDArray[Any]] = {}
         self.unproven: dict[int, UnprovenLayer] = {}
         self.layers = 0
@@ -92,7 +92,7 @@ class NetworkRuns:
     def run(self, profile: int, feeds: Feeds) -> dict[str, NDArray[Any]]:
         """Runs it once, and returns those outputs that are proven, and the inner tensors that are kept; see `Runs`."""
         self._inner = {}
-        run = Run(self._network, feeds, seen=self._seen)
+        run = Run(self._network, feeds, seen=self._see)
         results = run.outputs()
         self.layers = max(self.layers, len(run.ran))
         for index, reason in run.unproven.items():
@@ -104,9 +104,9 @@ class NetworkRuns:
         self.lacking = f"output {lacking[0]!r} of the parsed network is not proven: {reasons}" if lacking else ""
         return {**self._inner, **results}
 
-    def _seen(self, tensor: ReadTensor, value: NDArray[Any], computed: bool) -> NDArray[Any]:
+    def _see(self, tensor: ReadTensor, value: NDArray[Any], computed: bool) -> NDArray[Any]:
         value = self._by_class(tensor, value, computed)
-        if self._kept(tensor.name):
+        if self._keeps(tensor.name):
             self._inner[tensor.name] = value
         return value
 
@@ -122,12 +122,12 @@ class EngineRuns:
 
     Args:
         engine: The engine.
-        kept: Which of its debug tensors are returned too; None: none.
+        keeps: Which of its debug tensors are returned too; None: none.
     """
 
-    def __init__(self, engine: Engine, kept: Callable[[str], bool] | None = None) -> None:
+    def __init__(self, engine: Engine, keeps: Callable[[str], bool] | None = None) -> None:
         self._engine = engine
-        self._kept = kept
+        self._keeps = keeps
         self._inner: Mapping[str, NDArray[Any]] = {}
         self._opened: tuple[int, Execution] | None = None
 
@@ -153,8 +153,8 @@ class EngineRuns:
         if self._opened is None or self._opened[0] != profile:
             self.close()
             self._opened = (profile, self._engine.open(profile))
-            if self._kept is not None:
-                self._inner = self._opened[1].watch(self._kept)
+            if self._keeps is not None:
+                self._inner = self._opened[1].watch(self._keeps)
         execution = self._opened[1]
         execution.feed(feeds)
         return {**execution.run(), **self._inner}

@@ -41,7 +41,7 @@ class TensorFolder:
         except OSError as error:
             raise InputError(f"--save-tensors {folder}: {error.strerror or error}", "Name another folder.") from error
 
-    def kept(self, tensor: str) -> bool:
+    def keeps(self, tensor: str) -> bool:
         """Whether an inner tensor is written."""
         return tensor in self._names
 

@@ -278,11 +278,11 @@ def tolerance_of(request: VerifyRequest, precision: str) -> Tolerance:
 def _candidate(setting: Setting, folder: TensorFolder | None) -> tuple[str, Runs]:
     """Returns what runs, in words, and what runs it: the engine, what TensorRT parsed, or the rewritten model."""
     if setting.engine is not None:
-        return "engine", EngineRuns(setting.engine, folder.kept if folder and folder.patterns else None)
+        return "engine", EngineRuns(setting.engine, folder.keeps if folder and folder.patterns else None)
     given, _ = as_built(setting.model, setting.recipe)
     try:
         family = (setting.subject and setting.subject.family) or "rtx"
-        return "network", NetworkRuns(given, family, *(() if folder is None else (folder.kept,)))
+        return "network", NetworkRuns(given, family, *(() if folder is None else (folder.keeps,)))
     except CannotRun as error:
         named = Preparation(setting.model.copy(), setting.recipe.plan.target)
         named.name()

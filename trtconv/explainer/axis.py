@@ -171,11 +171,11 @@ def _same_parts(line: Geometry, window: Crop) -> Iterator[Part]:
         )
     yield Part(f"auto_pad {line.auto_pad}", meaning)
     if extra:
-        meaning = f"counts before that, at the high end, where in the end {_done(window.end)}"
+        meaning = f"counts before that, at the high end, where in the end {_crop_text(window.end)}"
         yield Part(f"output_padding {extra}", meaning)
 
 
-def _done(crop: int) -> str:
+def _crop_text(crop: int) -> str:
     if crop < 0:
         return f"{elements(-crop)} that no tap reaches {'is' if crop == -1 else 'are'} added"
     return f"{elements(crop)} {'is' if crop == 1 else 'are'} cut" if crop else "nothing is cut"
@@ -194,8 +194,8 @@ def _asked_parts(line: Geometry, size: int | None, window: Crop | None) -> Itera
         )
     else:
         meaning = (
-            f"asks for {output_size} of {line.full((size,))[0]}: {_done(window.begin)} at the low end and"
-            f" {_done(window.end)} at the high end (the {half} half of an odd cut goes to the low end)"
+            f"asks for {output_size} of {line.full((size,))[0]}: {_crop_text(window.begin)} at the low end and"
+            f" {_crop_text(window.end)} at the high end (the {half} half of an odd cut goes to the low end)"
         )
     yield Part(f"output_shape {output_size}", meaning)
     if extra:

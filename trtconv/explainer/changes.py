@@ -127,7 +127,7 @@ def _change(
     new: OnnxModel,
     place: tuple[int, int],
     edits: Sequence[Edit],
-    done: PassResult,
+    result: PassResult,
     deconvs: dict[str, Deconv],
     new_deconvs: dict[str, Deconv],
 ) -> Change:
@@ -138,7 +138,7 @@ def _change(
     node = deconvs.get(name)
     if node is None or isinstance(node.geometry, str):
         return Change(tuple(edits), (_drawn(before, index),), drawn)
-    rewrite = rewrite_of(node, done, new_deconvs.get(name), (), None)
+    rewrite = rewrite_of(node, result, new_deconvs.get(name), (), None)
     axes = describe_axes(node.geometry, (node.input_shape or ())[2:])
     return Change(tuple(edits), (_drawn(before, index),), drawn, axes, rewrite.why)
 

@@ -15,26 +15,26 @@ from trtconv.passes import PassResult
 
 
 def rewrite_of(
-    node: Deconv, done: PassResult, result: Deconv | None, left: tuple[Finding, ...], layers: Layers | None
+    node: Deconv, changes: PassResult, result: Deconv | None, findings: tuple[Finding, ...], layers: Layers | None
 ) -> Rewrite:
     """Tells what the passes did to a node.
 
     Args:
         node: The node as it was.
-        done: What they did to the whole model.
+        changes: What they did to the whole model.
         result: The node afterwards; None where it is gone.
-        left: What the rules still have against it.
+        findings: What the rules still have against it.
         layers: What the installed parser makes of it.
     """
     named = labels_of(node) | ({result.node.name} if result is not None else set())
-    edits = tuple(edit for edit in done.edits if edit.node in named)
-    skipped = tuple(skip for skip in done.skipped if skip.node in named)
+    edits = tuple(edit for edit in changes.edits if edit.node in named)
+    skipped = tuple(skip for skip in changes.skipped if skip.node in named)
     if result is None or isinstance(result.geometry, str):
-        return Rewrite(edits, skipped, {}, None, (), (), left)
+        return Rewrite(edits, skipped, {}, None, (), (), findings)
     behind = tuple(_behind(result, node.node.output[0]))
     why = [] if isinstance(node.geometry, str) else list(_why(node, node.geometry, result, behind, bool(edits)))
     attributes = attributes_of(result.geometry)
-    return Rewrite(edits, skipped, attributes, result.weight_shape, behind, tuple(why), left, layers)
+    return Rewrite(edits, skipped, attributes, result.weight_shape, behind, tuple(why), findings, layers)
 
 
 def _behind(node: Deconv, output: str) -> Iterator[str]:

@@ -227,13 +227,13 @@ def _flat_example(
 
     leaves = Leaves()
     if isinstance(example, Mapping):
-        named, positional = {name: leaves.taken(value, name) for name, value in example.items()}, []
+        named, positional = {name: leaves.take(value, name) for name, value in example.items()}, []
     else:
         given = [example] if isinstance(example, torch.Tensor) else list(example)
         parameters = inspect.signature(module.forward).parameters.values()
         names = [p.name for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)][: len(given)]
         names += [f"input_{number}" for number in range(len(names), len(given))]
-        named, positional = {}, [leaves.taken(value, name) for name, value in zip(names, given, strict=True)]
+        named, positional = {}, [leaves.take(value, name) for name, value in zip(names, given, strict=True)]
     if not leaves.tensors:
         raise InputError("the example has no tensor in it", "Give forward's arguments, of which one is a tensor.")
     count = len(named) + len(positional)

@@ -100,7 +100,7 @@ class Chaining:
         self.links: list[ExportedPart] = []
         self.tensors: dict[str, torch.Tensor] = {}
         self.axes: dict[str, AxisNames] = {}
-        self.given: list[str] = []
+        self.parameters: list[str] = []
         self._derived: dict[tuple[str, str], str] = {}
 
     def add(self, part: ExportPart, translations: Mapping[Any, Any]) -> None:
@@ -152,7 +152,7 @@ class Chaining:
             raise InputError(f"{part.name}: {parameter} has {value.dim()} axes, not {len(axes)}", "Name each of them.")
         if parameter not in self.tensors:
             self.tensors[parameter], self.axes[parameter] = value, axes
-            self.given.append(parameter)
+            self.parameters.append(parameter)
         same = self.tensors[parameter]
         if (same.shape, same.dtype) != (value.shape, value.dtype) or (own is not None and self.axes[parameter] != axes):
             raise InputError(
@@ -222,15 +222,15 @@ class Chaining:
         """
         read = {name for link in self.links for name in (decl.name for decl in link.job.subject.inputs)}
         outputs = [name for link in self.links for name in link.job.subject.outputs if name not in read]
-        chain = Chain(self.links, self.given, outputs).eval()
-        tensors = tuple(self.tensors[name] for name in self.given)
+        chain = Chain(self.links, self.parameters, outputs).eval()
+        tensors = tuple(self.tensors[name] for name in self.parameters)
         inputs = tuple(
             InputDecl(name, tuple(t.shape), str(t.dtype).removeprefix("torch."))
-            for name, t in zip(self.given, tensors, strict=True)
+            for name, t in zip(self.parameters, tensors, strict=True)
         )
         with self.clock.stage(Stage.RUN):
             subject = prepare(chain, inputs, outputs, tensors)
-        named = {name: self.axes[name] for name in self.given}
+        named = {name: self.axes[name] for name in self.parameters}
         bounds = {name: bound for name, bound in self.dims.items() if any(name in axes for axes in named.values())}
         axes = plan_axes(inputs, named, bounds, self.options.static)
         with self.clock.stage(Stage.SIZES), quiet_torch():
@@ -262,7 +262,7 @@ class Chaining:
 
     def _refusing(self, shapes: Sequence[Shape]) -> ExportedPart | None:
         """Returns the first part whose file does not take what flows where the inputs have some shapes."""
-        all_shapes: dict[str, Shape] = dict(zip(self.given, shapes, strict=True))
+        all_shapes: dict[str, Shape] = dict(zip(self.parameters, shapes, strict=True))
         for link in self.links:
             try:
                 outputs = link.shapes(all_shapes)

@@ -25,7 +25,7 @@ def report_of(job: Job, spec: str, draft: Draft) -> ExportReport:
     notes = [*job.subject.notes, *draft.notes]
     notes += _notes_on(job.rules)
     branches = (*job.branches, *job.branches_on_sizes.values())
-    notes += [_said(branch) for branch in branches]
+    notes += [_branch_text(branch) for branch in branches]
     unmet = [place for place in job.options.accepted if not any(branch.is_at(place) for branch in branches)]
     notes += [f"--accept-branch {place}: there is no branch to accept" for place in unmet]
     if job.trials.exhausted:
@@ -54,7 +54,7 @@ def joined(reports: Sequence[ExportReport]) -> ExportReport:
     return dataclasses.replace(first, sides=tuple(others), exit_code=max(report.exit_code for report in reports))
 
 
-def _said(branch: Branch) -> str:
+def _branch_text(branch: Branch) -> str:
     """Says what of a branch is in the file."""
     if branch.check:
         return f"not in the file: the check {branch.blame}"

@@ -51,7 +51,7 @@ def sides_of(job: Job, output: Path) -> list[SideFile]:
     whole, sides = job.rules, [(job, best_draft(job))]
     while not sides[-1][1].proof.failed:
         with job.clock.stage(Stage.SIZES), quiet_torch():
-            chosen = _left(job, whole, [draft.rules for _, draft in sides])
+            chosen = _open_sizes(job, whole, [draft.rules for _, draft in sides])
         if chosen is None:
             return _numbered(whole, sides, output)
         if len(sides) == _MOST:
@@ -65,14 +65,14 @@ def sides_of(job: Job, output: Path) -> list[SideFile]:
     return _numbered(whole, sides, output)
 
 
-def _left(job: Job, whole: Sequence[SizeRule], taken: Sequence[Sequence[SizeRule]]) -> Sizes | None:
+def _open_sizes(job: Job, whole: Sequence[SizeRule], sides: Sequence[Sequence[SizeRule]]) -> Sizes | None:
     """Returns the sizes nearest to the example that PyTorch takes and a branch keeps out of all files."""
-    if not any(rule.narrowed for rules in taken for rule in rules):
+    if not any(rule.narrowed for rules in sides for rule in rules):
         return None
     grid = Grid(whole)
     left = grid.everywhere()
-    for rules in taken:
-        left &= ~grid.taken([rule for rule in rules if rule.narrowed])
+    for rules in sides:
+        left &= ~grid.mask([rule for rule in rules if rule.narrowed])
     for _ in range(_REFUSED):
         chosen = grid.nearest(left)
         if chosen is None or job.trials.ok(chosen):
@@ -82,15 +82,15 @@ def _left(job: Job, whole: Sequence[SizeRule], taken: Sequence[Sequence[SizeRule
 
 
 def _side_at(
-    job: Job, whole: Sequence[SizeRule], taken: Sequence[Sequence[SizeRule]], chosen: Sizes, number: int
+    job: Job, whole: Sequence[SizeRule], sides: Sequence[Sequence[SizeRule]], start: Sizes, number: int
 ) -> Job:
     """Returns the export of a side that some sizes are on, with all sizes beside them that no file has yet."""
 
     def is_left(sizes: Sizes) -> bool:
-        return not any(all(r.takes(sizes[r.name]) for r in rules if r.narrowed) for rules in taken)
+        return not any(all(r.takes(sizes[r.name]) for r in rules if r.narrowed) for rules in sides)
 
-    example = _inner(job.axes, whole, chosen, lambda sizes: is_left(sizes) and job.trials.ok(sizes))
-    lines = {rule.name: rule.narrowed for rules in taken for rule in rules if rule.narrowed}
+    example = _inner(job.axes, whole, start, lambda sizes: is_left(sizes) and job.trials.ok(sizes))
+    lines = {rule.name: rule.narrowed for rules in sides for rule in rules if rule.narrowed}
     rules = tuple(_rest(rule, example, is_left, lines.get(rule.name)) for rule in whole)
     axes = dataclasses.replace(job.axes, example=example)
     with job.clock.stage(Stage.RUN), quiet_torch():
@@ -102,9 +102,9 @@ def _side_at(
     return Job(subject, axes, trials, rules, folder=folder, **{name: getattr(job, name) for name in names})
 
 
-def _inner(axes: Axes, whole: Sequence[SizeRule], chosen: Sizes, takes: Callable[[Sizes], bool]) -> dict[str, int]:
+def _inner(axes: Axes, whole: Sequence[SizeRule], start: Sizes, takes: Callable[[Sizes], bool]) -> dict[str, int]:
     """Returns an example in the middle of a side: sizes at its edge are a poor choice to tune an engine for."""
-    example = dict(chosen)
+    example = dict(start)
     for rule in whole:
         if example[rule.name] != axes.example[rule.name]:
             sizes = [n for n in _sizes(rule) if takes(with_tied(whole, {**example, rule.name: n}))]

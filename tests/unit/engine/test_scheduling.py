@@ -44,7 +44,7 @@ class FakeSlot:
         assert self.until is None, "it runs one request at a time"
         self.until = self._clock.time + self._takes[size]
 
-    def done(self) -> bool:
+    def has_ended(self) -> bool:
         assert self.until is not None
         if self._clock() < self.until:
             return False

@@ -52,8 +52,8 @@ def _arguments(height: int) -> tuple[Any, ...]:
 
 def _same(module: torch.nn.Module, arguments: Any, file: Path) -> None:
     leaves = Leaves()
-    leaves.taken(arguments[0], "batch")
-    leaves.taken(arguments[1], "features")
+    leaves.take(arguments[0], "batch")
+    leaves.take(arguments[1], "features")
     session = onnxruntime.InferenceSession(file, providers=["CPUExecutionProvider"])
     names = {value.name for value in session.get_inputs()}
     got = session.run(None, {n: t.numpy() for n, t in leaves.tensors.items() if n in names})
@@ -98,7 +98,7 @@ def test_tensors_come_back_to_their_places() -> None:
 
     value = {"a": [torch.ones(1), (torch.ones(2), None)], "b": Pair(torch.ones(3), "text")}
     leaves = Leaves()
-    taken = leaves.taken(value, "v")
+    taken = leaves.take(value, "v")
     assert list(leaves.tensors) == ["v.a.0", "v.a.1.0", "v.b.0"]
     Nested(Keeping(), [taken], {"k": taken}).call(*(torch.zeros(n) for n in range(1, 4)))
     ((given,), named) = seen[0]

@@ -65,7 +65,7 @@ def command(job: str, out: str, gpu: str | None, load_code: Callable[[], HeldCod
     if build_job.name != path.stem:
         raise InputError(f"{job} was changed: what it says has the name {build_job.name}", "Plan again.")
     store = Store(Path(out))
-    before = store.kept(build_job.name, build_job.then)
+    before = store.answer(build_job.name, build_job.then)
     if before is not None:
         said = clean(f"{out} has the result of {build_job.name}")
         return Outcome(render({**before.to_json(), "exit_code": 0}) if output_format == "json" else said)

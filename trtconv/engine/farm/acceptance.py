@@ -88,7 +88,7 @@ def accepted(build: Build, document: Any, fetch: Fetch, worker: str | None, then
         if result.error is not None:
             _check_error(result)
             return Broken(result.error, result.log)
-        built = _built(build, result, fetch, worker)
+        built = _own_report(build, result, fetch, worker)
         return dataclasses.replace(built, then={kind: built.then[kind] for kind in built.then if kind in then})
     except (Fault, ValueError) as error:
         raise InputError(f"what came back for {build.request.model} is no result: {error}", HINT) from error
@@ -125,7 +125,7 @@ def _check_parts(report: BuildReport, then: Mapping[str, Mapping[str, Any]]) -> 
         raise ValueError("nothing can follow what was not built")
 
 
-def _built(build: Build, result: JobResult, fetch: Fetch, worker: str | None) -> Built:
+def _own_report(build: Build, result: JobResult, fetch: Fetch, worker: str | None) -> Built:
     if result.report is None:
         raise ValueError("it is neither a report nor an error")
     came = saved(build.request.report_path, result.report)

@@ -105,13 +105,13 @@ def security(address: str, keys: Path | None, role: str) -> ssl.SSLContext | Non
     return context
 
 
-async def join(address: str, context: ssl.SSLContext | None, said: Join) -> Peer:
+async def join(address: str, context: ssl.SSLContext | None, message: Join) -> Peer:
     """Joins a farm; returns its scheduler.
 
     Args:
         address: As `checked_address` returns it.
         context: From `security`.
-        said: Who joins.
+        message: Who joins.
 
     Raises:
         EnvironmentMissing: The scheduler is not that of these keys, or does not let this member in.
@@ -121,7 +121,7 @@ async def join(address: str, context: ssl.SSLContext | None, said: Join) -> Peer
     with contextlib.ExitStack() as undo:
         undo.callback(peer.abort)
         try:
-            await peer.send(said)
+            await peer.send(message)
             answer, _ = await asyncio.wait_for(peer.receive(most_json=MOST_FIRST), SECONDS)
         except asyncio.TimeoutError as error:
             raise OSError(f"it is no scheduler: no answer within {SECONDS:.0f} s") from error

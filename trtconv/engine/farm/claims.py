@@ -47,14 +47,14 @@ def check_tensors(model: OnnxModel, tensors: Sequence[TensorInfo], *, cast: bool
             raise ValueError(f"{tensor.kind} {tensor.name!r} of its engine has another shape than in the model")
 
 
-def _may_be(own: str, said: str, *, cast: bool) -> bool:
+def _may_be(own: str, claim: str, *, cast: bool) -> bool:
     try:
         name = str(dtype_of(own))
     except (KeyError, ValueError):
         # The model does not say.
         return True
     allowed = _INSTEAD.get(name, {name})
-    return said in (allowed | _FLOATS if cast and allowed & _FLOATS else allowed)
+    return claim in (allowed | _FLOATS if cast and allowed & _FLOATS else allowed)
 
 
 def _fits(spec: InputSpec, shape: Sequence[int]) -> bool:

@@ -101,7 +101,7 @@ class Farm:
         self._sent: dict[str, _Sent] = {}
         self._came: deque[float] = deque([-math.inf], maxlen=_PACED)
         self._writers = ThreadPoolExecutor(_WRITERS)
-        self._written: dict[Future[Result], tuple[int, Waiting, _Sent]] = {}
+        self._writes: dict[Future[Result], tuple[int, Waiting, _Sent]] = {}
         self._missed: dict[str, float] = {}
         self._began = time.monotonic()
 
@@ -138,7 +138,7 @@ class Farm:
         unplaced: dict[int, BuildRequest] = {}
         looked = time.monotonic()
         try:
-            while waiting or unplaced or self._sent or self._written:
+            while waiting or unplaced or self._sent or self._writes:
                 while waiting and len(self._sent) < self._most_sent(max(1, len(machines))):
                     index, request = waiting.popleft()
                     choice = _placed(request.target, machines)
@@ -292,14 +292,14 @@ class Farm:
         for index, waiting in sent.asking:
             # With the budget of this thread.
             run = contextvars.copy_context().run
-            self._written[self._writers.submit(run, self._take, waiting, outcome)] = index, waiting, sent
+            self._writes[self._writers.submit(run, self._take, waiting, outcome)] = index, waiting, sent
 
     def _finish(self) -> Generator[tuple[int, Result], None, None]:
         """Yields what was written; waits for it where there is nothing else to do, or too much waits to be written."""
-        if not self._sent or len(self._written) > _WRITERS:
-            wait(self._written, return_when=FIRST_COMPLETED)
-        for done in [future for future in self._written if future.done()]:
-            index, waiting, sent = self._written.pop(done)
+        if not self._sent or len(self._writes) > _WRITERS:
+            wait(self._writes, return_when=FIRST_COMPLETED)
+        for done in [future for future in self._writes if future.done()]:
+            index, waiting, sent = self._writes.pop(done)
             error = done.exception()
             if not isinstance(error, _EngineMissing):
                 yield index, done.result()

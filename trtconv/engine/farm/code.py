@@ -95,22 +95,22 @@ class JobCode(Document, keys="extensions plugins references"):
         code = code_of(request)
         return cls(admit(request.extend, request.agree), code.plugin_identities, code.reference_identities)
 
-    def here(self, held: HeldCode) -> CodeHere:
+    def here(self, own_code: HeldCode) -> CodeHere:
         """Returns the same files on this machine.
 
         Args:
-            held: What this machine may load.
+            own_code: What this machine may load.
 
         Raises:
             EnvironmentMissing: One is not among them.
         """
-        extend, plugins, references = (tuple(self._files(kind, held)) for kind in FLAGS)
+        extend, plugins, references = (tuple(self._files(kind, own_code)) for kind in FLAGS)
         inside = tuple(file for file, record in zip(plugins, self.plugins, strict=True) if record.serialized)
         outside = tuple(file for file in plugins if file not in inside)
         return CodeHere(extend, outside, inside, references)
 
-    def _files(self, kind: str, held: HeldCode) -> Iterator[CodeFile]:
-        files = {code.sha256: CodeFile(code.path) for code in getattr(held, kind)}
+    def _files(self, kind: str, own_code: HeldCode) -> Iterator[CodeFile]:
+        files = {code.sha256: CodeFile(code.path) for code in getattr(own_code, kind)}
         for entry in getattr(self, kind):
             if entry.sha256 not in files:
                 raise EnvironmentMissing(

@@ -56,7 +56,7 @@ class Connection:
         self._patience = request.reconnect
         self.there: list[Machine] = []
         self.starting = False
-        self._told = threading.Event()
+        self._answer = threading.Event()
         self._joined: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = Future()
         self._peer: Peer | None = None
         self._beginnings: dict[str, Beginning] = {}
@@ -77,7 +77,7 @@ class Connection:
         Raises:
             EnvironmentMissing: It does not tell.
         """
-        if not self._told.wait(SECONDS) or self.is_lost:
+        if not self._answer.wait(SECONDS) or self.is_lost:
             raise self.lost()
         return self.there
 
@@ -103,7 +103,7 @@ class Connection:
         if self._peer is None:
             return
         if isinstance(message, Submit) and message.key in self._beginnings:
-            message = self._beginnings[message.key].wanted(message)
+            message = self._beginnings[message.key].rest_of(message)
         sending = self._peer.send(message, files)
         try:
             asyncio.run_coroutine_threadsafe(sending, self._loop)
@@ -125,15 +125,15 @@ class Connection:
             self._loop.call_soon_threadsafe(self._leaving.set)
         self._thread.join(_CLOSE_SECONDS)
 
-    async def _live(self, context: ssl.SSLContext | None, said: Join) -> None:
+    async def _live(self, context: ssl.SSLContext | None, message: Join) -> None:
         """Is there from the joining to the leaving."""
         try:
-            self._peer = await join(self.address, context, said)
+            self._peer = await join(self.address, context, message)
         except BaseException as error:
             self._joined.set_exception(error)
             return
         leaving = asyncio.Event()
-        staying = asyncio.ensure_future(self._stay(lambda: join(self.address, context, said)))
+        staying = asyncio.ensure_future(self._stay(lambda: join(self.address, context, message)))
         self._joined.set_result((asyncio.get_running_loop(), leaving))
         await leaving.wait()
         staying.cancel()
@@ -164,7 +164,7 @@ class Connection:
                 self.answers.put(Rejoined())
             except (OSError, EnvironmentMissing) as error:
                 self._why_lost = why if self._patience <= 0 else f"{why}; {error}"
-        self._told.set()
+        self._answer.set()
         self.answers.put(None)
 
     async def _listen(self, peer: Peer) -> None:
@@ -174,7 +174,7 @@ class Connection:
                 machines = [read_machine(offer, name) for name, offer in message.workers]
                 self.starting = any(not offer for _, offer in message.workers)
                 self.there = [machine for machine in machines if machine is not None]
-                self._told.set()
+                self._answer.set()
             elif isinstance(message, Done):
                 engine = whole(message, files[0], self._beginnings.pop(message.key, None))
                 self.answers.put((message, engine))

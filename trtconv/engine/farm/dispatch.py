@@ -57,7 +57,7 @@ class RemoteWorker(Member):
         self.has = set(has)
         self.line: list[QueuedJob] = []
         self.first: tuple[QueuedJob, asyncio.TimerHandle] | None = None
-        self.beats, self.done, self.failed = 0, 0, 0
+        self.beats, self.count, self.failed = 0, 0, 0
         self.aside, self.why = 0.0, ""
         self.look(offer)
 
@@ -210,7 +210,7 @@ class Dispatch:
                 message = dataclasses.replace(message, skipped=0)
             worker.line.remove(job)
             worker.failed += bool(message.own)
-            worker.done += not message.own
+            worker.count += not message.own
             if message.own:
                 self._set_aside(worker, message.why if isinstance(message, Failed) else message.own)
                 job.refused.add(worker.name)
@@ -336,7 +336,7 @@ class Dispatch:
 
     def _give(self, worker: RemoteWorker, job: QueuedJob) -> None:
         worker.line.append(job)
-        submit = job.submit if job.beginning is None else job.beginning.wanted(job.submit)
+        submit = job.submit if job.beginning is None else job.beginning.rest_of(job.submit)
         self.post(worker.peer.send(submit, job.files))
 
     def _move_to(self, idle: RemoteWorker) -> None:

@@ -39,7 +39,7 @@ def make_keys(folder: Path) -> list[Path]:
     for role in (CLIENT, WORKER, SCHEDULER):
         key = ec.generate_private_key(ec.SECP256R1())
         files[f"{role}.pem"] = _secret(key) + _pem(_certificate(f"trtconv farm {role}", key, authority, role))
-    return _written(folder, files)
+    return _write(folder, files)
 
 
 def make_signing_keys(folder: Path) -> list[Path]:
@@ -48,7 +48,7 @@ def make_signing_keys(folder: Path) -> list[Path]:
     Args, Returns and Raises are those of `make_keys`.
     """
     key = _algorithms().ed25519.Ed25519PrivateKey.generate()
-    return _written(folder, {"private.pem": _secret(key), "public.pem": _public(key)})
+    return _write(folder, {"private.pem": _secret(key), "public.pem": _public(key)})
 
 
 def _algorithms() -> Any:
@@ -62,7 +62,7 @@ def _algorithms() -> Any:
     return asymmetric
 
 
-def _written(folder: Path, files: Mapping[str, bytes]) -> list[Path]:
+def _write(folder: Path, files: Mapping[str, bytes]) -> list[Path]:
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         if any(folder.iterdir()):

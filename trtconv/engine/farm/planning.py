@@ -34,7 +34,7 @@ class Planned:
         request: What is asked.
         state: UP_TO_DATE, TO_BUILD, NOBODY (has the GPU) or ERROR.
         job: The build as data; None where the model cannot be read, or its samples are here alone.
-        kept: The report of the engine that is up to date.
+        current: The report of the engine that is up to date.
         error: Why it cannot be planned.
         choice: Who can build it.
     """
@@ -42,7 +42,7 @@ class Planned:
     request: BuildRequest
     state: str
     job: BuildJob | None = None
-    kept: BuildReport | None = None
+    current: BuildReport | None = None
     error: TrtconvError | None = None
     choice: Choice | None = None
 
@@ -143,14 +143,16 @@ def prepare(
         from trtconv.pipeline.mixing import samples_of
 
         samples_of(request, model, profiles, settled=False)
-    kept = None if request.force else _kept(request, model, choice, then)
+    kept = None if request.force else _current_report(request, model, choice, then)
     if request.data is not None and (here or kept is not None):
         return None, kept
     job = BuildJob.of(request, model, None if choice is None else choice.version, then)
     return Waiting(request, job, model), kept
 
 
-def _kept(request: BuildRequest, model: OnnxModel, choice: Choice | None, then: tuple[str, ...]) -> BuildReport | None:
+def _current_report(
+    request: BuildRequest, model: OnnxModel, choice: Choice | None, then: tuple[str, ...]
+) -> BuildReport | None:
     if not request.report_path.exists():
         return None
     with contextlib.suppress(OSError, InputError):

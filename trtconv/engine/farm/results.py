@@ -65,7 +65,7 @@ class Waiting:
             InputError: The result is not of this job, or a file cannot be written.
         """
         came = accepted(self, document, fetch, worker, self.job.then if then is None else then)
-        return self._broken(came, worker) if isinstance(came, Broken) else self._built(came, worker)
+        return self._broken(came, worker) if isinstance(came, Broken) else self._take_build(came, worker)
 
     def _broken(self, came: Broken, worker: str | None) -> FailedRun:
         error, hint = came.error, came.error.hint
@@ -74,7 +74,7 @@ class Waiting:
         failed = self.failed(error.message, hint, worker, clean(error.type))
         return dataclasses.replace(failed, exit_code=error.exit_code)
 
-    def _built(self, came: Built, worker: str | None) -> BuildReport | FailedRun:
+    def _take_build(self, came: Built, worker: str | None) -> BuildReport | FailedRun:
         report = came.report
         beside = {kind: self.request.beside(kind) for kind in came.then}
         for output in beside.values():

@@ -21,7 +21,7 @@ class Beginning:
     digest: str
     data: bytes
 
-    def wanted(self, submit: Submit) -> Submit:
+    def rest_of(self, submit: Submit) -> Submit:
         """Returns the same job, for somebody who has so much of the answer."""
         return dataclasses.replace(submit, digest=self.digest, got=len(self.data))
 

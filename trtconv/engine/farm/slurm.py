@@ -113,7 +113,7 @@ class Slurm:
             for path in contents(waiting.job, request.model).values():
                 self._jobs.put(read_plain(path))
             self._jobs.put_job(waiting.job.name, waiting.job.to_json())
-            if request.force or self._out.kept(waiting.job.name, self._then) is None:
+            if request.force or self._out.answer(waiting.job.name, self._then) is None:
                 # What failed before is no result of this call.
                 (self._out.root / f"{waiting.job.name}{RESULT}").unlink(missing_ok=True)
             return waiting.job.name
@@ -138,10 +138,10 @@ class Slurm:
         text = _SCRIPT.format(**{key: shlex.quote(str(path)) for key, path in places.items()}, code=code)
         atomic_write(script, text.encode())
         command = ["sbatch", "--parsable", "--wait", f"--array=1-{len(tasks)}", f"--job-name={name}"]
-        command += [f"--output={logs}/%A_%a.log", *self._asked(target), str(script)]
+        command += [f"--output={logs}/%A_%a.log", *self._resources(target), str(script)]
         return _Array(target, tasks, SystemProgram(command), logs)
 
-    def _asked(self, target: str) -> Iterator[str]:
+    def _resources(self, target: str) -> Iterator[str]:
         """Yields the arguments that a target's tasks are submitted with."""
         texts = [text for text in self._arguments if text.startswith("-")]
         texts += [text[len(target) + 1 :] for text in self._arguments if text.startswith(f"{target}=")]
@@ -158,7 +158,7 @@ class Slurm:
                 document = self._out.result(job)
                 if document is not None:
                     left.remove(entry)
-                    yield index, self._taken(request, job, document)
+                    yield index, self._take(request, job, document)
             if array.program.status() is not None:
                 ended = ended or time.monotonic()
                 if not _number(array) or time.monotonic() - ended > _GRACE_SECONDS:
@@ -167,7 +167,7 @@ class Slurm:
         for task, (index, request, _) in left:
             yield index, failed_run(request, _missing(array, task))
 
-    def _taken(self, request: BuildRequest, job: str, document: object) -> Result:
+    def _take(self, request: BuildRequest, job: str, document: object) -> Result:
         try:
             # The model was not kept in memory meanwhile.
             waiting, kept = prepare(request, None, self._then)

@@ -34,7 +34,7 @@ def _worker(worker: RemoteWorker) -> WorkerStatus:
         None if at is None else at.submit.label[:_MOST_NAME],
         None if began is None else round(time.monotonic() - began, 1),
         len(worker.line) - (at is not None),
-        worker.done,
+        worker.count,
         worker.failed,
         machine.labels if machine else (),
         tuple(f"{info.family}-{info.version}" for info in machine.runtimes) if machine else (),

@@ -115,7 +115,7 @@ class Store:
             return None
         return result if result.error is None and result.then.keys() >= set(then) else None
 
-    def kept(self, name: str, then: Iterable[str]) -> JobResult | None:
+    def answer(self, name: str, then: Iterable[str]) -> JobResult | None:
         """Returns what `finished` does, where its engine is there too, and is not another one."""
         result = self.finished(name, then)
         try:

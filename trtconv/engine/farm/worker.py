@@ -229,8 +229,8 @@ class _Serving:
         self._orders: deque[Order] = deque()
         self._came = asyncio.Event()
         self._peer: Peer | None = None
-        self._done: deque[_Finished] = deque(maxlen=wire.AHEAD)
-        self._left: dict[str, _Finished] = {}
+        self._results: deque[_Finished] = deque(maxlen=wire.AHEAD)
+        self._offers: dict[str, _Finished] = {}
         self._working = asyncio.ensure_future(self._work())
         self.is_over = False
 
@@ -238,7 +238,7 @@ class _Serving:
     def has(self) -> list[str]:
         """Keys of the job that it is at, and of the last ones that it did, where these may not have arrived."""
         at = [order.submit.key for order in self._orders if not order.dropped.is_set()]
-        return [*at, *self._left]
+        return [*at, *self._offers]
 
     def close(self) -> None:
         """Ends what it does."""
@@ -258,7 +258,7 @@ class _Serving:
             return clean(str(gone))
         finally:
             pulse.cancel()
-            self._peer, self._left = None, {entry.answer.key: entry for entry in self._done}
+            self._peer, self._offers = None, {entry.answer.key: entry for entry in self._results}
             peer.abort()
             # The one that it is at goes on: the scheduler may come back for it.
             for order in list(self._orders)[1:]:
@@ -280,7 +280,7 @@ class _Serving:
 
     async def _take(self, peer: Peer, order: Order) -> None:
         key = order.submit.key
-        left = self._left.pop(key, None)
+        left = self._offers.pop(key, None)
         if left is not None and left.is_fresh:
             await peer.send(*rest(order.submit, left.answer, left.files))
         elif any(other.submit.key == key and not other.dropped.is_set() for other in self._orders):
@@ -288,7 +288,7 @@ class _Serving:
             await peer.send(Begun(key, ""))
         else:
             # What it was at and what it did are asked for first.
-            self._left.clear()
+            self._offers.clear()
             self._orders.append(order)
             self._came.set()
 
@@ -324,9 +324,9 @@ class _Serving:
             await self._note(f"{order.submit.label}: not wanted any more, after {took}")
             return
         if not answer.own:
-            self._done.append(_Finished(answer, files, time.monotonic()))
+            self._results.append(_Finished(answer, files, time.monotonic()))
         if self._peer is None:
-            self._left = {entry.answer.key: entry for entry in self._done}
+            self._offers = {entry.answer.key: entry for entry in self._results}
         await self._note(f"{order.submit.label}: {said}, {took}{log}")
         if answer.own:
             await self._note("set aside for a while: this machine, not the model, is why; other workers get its jobs")

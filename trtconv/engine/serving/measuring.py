@@ -150,5 +150,5 @@ def latency(seconds: NDArray[np.float64]) -> Latencies:
     return Latencies(*(round(float(us), 2) for us in (ordered.mean(), *ranks)))
 
 
-def _median(seconds: NDArray[np.float64], chosen: NDArray[np.bool_]) -> float | None:
-    return round(float(np.median(seconds[chosen])) * 1e6, 2) if chosen.any() else None
+def _median(seconds: NDArray[np.float64], mask: NDArray[np.bool_]) -> float | None:
+    return round(float(np.median(seconds[mask])) * 1e6, 2) if mask.any() else None

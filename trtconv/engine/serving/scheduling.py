@@ -34,7 +34,7 @@ class RequestSlot(Protocol):
     def start(self, size: int) -> None:
         """Starts to run a request of a size, and returns."""
 
-    def done(self) -> bool:
+    def has_ended(self) -> bool:
         """Whether the request that was started has ended."""
 
 
@@ -60,22 +60,22 @@ class Steady:
     """
 
     def __init__(self, seconds: float, size: int = 0) -> None:
-        self._until, self._size, self._taken = seconds, size, False
+        self._until, self._size, self._has_begun = seconds, size, False
 
     def take(self, now: float) -> Arrival | None:
         """See `Requests`."""
         if self.next_at(now) is None:
             return None
-        self._taken = True
+        self._has_begun = True
         return Arrival(now, self._size)
 
     def next_at(self, now: float) -> float | None:
         """See `Requests`."""
-        return now if now < self._until or not self._taken else None
+        return now if now < self._until or not self._has_begun else None
 
     def stop(self) -> None:
         """See `Requests`."""
-        self._until, self._taken = 0.0, True
+        self._until, self._has_begun = 0.0, True
 
 
 class Trace:
@@ -145,7 +145,7 @@ class Workload:
         """Takes the results of requests that have ended, and starts those that have come."""
         for entry in list(self._running):
             slot, arrival, started = entry
-            if slot.done():
+            if slot.has_ended():
                 self.served.add(arrival, started, now())
                 self._running.remove(entry)
                 self._idle.append(slot)

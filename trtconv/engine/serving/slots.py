@@ -82,7 +82,7 @@ class ContextSlot:
         self._running = self._lanes[self._sizes[size].profile]
         self._running.start(size)
 
-    def done(self) -> bool:
+    def has_ended(self) -> bool:
         """Whether it has ended."""
         if self._running is None or not self._running.execution.passed():
             return self._running is None
@@ -97,7 +97,7 @@ class ContextSlot:
         while True:
             for size in range(len(self._sizes)):
                 self.start(size)
-                while not self.done():
+                while not self.has_ended():
                     pass
             if time.monotonic() >= until:
                 return

@@ -22,7 +22,7 @@ from trtconv.exporter.file import writers
 from trtconv.exporter.file.judging import judged, labelled
 from trtconv.exporter.file.parting import held_to_regions
 from trtconv.exporter.file.proof import prove_on
-from trtconv.exporter.file.validate import SECONDS, Objection, Validated, export_program, root_of, told
+from trtconv.exporter.file.validate import SECONDS, Objection, Validated, export_program, message_of, root_of
 from trtconv.exporter.job import Draft, Job
 from trtconv.exporter.module.torch_module import Subject
 from trtconv.exporter.module.values import draws_random, value_branches
@@ -94,7 +94,7 @@ def _drafts(job: Job) -> list[Draft]:
             job.attempts.append(Attempt(str(way), "not tried: a right file is there, and better ones took long"))
             continue
         begun = time.process_time()
-        draft = _tried(job, way, job.folder / str(number))
+        draft = _try(job, way, job.folder / str(number))
         right = draft is not None and not draft.proof.failed
         spent = time.process_time() - begun
         if math.isfinite(job.room):
@@ -172,7 +172,7 @@ def _reads_values(job: Job) -> bool:
     with job.clock.stage(Stage.VALUES), quiet_torch():
         branches = value_branches(job.subject)
         if not branches:
-            branches = tuple(itertools.islice((way.branch for way in other_ways(job.subject) if way.seen), 1))
+            branches = tuple(itertools.islice((way.branch for way in other_ways(job.subject) if way.by_operations), 1))
     refused = _not_accepted(job, branches)
     if refused:
         job.attempts.append(Attempt("torchscript", "not tried: a trace would keep what Python read as a constant"))
@@ -207,7 +207,8 @@ def _held_to_values(job: Job, draft: Draft) -> bool:
         lost = {
             way.branch.at: way.branch
             for way in other_ways(job.subject)
-            if (program or not way.seen) and not prove_on(draft.path, job.subject, way.inputs, draft.proof.tolerance)
+            if (program or not way.by_operations)
+            and not prove_on(draft.path, job.subject, way.inputs, draft.proof.tolerance)
         }
     return not _not_accepted(job, tuple(lost.values()))
 
@@ -215,7 +216,7 @@ def _held_to_values(job: Job, draft: Draft) -> bool:
 def _typical(job: Job) -> Sizes:
     """Returns sizes at which the module runs as at most others; the example's where there are none."""
     trials, example = job.trials, dict(job.axes.example)
-    seen = trials.seen()
+    seen = trials.runs()
     if not seen:
         return example
     paths = [trials.path_or(sizes, 0) for sizes in seen]
@@ -262,7 +263,7 @@ def _roomy(job: Job, start: Sizes) -> Sizes:
     return sizes if job.trials.ok(sizes) else start
 
 
-def _tried(job: Job, way: Way, folder: Path) -> Draft | None:
+def _try(job: Job, way: Way, folder: Path) -> Draft | None:
     """Makes a draft in one way; None, and said among the attempts, where that fails."""
     folder.mkdir()
     job.objection = None if way.exporter == "torch.export" else job.objection
@@ -275,7 +276,7 @@ def _tried(job: Job, way: Way, folder: Path) -> Draft | None:
     except Exception as error:  # the exporters raise whatever their parts raise
         if isinstance(root := root_of(error), InputError):
             raise root from error  # a translation of the user's is wrong, and another way would not use it
-        job.attempts.append(Attempt(str(way), told(error)))
+        job.attempts.append(Attempt(str(way), message_of(error)))
         return None
     outcome = _disproof(draft.proof) if draft.proof.failed else "used"
     job.attempts.append(Attempt(str(way), outcome))

@@ -76,11 +76,12 @@ def without_found(proto: onnx.ModelProto, outputs: Dims) -> Dims:
         value.type.tensor_type.ClearField("shape")
     shapes = OnnxModel(bare, Path()).main.shapes
     return {
-        name: dims if name not in dependents else _shown(name, dims, shapes.get(name)) for name, dims in outputs.items()
+        name: dims if name not in dependents else _open_dims(name, dims, shapes.get(name))
+        for name, dims in outputs.items()
     }
 
 
-def _shown(name: str, dims: Sequence[int | str], shape: Sequence[int | None] | None) -> tuple[int | str, ...]:
+def _open_dims(name: str, dims: Sequence[int | str], shape: Sequence[int | None] | None) -> tuple[int | str, ...]:
     shown = shape if shape is not None and len(shape) == len(dims) else [None] * len(dims)
     pairs = enumerate(zip(dims, shown, strict=True))
     return tuple(dim if dim == size or isinstance(dim, str) else f"{name}_{axis}" for axis, (dim, size) in pairs)
@@ -102,11 +103,11 @@ def label(
         dims = inputs.get(value.name, outputs.get(value.name))
         if dims is not None:
             _set_dims(value, dims)
-    record = {rule.name: _kept(rule) for rule in rules}
+    record = {rule.name: _rule_record(rule) for rule in rules}
     onnx.helper.set_model_props(proto, {"trtconv": __version__, DIMS_KEY: json.dumps(record), **facts})
 
 
-def _kept(rule: SizeRule) -> dict[str, object]:
+def _rule_record(rule: SizeRule) -> dict[str, object]:
     """Returns what a model keeps of a rule: with the bounds to build for, where they were asked for and are valid."""
     kept = {key: value for key, value in rule.to_json().items() if key != "from"}
     if rule.asked is not None and rule.max is not None:

@@ -96,7 +96,7 @@ def _regions(job: Job, draft: Draft) -> Regions:
 def _without(job: Job, draft: Draft, regions: Regions, bad: Sequence[Sizes]) -> tuple[SizeRule, ...] | None:
     """Returns rules without the regions of some sizes; None where none says that."""
     narrower = regions.without(draft.rules, {regions.of(sizes) for sizes in bad} - {-1, 0})
-    if narrower is None or any(_taken(narrower, sizes) for sizes in bad):
+    if narrower is None or any(_takes(narrower, sizes) for sizes in bad):
         return None
     line = _line(job, regions, bad[0])
     return tuple(
@@ -111,9 +111,9 @@ _OTHER_CODE = "PyTorch takes more sizes, by other code, which the file does not 
 def _of_regions(job: Job, draft: Draft, regions: Regions) -> list[Sizes]:
     """Returns a size of each region that a line of the user's parts from the example's."""
     chosen = []
-    for number, region in enumerate(regions.found[1:], start=1):
+    for number, region in enumerate(regions.members[1:], start=1):
         if not region.refused and regions.blame(0, region.samples[0]) is not None:
-            inside = [s for s in region.samples if _taken(draft.rules, s) and regions.of(s) == number]
+            inside = [s for s in region.samples if _takes(draft.rules, s) and regions.of(s) == number]
             near = [s for s in inside if proof.affordable(job.subject, job.axes, s)]
             path = job.trials.path_or(job.axes.example, 0)
             # One that is too large is compared too where its operations are not the example's.
@@ -166,7 +166,7 @@ def _unknown(job: Job, draft: Draft, regions: Regions) -> tuple[list[Sizes], str
     )
 
 
-def _taken(rules: tuple[SizeRule, ...], sizes: Sizes) -> bool:
+def _takes(rules: tuple[SizeRule, ...], sizes: Sizes) -> bool:
     return all(rule.takes(sizes[rule.name]) for rule in rules)
 
 
@@ -179,7 +179,7 @@ def _accepted(job: Job, regions: Regions, sizes: Sizes) -> bool:
     line = _line(job, regions, sizes)
     if line is None:
         return False
-    branch = Branch(line, f"goes otherwise than on the example at {_said(sizes)}")
+    branch = Branch(line, f"goes otherwise than on the example at {_sizes_text(sizes)}")
     if job.accepts(branch):
         job.branches_on_sizes.setdefault(branch.at, branch)
     return branch.at in job.branches_on_sizes
@@ -187,14 +187,14 @@ def _accepted(job: Job, regions: Regions, sizes: Sizes) -> bool:
 
 def _object(job: Job, regions: Regions, sizes: Sizes) -> None:
     line = _line(job, regions, sizes)
-    said = f"the file differs from PyTorch at {_said(sizes)}"
+    said = f"the file differs from PyTorch at {_sizes_text(sizes)}"
     if line is None:
         job.together = Objection("together", said)
         return
-    said = f"other code runs at {_said(sizes)}, which the file would not have: from {line}"
+    said = f"other code runs at {_sizes_text(sizes)}, which the file would not have: from {line}"
     more = f" To keep the example's: --accept-branch {Branch(line, '').at}."
     job.together = Objection("together", said, more=more)
 
 
-def _said(sizes: Sizes) -> str:
+def _sizes_text(sizes: Sizes) -> str:
     return ", ".join(f"{name} {size}" for name, size in sizes.items())

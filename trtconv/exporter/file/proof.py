@@ -78,7 +78,7 @@ def proof_sizes(
         if len(chosen) == 1 + FURTHER:
             break
     ways: dict[Route, list[Mapping[str, int]]] = {}
-    for sizes in trials.seen():
+    for sizes in trials.runs():
         if all(rule.takes(sizes[rule.name]) for rule in rules) and affordable(subject, axes, sizes):
             ways.setdefault(route(sizes), []).append(sizes)
     covered = {route(sizes) for sizes in chosen}
@@ -143,7 +143,7 @@ def prove(path: Path, subject: Subject, axes: Axes, sizes: Sequence[Mapping[str,
     """
     if not sizes:
         return Proof((), limit)
-    loaded = run_file(path, lambda: _held(subject))
+    loaded = run_file(path, lambda: _weights(subject))
     if isinstance(loaded, NotLoaded):
         return _not_loaded(subject, loaded, limit)
     runs = []
@@ -157,14 +157,14 @@ def prove(path: Path, subject: Subject, axes: Axes, sizes: Sequence[Mapping[str,
 
 def prove_on(path: Path, subject: Subject, tensors: Sequence[torch.Tensor], limit: float) -> bool:
     """Whether a file, which can be loaded, gives what PyTorch does on some inputs."""
-    loaded = run_file(path, lambda: _held(subject))
+    loaded = run_file(path, lambda: _weights(subject))
     if isinstance(loaded, NotLoaded):
         return True
     error, _ = _compare(loaded, subject, tensors, subject.run(tensors))
     return error is not None and error <= loaded.limit(limit)
 
 
-def _held(subject: Subject) -> Weights:
+def _weights(subject: Subject) -> Weights:
     """Returns the weights of a module by name, without copies."""
     module, held = subject.module, {}
     for name, tensor in (*module.named_parameters(remove_duplicate=False), *module.named_buffers()):

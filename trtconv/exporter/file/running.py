@@ -66,17 +66,17 @@ def _bytes_beside(path: Path) -> int:
     return sum(file.stat().st_size for file in path.parent.iterdir() if file != path and file.is_file())
 
 
-def run_file(path: Path, held: Callable[[], Weights] = dict) -> Running | NotLoaded:
+def run_file(path: Path, weights: Callable[[], Weights] = dict) -> Running | NotLoaded:
     """Loads a file; references run operators that are not ONNX's.
 
     Args:
         path: The file.
-        held: Returns weights that are in memory anyway, by name. Large files' are not loaded a second time.
+        weights: Returns weights that are in memory anyway, by name. Large files' are not loaded a second time.
     """
     proto = onnx.load(path, load_external_data=False)
     foreign, wide = bool(custom_domains(proto)), None
     heavy = _bytes_beside(path) > _MAPPED
-    loaded = _session_on(proto, path, held()) if heavy else session_of(path, path.parent)
+    loaded = _session_on(proto, path, weights()) if heavy else session_of(path, path.parent)
     if isinstance(loaded, str) and foreign:
         loaded = session(OnnxModel.load(path))
     elif isinstance(loaded, str) and (wide := in_float32(path)) is not None:
@@ -86,22 +86,22 @@ def run_file(path: Path, held: Callable[[], Weights] = dict) -> Running | NotLoa
     return Running(loaded, frozenset(value.name for value in proto.graph.input), wide is not None)
 
 
-def _session_on(proto: onnx.ModelProto, path: Path, held: Weights) -> Any:
+def _session_on(proto: onnx.ModelProto, path: Path, weights: Weights) -> Any:
     """Returns a session that takes the file's weights where they are held, and maps the others from the file.
 
     Args:
         proto: What is in the file.
         path: The file; its external data lies beside it.
-        held: Weights by name; those that are not the file's, byte for byte, are left alone.
+        weights: Weights by name; those that are not the file's, byte for byte, are left alone.
     """
     outputs = {value.name for value in proto.graph.output}
     taken = {
-        tensor.name: held[tensor.name]
+        tensor.name: weights[tensor.name]
         for tensor in proto.graph.initializer
-        if tensor.name in held.keys() - outputs
+        if tensor.name in weights.keys() - outputs
         and is_large(tensor)
         and uses_external_data(tensor)
-        and _are_values(tensor, path, held[tensor.name])
+        and _are_values(tensor, path, weights[tensor.name])
     }
     if not taken:
         return session_of(path, path.parent, mapped=True)

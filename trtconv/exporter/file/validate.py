@@ -135,7 +135,7 @@ def _objection(error: Exception) -> Objection:
         blame = blame_exception(error)
         said = f"a branch or size depends on the values of a tensor, {_from(blame)}"
         return Objection("data", said, blame is not None)
-    return Objection("other", told(error))
+    return Objection("other", message_of(error))
 
 
 def _from(blame: Blame | None) -> str:
@@ -149,7 +149,7 @@ def root_of(error: BaseException) -> BaseException:
     return error
 
 
-def told(error: BaseException) -> str:
+def message_of(error: BaseException) -> str:
     """Returns what an exporter's exception says, without torch's banner and colours, and the line it comes from."""
     root = root_of(error)
     text = re.sub(r"\x1b\[[0-9;]*m", "", str(root))

@@ -59,7 +59,7 @@ class Leaves:
         self.tensors: dict[str, torch.Tensor] = {}
         self.constants: dict[str, Any] = {}
 
-    def taken(self, value: Any, name: str) -> Any:
+    def take(self, value: Any, name: str) -> Any:
         """Returns a value with slots in place of its tensors."""
         if isinstance(value, torch.Tensor):
             self.tensors[name] = value
@@ -68,7 +68,7 @@ class Leaves:
         if not parts:
             self.constants[name] = value
             return value
-        return _with(value, {key: self.taken(part, f"{name}.{key}") for key, part in parts.items()})
+        return _with(value, {key: self.take(part, f"{name}.{key}") for key, part in parts.items()})
 
 
 def slots_of_names(names: Sequence[str]) -> dict[str, Any]:

@@ -25,13 +25,13 @@ def restored(module: torch.nn.Module) -> Iterator[None]:
         yield
         return
     parts = [part for part in module.modules() if not isinstance(part, torch.jit.ScriptModule)]
-    before = [(part, type(part), _held(part), dict(vars(part)), _contents(part)) for part in parts]
+    before = [(part, type(part), _tables(part), dict(vars(part)), _contents(part)) for part in parts]
     buffers = [(buffer, buffer._version, buffer.clone()) for buffer in module.buffers() if not buffer.is_meta]
     try:
         yield
     finally:
         for part, kind, held, attributes, contents in before:
-            own = _held(part)
+            own = _tables(part)
             if type(part) is kind and all(a.keys() == b.keys() for a, b in zip(held, own, strict=True)):
                 _put_back(vars(part), attributes, contents)
                 for key, old, new in zip(_HELD, held, own, strict=True):
@@ -48,7 +48,7 @@ def versions(module: torch.nn.Module) -> dict[str, tuple[int, int]]:
     return {name: (id(buffer), buffer._version) for name, buffer in module.named_buffers()}
 
 
-def _held(module: torch.nn.Module) -> list[dict[str, object]]:
+def _tables(module: torch.nn.Module) -> list[dict[str, object]]:
     """Returns copies of the three that hold what a module is made of."""
     attributes = vars(module)
     return [dict(attributes[kind]) for kind in _HELD]

@@ -63,7 +63,7 @@ def with_sides(branch: Branch, after: NextLine) -> Branch:
     ran_body = _ran(body, other, after)
     if ran_body is None:
         ran_body = _decided(statement, branch.truth)
-    names = [_said(after.file, side) for side in (body, other)]
+    names = [_text(after.file, side) for side in (body, other)]
     if ran_body is None:
         return dataclasses.replace(branch, sides=(names[0], names[1]))
     ran, lost = (body, other) if ran_body else (other, body)
@@ -140,7 +140,7 @@ def _raises(side: Sequence[Any]) -> bool:
     return bool(side) and isinstance(side[0], ast.Raise)
 
 
-def _said(file: str, side: Sequence[Any]) -> str:
+def _text(file: str, side: Sequence[Any]) -> str:
     if not side:
         return ""
     whole = linecache.getline(file, side[0].lineno)

@@ -64,7 +64,7 @@ class Taint(TorchDispatchMode):  # type: ignore[misc]
         if name in _READS:
             self.reads += 1
         elif name not in _SHAPE_ONLY:
-            for tensor in (*tensors_in(result), *_written(func, args, kwargs)):
+            for tensor in (*tensors_in(result), *_targets(func, args, kwargs)):
                 self._add(tensor)
         if torch.Tag.dynamic_output_shape in func.tags and (name != "aten::index" or _by_mask(args)):
             self.sized = True
@@ -87,7 +87,7 @@ def _address(tensor: torch.Tensor) -> int | None:
     return key
 
 
-def _written(func: Any, args: Sequence[Any], kwargs: Any) -> Iterator[torch.Tensor]:
+def _targets(func: Any, args: Sequence[Any], kwargs: Any) -> Iterator[torch.Tensor]:
     """Yields the arguments that an operator writes to."""
     for number, argument in enumerate(func._schema.arguments):
         if argument.alias_info is not None and argument.alias_info.is_write:

@@ -46,7 +46,7 @@ class Subject:
         calls: Submodule path to the line that calls it.
         prefix: What the paths of the user's submodules begin with here.
         sized: How many transposed convolutions were last exported to a computed output size.
-        written: The first line that writes a tensor as text, which no exporter follows.
+        text_blame: The first line that writes a tensor as text, which no exporter follows.
         notes: What was done to it that the user should know.
     """
 
@@ -62,7 +62,7 @@ class Subject:
     calls: dict[str, Blame] = dataclasses.field(default_factory=dict)
     prefix: str = ""
     sized: int = 0
-    written: Blame | None = None
+    text_blame: Blame | None = None
     notes: list[str] = dataclasses.field(default_factory=list)
 
     def run(self, tensors: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
@@ -347,13 +347,13 @@ class _Recorder(TorchFunctionMode):  # type: ignore[misc]
 
     def __init__(self) -> None:
         super().__init__()
-        self.seen = False
-        self.written: Blame | None = None
+        self.has_fakes = False
+        self.text_blame: Blame | None = None
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        self.seen = self.seen or is_fake_quantize(func)
-        if self.written is None and getattr(func, "__name__", "") in TEXTS:
-            self.written = blame_frame(sys._getframe(1))
+        self.has_fakes = self.has_fakes or is_fake_quantize(func)
+        if self.text_blame is None and getattr(func, "__name__", "") in TEXTS:
+            self.text_blame = blame_frame(sys._getframe(1))
         return func(*args, **(kwargs or {}))
 
 
@@ -388,5 +388,5 @@ def _watching(subject: Subject) -> Iterator[None]:
     finally:
         torch.autograd.Function.apply = original
         handle.remove()
-        subject.fake_quantized, subject.symbolic = recorder.seen, tuple(symbolic)
-        subject.written = recorder.written
+        subject.fake_quantized, subject.symbolic = recorder.has_fakes, tuple(symbolic)
+        subject.text_blame = recorder.text_blame

@@ -200,7 +200,7 @@ def draws_random(subject: Subject) -> Blame | str | None:
             torch.manual_seed(seed)
             with _Draws() as draws:
                 runs.append(subject.run(subject.example))
-    if all(torch.equal(a, b) for a, b in zip(*runs, strict=True)) or not draws.seen:
+    if all(torch.equal(a, b) for a, b in zip(*runs, strict=True)) or not draws.has_drawn:
         return None
     return draws.at or "a line that torch does not tell"
 
@@ -210,12 +210,12 @@ class _Draws(TorchFunctionMode):  # type: ignore[misc]
 
     def __init__(self) -> None:
         super().__init__()
-        self.seen = False
+        self.has_drawn = False
         self.at: Blame | None = None
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        before = None if self.seen else torch.random.default_generator.get_state()
+        before = None if self.has_drawn else torch.random.default_generator.get_state()
         result = func(*args, **(kwargs or {}))
         if before is not None and not torch.equal(before, torch.random.default_generator.get_state()):
-            self.seen, self.at = True, blame_frame(sys._getframe(1))
+            self.has_drawn, self.at = True, blame_frame(sys._getframe(1))
         return result

@@ -78,12 +78,12 @@ def _torch_load(path: Path) -> Any:
     return torch.load(path, map_location="cpu", weights_only=True, mmap=None)
 
 
-def _unwrap(value: Any, path: Path, wanted: set[str]) -> tuple[Mapping[str, torch.Tensor], tuple[str, ...]]:
+def _unwrap(value: Any, path: Path, names: set[str]) -> tuple[Mapping[str, torch.Tensor], tuple[str, ...]]:
     """Takes the state dict out of a checkpoint, and a common prefix off its keys."""
     notes = []
     taken: list[str] = []
     while isinstance(value, Mapping) and not _is_state(value):
-        keys = [key for key in _CONTAINERS if isinstance(value.get(key), Mapping) and key not in wanted]
+        keys = [key for key in _CONTAINERS if isinstance(value.get(key), Mapping) and key not in names]
         inner = keys or [key for key, item in value.items() if isinstance(item, Mapping)]
         if not keys and len(inner) > 1:
             raise InputError(
@@ -102,7 +102,7 @@ def _unwrap(value: Any, path: Path, wanted: set[str]) -> tuple[Mapping[str, torc
         notes.append(f"left out of {path.name}, as no tensors: {_some(other)}")
     state = {key: item for key, item in value.items() if isinstance(item, torch.Tensor)}
     while prefix := next((p for p in _PREFIXES if all(key.startswith(p) for key in state)), ""):
-        if wanted & set(state):
+        if names & set(state):
             break
         state = {key[len(prefix) :]: tensor for key, tensor in state.items()}
         notes.append(f"prefix {prefix!r} taken off the keys of {path.name}")

@@ -47,13 +47,13 @@ class Questions:
 
     Args:
         foreign: Files whose lines are not taken for who asks.
-        asked: In order.
+        entries: In order.
         open: Whether it read a size otherwise too: as text, as a key, or as far as torch knows it.
         reads_export: Whether it read that it is exported, and may go another way otherwise.
     """
 
     foreign: frozenset[str]
-    asked: list[Question] = dataclasses.field(default_factory=list)
+    entries: list[Question] = dataclasses.field(default_factory=list)
     open: bool = False
     reads_export: bool = False
 
@@ -143,21 +143,21 @@ def _watched(
     return contextlib.nullcontext() if own is None else replaced(owner, name, watch(own))
 
 
-def _asking(told: Questions, own: Callable[..., Any]) -> Callable[..., Any]:
+def _asking(questions: Questions, own: Callable[..., Any]) -> Callable[..., Any]:
     def ask(node: Any, *arguments: Any) -> Any:
-        line = _line(told.foreign)
+        line = _line(questions.foreign)
         expression = node.expr if line is not None else None
         answer = own(node, *arguments)
         if line is not None:
-            told.asked.append(Question(expression, answer, line))
+            questions.entries.append(Question(expression, answer, line))
         return answer
 
     return ask
 
 
-def _reading(told: Questions, own: Callable[..., Any]) -> Callable[..., Any]:
+def _reading(questions: Questions, own: Callable[..., Any]) -> Callable[..., Any]:
     def read(*arguments: Any) -> Any:
-        told.read()
+        questions.read()
         return own(*arguments)
 
     return read

@@ -13,43 +13,43 @@ from trtconv.exporter.sizing.guards import Guard, environment_guards, guard_of, 
 from trtconv.exporter.sizing.region import Region
 
 
-def traced_region(program: torch.export.ExportedProgram, axes: Axes, told: Questions | None) -> Region | None:
+def traced_region(program: torch.export.ExportedProgram, axes: Axes, questions: Questions | None) -> Region | None:
     """Returns the sizes at which the user's Python takes the way that was traced.
 
     Args:
         program: What was traced, just now.
         axes: Its dynamic dimensions.
-        told: What the user's Python asked meanwhile, where that is known.
+        questions: What the user's Python asked meanwhile, where that is known.
 
     Returns:
         None where it cannot be told: Python read more than sizes, or part of it ran elsewhere.
     """
-    if told is None or told.reads_export or _has_inner_programs(program):
+    if questions is None or questions.reads_export or _has_inner_programs(program):
         return None
     inputs = placeholders(program)
     environment = next((value.fake_mode.shape_env for value in inputs), None)
     torchs = () if environment is None else environment_guards(environment)
-    return told_region(told, torchs, places_of(axes, [value.shape for value in inputs]))
+    return told_region(questions, torchs, places_of(axes, [value.shape for value in inputs]))
 
 
-def told_region(told: Questions | None, torchs: Sequence[Guard], places: Mapping[str, str]) -> Region | None:
+def told_region(questions: Questions | None, torchs: Sequence[Guard], places: Mapping[str, str]) -> Region | None:
     """Returns the sizes at which the user's Python takes the way that it took.
 
     Where it asked nothing, it runs through the same lines at all sizes, whatever torch asked of them.
 
     Args:
-        told: What it asked, where that is known.
+        questions: What it asked, where that is known.
         torchs: What torch noted meanwhile.
         places: Symbol to the dimension that it stands for.
 
     Returns:
         None where it cannot be told.
     """
-    if told is None or told.open:
+    if questions is None or questions.open:
         return None
-    if not (told.asked or any(guard.blame for guard in torchs)):
+    if not (questions.entries or any(guard.blame for guard in torchs)):
         return Region((), places, False)
-    asked = [guard_of(question.expression, question.line, question.answer) for question in told.asked]
+    asked = [guard_of(question.expression, question.line, question.answer) for question in questions.entries]
     known = [guard for guard in asked if guard is not None and guard.names <= places.keys()]
     if len(known) < len(asked):
         return None

@@ -62,7 +62,7 @@ class Grid:
             mask &= values == sizes[name]
         return mask
 
-    def taken(self, rules: Sequence[SizeRule]) -> NDArray[np.bool_]:
+    def mask(self, rules: Sequence[SizeRule]) -> NDArray[np.bool_]:
         """Returns a mask that is true where all of some rules take the size of their dimension."""
         mask = self.everywhere()
         for rule in rules:

@@ -55,12 +55,12 @@ class OtherWay(NamedTuple):
     Args:
         branch: Where.
         inputs: The values.
-        seen: Whether it runs through other operations; else it writes values as text, and nobody follows that.
+        by_operations: Whether it runs through other operations; else it writes values as text, and nobody follows that.
     """
 
     branch: Branch
     inputs: tuple[torch.Tensor, ...]
-    seen: bool
+    by_operations: bool
 
 
 def other_ways(subject: Subject) -> Iterator[OtherWay]:
@@ -72,11 +72,11 @@ def other_ways(subject: Subject) -> Iterator[OtherWay]:
             continue
         if operations.names != usual.names:
             at, said = _parting(usual, operations) or UNKNOWN_LINE, f"runs other operations on {name}"
-            if subject.written not in (None, at):  # more likely what decides than what is decided
-                said += f" ({subject.written} writes values as text)"
+            if subject.text_blame not in (None, at):  # more likely what decides than what is decided
+                said += f" ({subject.text_blame} writes values as text)"
             yield OtherWay(Branch(at, said), tensors, True)
-        elif subject.written is not None:
-            branch = Branch(subject.written, f"writes values as text, and computes something else on {name}")
+        elif subject.text_blame is not None:
+            branch = Branch(subject.text_blame, f"writes values as text, and computes something else on {name}")
             yield OtherWay(branch, tensors, False)
 
 

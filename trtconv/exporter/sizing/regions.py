@@ -71,19 +71,19 @@ class Regions:
         self.trials = trials
         self.rules = tuple(rules)
         self.seconds: float = min(seconds, SECONDS if before is None else before.seconds)
-        self._known: list[Region] = [] if before is None else [*(before._found or before._known)]
-        if traced is not None and not self._known:
-            self._known = [traced]
+        self._candidates: list[Region] = [] if before is None else [*(before._members or before._candidates)]
+        if traced is not None and not self._candidates:
+            self._candidates = [traced]
         self._untold: bool = before is not None and before._untold
-        self._found: list[Region] = []
+        self._members: list[Region] = []
         self._complete = False
         self._explored = not rules or trials.subject.scripted
 
     @property
-    def found(self) -> Sequence[Region]:
+    def members(self) -> Sequence[Region]:
         """The regions, the example's first."""
         self._explore()
-        return self._found
+        return self._members
 
     @property
     def complete(self) -> bool:
@@ -98,12 +98,12 @@ class Regions:
         grid, generator = Grid(self.rules), random.Random(0)
         left = grid.everywhere()
         own = self._example_region()
-        for region in self._known:
+        for region in self._candidates:
             if region is own or (region.mask(grid) & left).any():
                 self._add(grid, region, left, generator)
         chosen = grid.sample(left, generator) if own is not None else None
-        while chosen is not None and len(self._found) < _MOST and self.seconds > 0:
-            if len(self._found) >= _FEW and left.mean() > 1 - _COVERED:
+        while chosen is not None and len(self._members) < _MOST and self.seconds > 0:
+            if len(self._members) >= _FEW and left.mean() > 1 - _COVERED:
                 return  # sizes that became constants: each is its own region
             new_region = self._region(chosen)
             if new_region is None:
@@ -115,27 +115,27 @@ class Regions:
 
     def _example_region(self) -> Region | None:
         """Returns the example's region, None where it cannot be told."""
-        if not (self._known or self._untold or self.trials.subject.scripted):
+        if not (self._candidates or self._untold or self.trials.subject.scripted):
             region = self._region(self.trials.axes.example)
-            self._known += [region] if region is not None else []
+            self._candidates += [region] if region is not None else []
             self._untold = region is None
-        return next(iter(self._known), None)
+        return next(iter(self._candidates), None)
 
     def _add(
         self,
         grid: Grid,
         region: Region,
-        left: NDArray[np.bool_],
+        rest: NDArray[np.bool_],
         generator: random.Random,
-        chosen: Sizes | None = None,
+        start: Sizes | None = None,
     ) -> NDArray[np.bool_]:
         """Adds a region; returns its sizes, which are taken out of those that had none."""
-        inside = region.mask(grid) & left
-        left &= ~inside
-        example = self.trials.axes.example if not self._found else chosen
+        inside = region.mask(grid) & rest
+        rest &= ~inside
+        example = self.trials.axes.example if not self._members else start
         samples = (example, grid.nearest(inside), grid.sample(inside, generator))
         distinct = tuple({tuple(s.items()): s for s in samples if s is not None}.values())
-        self._found.append(dataclasses.replace(region, samples=distinct or region.samples))
+        self._members.append(dataclasses.replace(region, samples=distinct or region.samples))
         return inside
 
     def _region(self, sizes: Sizes) -> Region | None:
@@ -189,17 +189,17 @@ class Regions:
     def of(self, sizes: Sizes) -> int:
         """Returns the number of the region that has some sizes, -1 where none has."""
         whole = {**self.trials.axes.example, **sizes}
-        return next((number for number, region in enumerate(self.found) if region.takes(whole)), -1)
+        return next((number for number, region in enumerate(self.members) if region.takes(whole)), -1)
 
     def blame(self, number: int, sizes: Sizes) -> Blame | None:
         """Returns the line that parts sizes from a region."""
-        region = self._example_region() if number == 0 else self.found[number]
+        region = self._example_region() if number == 0 else self.members[number]
         guard = region.parting({**self.trials.axes.example, **sizes}) if region is not None else None
         return guard.blame if guard is not None else None
 
     def fixing(self) -> Blame | None:
         """Returns the line that makes a constant of a size, where one does."""
-        guards = (guard for region in self.found for guard in region.guards)
+        guards = (guard for region in self.members for guard in region.guards)
         return next((guard.blame for guard in guards if guard.fixes and guard.blame is not None), None)
 
     def first(self, rules: Sequence[SizeRule], numbers: Collection[int]) -> Sizes | None:
@@ -230,7 +230,7 @@ class Regions:
     def _inside(self, grid: Grid, numbers: Collection[int]) -> NDArray[np.bool_]:
         """Returns which sizes of a grid are in some regions."""
         left, inside = np.ones(grid.shape, dtype=bool), np.zeros(grid.shape, dtype=bool)
-        for number, region in enumerate(self.found):
+        for number, region in enumerate(self.members):
             own = region.mask(grid) & left
             left &= ~own
             if number in numbers and not region.refused:

@@ -144,12 +144,12 @@ def _limited(trials: Trials, rule: SizeRule) -> SizeRule:
     return _held_to(trials, rule)
 
 
-def _edge(trials: Trials, rule: SizeRule, wanted: int) -> int:
-    """Returns the valid size nearest to `wanted`, on the example's side of it; by bisection."""
-    if trials.ok({rule.name: wanted}):
-        return wanted
-    sizes = rule.sizes(min(wanted, rule.example), max(wanted, rule.example))
-    if wanted < rule.example:
+def _edge(trials: Trials, rule: SizeRule, target: int) -> int:
+    """Returns the valid size nearest to `target`, on the example's side of it; by bisection."""
+    if trials.ok({rule.name: target}):
+        return target
+    sizes = rule.sizes(min(target, rule.example), max(target, rule.example))
+    if target < rule.example:
         sizes = sizes[::-1]
     good, bad = 0, len(sizes) - 1
     while bad - good > 1:

@@ -65,7 +65,7 @@ class Trials:
     def __init__(self, subject: Subject, axes: Axes) -> None:
         self.subject = subject
         self.axes = axes
-        self._seen: dict[tuple[int, ...], Ran | Exception] = {}
+        self._results: dict[tuple[int, ...], Ran | Exception] = {}
         self.meta = False
         self.exhausted = False
         self._spent = 0.0
@@ -100,10 +100,10 @@ class Trials:
         same._accepts = lambda sizes: own(sizes) and accepts(sizes)
         return same
 
-    def seen(self) -> list[dict[str, int]]:
+    def runs(self) -> list[dict[str, int]]:
         """Returns the sizes at which the module has run."""
         names = list(self.axes.example)
-        ran = [dict(zip(names, key, strict=True)) for key, result in self._seen.items() if isinstance(result, Ran)]
+        ran = [dict(zip(names, key, strict=True)) for key, result in self._results.items() if isinstance(result, Ran)]
         return [sizes for sizes in ran if self._accepts(sizes)]
 
     def _shapes(self, sizes: Sizes) -> tuple[Shape, ...]:
@@ -135,16 +135,16 @@ class Trials:
 
     def _ran(self, sizes: Sizes) -> Ran:
         key = self._key(sizes)
-        if key not in self._seen:
+        if key not in self._results:
             if self._spent > SECONDS:
                 self.exhausted = True
                 raise TooExpensive
             started = time.thread_time()
             try:
-                self._seen[key] = self._try(self._shapes(sizes))
+                self._results[key] = self._try(self._shapes(sizes))
             finally:
                 self._spent += time.thread_time() - started
-        result = self._seen[key]
+        result = self._results[key]
         if isinstance(result, Exception):
             raise result
         return result
@@ -168,7 +168,7 @@ class Trials:
     def leave_meta(self) -> None:
         """Tries in eager mode from now on, and forgets what was refused until now."""
         self.meta = False
-        self._seen.clear()
+        self._results.clear()
 
     def ok(self, sizes: Sizes) -> bool:
         """Whether the module runs at these sizes; True where the trial is too expensive to tell."""
@@ -184,7 +184,7 @@ class Trials:
 
     def has_run(self, sizes: Sizes) -> bool:
         """Whether the module runs at these sizes; False where the trial is too expensive to tell."""
-        return self.ok(sizes) and isinstance(self._seen.get(self._key(sizes)), Ran)
+        return self.ok(sizes) and isinstance(self._results.get(self._key(sizes)), Ran)
 
     def runs_eagerly(self, sizes: Sizes) -> bool:
         """Whether the module runs at these sizes with values; False where that is too expensive to tell."""
