@@ -16,7 +16,7 @@ from trtconv.explainer.rewritten import rewrite_of
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.scope import Scope
 from trtconv.graph.views import Deconv
-from trtconv.passes import PassResult, chosen, passes_for
+from trtconv.passes import PassResult, chooser_of, passes_for
 from trtconv.pipeline.preparation import Preparation
 from trtconv.rules.base import ModelView
 
@@ -94,7 +94,9 @@ def changes(
     """
     old, new = (OnnxModel.load(path) for _ in range(2))
     Preparation(old, target).name()
-    done = Preparation(new, target).rewrite(passes_for(precision, requantize=requantize, choose=chosen(forms or {})))
+    done = Preparation(new, target).rewrite(
+        passes_for(precision, requantize=requantize, choose=chooser_of(forms or {}))
+    )
     deconvs = [_by_name(model) for model in (old, new)]
     grouped: dict[tuple[int, int], list[Edit]] = {}
     for edit in done.edits:

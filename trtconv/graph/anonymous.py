@@ -27,12 +27,12 @@ class Aliases:
     """Other names for those of a model: one for each name and kind, and none that the model has itself.
 
     Args:
-        taken: The texts of the model.
+        texts: The texts of the model.
     """
 
-    def __init__(self, taken: Collection[str]) -> None:
-        self._taken = taken
-        self._given: dict[tuple[str, str], str] = {}
+    def __init__(self, texts: Collection[str]) -> None:
+        self._texts = texts
+        self._aliases: dict[tuple[str, str], str] = {}
         self._numbers: dict[str, int] = {}
 
     def __call__(self, kind: str, name: str) -> str:
@@ -42,13 +42,13 @@ class Aliases:
             kind: What it names, in a letter or a word, with which the new name begins.
             name: The name.
         """
-        if name and (kind, name) not in self._given:
-            self._given[kind, name] = self._fresh(kind)
-        return self._given[kind, name] if name else ""
+        if name and (kind, name) not in self._aliases:
+            self._aliases[kind, name] = self._fresh(kind)
+        return self._aliases[kind, name] if name else ""
 
     def operator(self, op: str) -> str:
         """Returns what an operator is called now; ONNX's own keep their names."""
-        return self._given.get(("Op", op), op)
+        return self._aliases.get(("Op", op), op)
 
     def dim(self, name: str) -> str:
         """Returns another name of a dimension: of "x:2", an input's axis, and of "2*h + 1" too."""
@@ -61,7 +61,7 @@ class Aliases:
 
     def text(self, text: str) -> str:
         """Returns a text with the other names in it."""
-        other = {name: new for (_, name), new in self._given.items()}
+        other = {name: new for (_, name), new in self._aliases.items()}
         longest = sorted(other, key=len, reverse=True)
         pattern = "|".join(rf"(?<!\w){re.escape(name)}(?!\w)" for name in longest)
         return re.sub(pattern, lambda match: other[match[0]], text) if pattern else text
@@ -69,7 +69,7 @@ class Aliases:
     def _fresh(self, kind: str) -> str:
         while True:
             number = self._numbers[kind] = self._numbers.get(kind, -1) + 1
-            if f"{kind}{number}" not in self._taken:
+            if f"{kind}{number}" not in self._texts:
                 return f"{kind}{number}"
 
 

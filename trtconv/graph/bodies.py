@@ -124,8 +124,8 @@ class _Call:
         stem = node.name or next(filter(None, node.output), node.op_type)
         self.fresh: Callable[[str], str] = lambda name: fresh(f"{stem}/{name}")
         self._outputs = dict(zip(function.output, node.output, strict=False))
-        self._given = {attribute.name: attribute for attribute in function.attribute_proto}
-        self._given |= {**_defaults(node), **{attribute.name: attribute for attribute in node.attribute}}
+        self._attributes = {attribute.name: attribute for attribute in function.attribute_proto}
+        self._attributes |= {**_defaults(node), **{attribute.name: attribute for attribute in node.attribute}}
 
     def write(self, nodes: Iterable[onnx.NodeProto], names: dict[str, str]) -> list[onnx.NodeProto]:
         """Returns copies of nodes; `names`, from the function's to the graph's, learns what they make."""
@@ -138,7 +138,7 @@ class _Call:
             for name in filter(None, node.output):
                 names[name] = self._outputs.get(name) or self.fresh(name)
             copy.output[:] = [names[name] if name else "" for name in node.output]
-            _fill_in(copy, self._given)
+            _fill_in(copy, self._attributes)
             for body in itertools.chain.from_iterable(map(bodies, copy.attribute)):
                 self._write_body(body, dict(names))
             copies.append(copy)
@@ -161,12 +161,12 @@ def _defaults(node: onnx.NodeProto) -> Mapping[str, onnx.AttributeProto]:
     }
 
 
-def _fill_in(node: onnx.NodeProto, given: Mapping[str, onnx.AttributeProto]) -> None:
+def _fill_in(node: onnx.NodeProto, attributes: Mapping[str, onnx.AttributeProto]) -> None:
     """Writes the attributes of the call where a node of the function refers to them."""
     kept = []
     for attribute in node.attribute:
         if attribute.ref_attr_name:
-            source = given.get(attribute.ref_attr_name)
+            source = attributes.get(attribute.ref_attr_name)
             if source is None:
                 continue
             name = attribute.name

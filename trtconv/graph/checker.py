@@ -159,16 +159,16 @@ def _graph_faults(
         yield from _graph_faults(body, Columns(body.node), seen, opset, in_function)
 
 
-def _is_known(name: str, seen: Names) -> bool:
-    return any(name in names for names in seen)
+def _is_known(name: str, scopes: Names) -> bool:
+    return any(name in names for names in scopes)
 
 
-def _reading_faults(columns: Columns, seen: Names) -> Iterator[str]:
+def _reading_faults(columns: Columns, scopes: Names) -> Iterator[str]:
     """Finds nodes that read what nobody makes: TensorRT's parser falls over some of them."""
     for index, inputs in enumerate(columns.inputs):
-        if not seen[0].issuperset(inputs):
+        if not scopes[0].issuperset(inputs):
             for name in inputs:
-                if name and not _is_known(name, seen):
+                if name and not _is_known(name, scopes):
                     yield f"{_label(columns.nodes[index])} reads {name!r}, which nothing makes"
 
 
@@ -193,15 +193,15 @@ def _value_faults(graph: onnx.GraphProto) -> Iterator[str]:
                 yield f"{what} {value.name!r} has {len(tensor.shape.dim)} dimensions, more than {MOST_DIMENSIONS}"
 
 
-def _order_faults(columns: Columns, given: set[str]) -> Iterator[str]:
+def _order_faults(columns: Columns, sources: set[str]) -> Iterator[str]:
     """Finds tensors that are made twice, and nodes that wait for each other. Any order of the nodes is fine."""
     outputs = [name for name in itertools.chain.from_iterable(columns.outputs) if name]
     produced = set(outputs)
     if len(produced) < len(outputs):
         yield "two nodes make the same tensor"
-    if not produced.isdisjoint(given):
-        yield f"a node makes {min(produced & given)!r}, which is an input or initializer"
-    ready = set(given)
+    if not produced.isdisjoint(sources):
+        yield f"a node makes {min(produced & sources)!r}, which is an input or initializer"
+    ready = set(sources)
     waiting: list[int] = []
     for index, inputs in enumerate(columns.inputs):
         if ready.issuperset(inputs) or not any(name in produced and name not in ready for name in inputs):

@@ -82,11 +82,11 @@ class CutShapes:
         self._profiles = tuple(profiles)
         self._bounds = bounds
         self._run = run
-        self._given = {value.name: value for value in self._model.proto.graph.input}
+        self._inputs = {value.name: value for value in self._model.proto.graph.input}
         self._results = {value.name: value for value in self._model.proto.graph.output}
         declared = (*self._model.proto.graph.value_info, *self._model.proto.graph.output)
         self._declared = {value.name: value.type.tensor_type for value in declared}
-        self._seen: dict[str, tuple[tuple[int, Shape], ...]] = {}
+        self._shapes: dict[str, tuple[tuple[int, Shape], ...]] = {}
         self._symbols: dict[tuple[int, ...], str] = {}
         self.ranges: tuple[dict[str, Range], ...] = tuple({} for _ in profiles)
         """The range of every name that stands in a shape, one mapping a profile."""
@@ -140,14 +140,14 @@ class CutShapes:
 
     def observe(self, names: Sequence[str]) -> None:
         """Runs the model where inference does not tell of tensors, so that `tensor` knows them."""
-        unknown = [name for name in names if name not in self._given and name not in self._seen]
+        unknown = [name for name in names if name not in self._inputs and name not in self._shapes]
         unknown = [name for name in unknown if not self._is_inferred(name) and not self._has_type_alone(name)]
         if not unknown:
             return
         runs = self._run(unknown, [point.inputs for point in self._points])
         for name in unknown:
             everywhere = runs and all(name in seen for seen in runs[: 3 * len(self._profiles)])
-            self._seen[name] = tuple(seen[name] for seen in runs if name in seen) if everywhere else ()
+            self._shapes[name] = tuple(seen[name] for seen in runs if name in seen) if everywhere else ()
 
     def _has_type_alone(self, name: str) -> bool:
         """Whether a tensor's type is known and its shape cannot be."""
@@ -159,7 +159,7 @@ class CutShapes:
 
     def _element(self, name: str) -> int:
         """Returns the ONNX type of a tensor's elements; 0 where it is not known."""
-        seen = self._seen.get(name)
+        seen = self._shapes.get(name)
         declared = self._declared.get(name)
         return int(
             self._model.main.types.get(name, 0)
@@ -169,14 +169,14 @@ class CutShapes:
 
     def axes(self, name: str) -> tuple[int | str, ...] | None:
         """Returns the sizes of a tensor and the names of dynamic ones; None where the rank is not known."""
-        if name in self._given:
+        if name in self._inputs:
             specs = {spec.name: spec.dims for spec in self._model.inputs}
             return specs.get(name)
         shapes: list[tuple[int | None, ...]] = []
         if self._is_inferred(name):
             shapes = [point.shapes[name] for point in self._points if name in point.shapes]
-        elif name not in self._by_values and name in self._seen:
-            shapes = [shape for _, shape in self._seen[name]]
+        elif name not in self._by_values and name in self._shapes:
+            shapes = [shape for _, shape in self._shapes[name]]
         if not shapes:
             return self._unsettled(name)
         return tuple(self._size(tuple(n or 0 for n in axis)) for axis in zip(*shapes, strict=True))
@@ -223,7 +223,7 @@ class CutShapes:
     def is_settled(self, name: str) -> bool:
         """Whether an engine can take a tensor: its type is known, and its sizes have bounds."""
         axes = self.axes(name)
-        has_type = name in self._given or bool(self._element(name))
+        has_type = name in self._inputs or bool(self._element(name))
         return has_type and axes is not None and BY_VALUES not in axes
 
     def behind(self, names: Sequence[str], nodes: Sequence[int]) -> set[int]:
@@ -252,8 +252,8 @@ class CutShapes:
 
     def value(self, name: str) -> onnx.ValueInfoProto:
         """Returns a tensor as ONNX describes it, as far as it is known."""
-        if name in self._given:
-            return self._given[name]
+        if name in self._inputs:
+            return self._inputs[name]
         value = onnx.ValueInfoProto(name=name)
         element, axes = self._element(name), self.axes(name)
         if element:

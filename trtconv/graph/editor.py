@@ -264,13 +264,13 @@ _NEVER_FOLDED = frozenset(
 )
 
 
-def _field_indices(scope: Scope, wanted: Collection[int], looks_around: bool) -> list[int]:
+def _field_indices(scope: Scope, matches: Collection[int], looks_around: bool) -> list[int]:
     """Returns the nodes of a field: the wanted ones, their neighbours, and where their further inputs come from."""
-    columns, field = scope.columns, {*wanted}
-    if wanted and looks_around:
-        outputs = {name for i in wanted for name in columns.outputs[i]}
+    columns, field = scope.columns, {*matches}
+    if matches and looks_around:
+        outputs = {name for i in matches for name in columns.outputs[i]}
         field.update(i for i, inputs in enumerate(columns.inputs) if not outputs.isdisjoint(inputs))
-    for index in wanted:
+    for index in matches:
         if looks_around:
             field.update(_sources(scope, columns.inputs[index][:1], 1))
         field.update(_sources(scope, columns.inputs[index][1:], _MAX_CONE))

@@ -57,22 +57,22 @@ class Cutter:
             if positions:
                 yield sorted(positions)
 
-    def cut(self, kept: Sequence[int]) -> onnx.ModelProto | None:
+    def cut(self, indices: Sequence[int]) -> onnx.ModelProto | None:
         """Returns a part as a model, or None where the shape of a tensor that goes into it is not known.
 
         Args:
-            kept: Positions of its nodes, in order.
+            indices: Positions of its nodes, in order.
         """
-        outputs = {name for index in kept for name in self._columns.outputs[index] if name}
+        outputs = {name for index in indices for name in self._columns.outputs[index] if name}
         part = onnx.ModelProto(ir_version=max(4, self._model.proto.ir_version))
         part.opset_import.extend(self._model.proto.opset_import)
         part.functions.extend(self._model.proto.functions)
         part.graph.name = self._model.proto.graph.name or "part"
-        part.graph.node.extend(self._columns.nodes[index] for index in kept)
-        for name in sorted({name for index in kept for name in self._reads[index]} - outputs):
+        part.graph.node.extend(self._columns.nodes[index] for index in indices)
+        for name in sorted({name for index in indices for name in self._reads[index]} - outputs):
             if not self._give(part.graph, name):
                 return None
-        for name in self._results(kept):
+        for name in self._results(indices):
             value = self._value(name)
             part.graph.output.append(self._typed(name) if value is None else value)
         return part
@@ -96,12 +96,12 @@ class Cutter:
             i for i, (outs, ins) in enumerate(columns) if not (read.isdisjoint(outs) and outputs.isdisjoint(ins))
         }
 
-    def _results(self, kept: Sequence[int]) -> list[str]:
+    def _results(self, indices: Sequence[int]) -> list[str]:
         """Returns what the rest of the model takes from a part; where that is nothing, all that it makes."""
-        inside = set(kept)
+        inside = set(indices)
         taken = {value.name for value in self._model.proto.graph.output}
         taken.update(*(names for index, names in enumerate(self._reads) if index not in inside))
-        outputs = [name for index in kept for name in self._columns.outputs[index] if name]
+        outputs = [name for index in indices for name in self._columns.outputs[index] if name]
         return [name for name in outputs if name in taken] or outputs
 
     def _give(self, graph: onnx.GraphProto, name: str) -> bool:

@@ -207,8 +207,8 @@ class _Front:
         if len(images) > 1:
             height, width = (self._side(axis) for axis in (1, 2))
             which = self._which(images, height, width)
-            left = self._chosen([matrix.T for matrix in columns], which, width, 0)
-            right = self._chosen(rows, which, height, 1)
+            left = self._choose([matrix.T for matrix in columns], which, width, 0)
+            right = self._choose(rows, which, height, 1)
         else:
             which = ""
             left, right = self._constant(columns[0].T, "columns"), self._constant(rows[0], "rows")
@@ -236,7 +236,7 @@ class _Front:
         numbers = self._constant(np.arange(len(images), dtype=np.int64), "numbers")
         return self._node("ReduceSum", [self._node("Mul", [one, numbers])], keepdims=0)
 
-    def _chosen(self, weights: Sequence[NDArray[Any]], which: str, length: str, axis: int) -> str:
+    def _choose(self, weights: Sequence[NDArray[Any]], which: str, length: str, axis: int) -> str:
         """Returns the weights of the size that the image has, of which `axis` is as long as its side."""
         longest = max(matrix.shape[axis] for matrix in weights)
         stacked = np.zeros((len(weights), *(longest if i == axis else n for i, n in enumerate(weights[0].shape))))
@@ -286,12 +286,12 @@ class _Front:
         return name
 
 
-def front_of(model: OnnxModel, taken: ImageInput) -> onnx.ModelProto:
+def front_of(model: OnnxModel, image: ImageInput) -> onnx.ModelProto:
     """Returns what is in front of the network, as a model of its own: from bytes to float32."""
     graph, producers = model.proto.graph, model.main.producers
-    last = taken.network_input
+    last = image.network_input
     maker = graph.node[producers[last]]
-    if maker.op_type == "Cast" and maker.input[0] != taken.name:
+    if maker.op_type == "Cast" and maker.input[0] != image.name:
         last = maker.input[0]  # What it is rounded to is the network's business.
     needed, queue = set[int](), [last]
     while queue:
@@ -302,7 +302,7 @@ def front_of(model: OnnxModel, taken: ImageInput) -> onnx.ModelProto:
     nodes = [graph.node[index] for index in sorted(needed)]
     names = {name for node in nodes for name in node.input}
     result = helper.make_tensor_value_info(last, TensorProto.FLOAT, None)
-    inputs = [value for value in graph.input if value.name in (taken.name, taken.chroma)]
+    inputs = [value for value in graph.input if value.name in (image.name, image.chroma)]
     constants = [tensor for tensor in graph.initializer if tensor.name in names]
     front = helper.make_graph(nodes, "images", inputs, [result], constants)
     return helper.make_model(front, opset_imports=model.proto.opset_import, ir_version=model.proto.ir_version)

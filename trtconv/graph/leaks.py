@@ -39,19 +39,19 @@ class Leaks:
     leaked: tuple[str, ...]
 
 
-def find_leaks(model: OnnxModel, part: bytes, page: str, kept: Collection[str]) -> Leaks:
+def find_leaks(model: OnnxModel, part: bytes, page: str, allowance: Collection[str]) -> Leaks:
     """Looks for a model's names and weights in what is made of it.
 
     Args:
         model: The model.
         part: The part of it, as bytes.
         page: What is written about the part.
-        kept: Names of the model, and of its operators, that the part may have.
+        allowance: Names of the model, and of its operators, that the part may have.
 
     Raises:
         InputError: Weights cannot be read.
     """
-    names = {name for name in {*texts(model.proto), model.path.stem} if name} - onnx_words() - set(kept)
+    names = {name for name in {*texts(model.proto), model.path.stem} if name} - onnx_words() - set(allowance)
     there = set(texts(onnx.ModelProto.FromString(part)))
     everything = part.decode("latin-1") + page
     leaked = [name for name in sorted(names) if name in there or (_TELLING.fullmatch(name) and name in everything)]

@@ -163,10 +163,10 @@ def _between(file: BinaryIO, start: int, end: int) -> bytes:
 
 def _named(number: int, content: bytes) -> bytes:
     """Returns a field of a length."""
-    return _written(number << 3 | _LENGTH) + _written(len(content)) + content
+    return _varint_of(number << 3 | _LENGTH) + _varint_of(len(content)) + content
 
 
-def _written(value: int) -> bytes:
+def _varint_of(value: int) -> bytes:
     parts = bytearray()
     while value > 127:
         parts.append(value & 127 | 128)

@@ -33,20 +33,20 @@ def lists_of(attributes: Collection[AttributeProto]) -> dict[str, Sequence[float
     return lists
 
 
-def list_faults(op: str, lists: Lists, given: Given, outputs: int, direction: bytes = b"") -> Faults:
+def list_faults(op: str, lists: Lists, shapes: Given, outputs: int, direction: bytes = b"") -> Faults:
     """Finds lists that do not fit a node.
 
     Args:
         op: A standard operator.
         lists: Its attributes that are lists.
-        given: The shapes of its inputs, as far as they are known.
+        shapes: The shapes of its inputs, as far as they are known.
         outputs: How many outputs it has.
         direction: Its `direction` attribute.
 
     Source: ONNX's operators; ONNX Runtime 1.23 refuses each of these (measured), once it knows the rank.
     """
     if op in _CHECKS:
-        yield from _CHECKS[op](lists, given)
+        yield from _CHECKS[op](lists, shapes)
     if op == "Split":
         yield from _of_length(lists, "split", outputs, "one for each output")
     if op in _GATES and lists.get("activations"):
@@ -54,34 +54,34 @@ def list_faults(op: str, lists: Lists, given: Given, outputs: int, direction: by
         yield from _of_length(lists, "activations", most, "as it has gates and directions")
 
 
-def _of_length(lists: Lists, name: str, wanted: int | None, why: str) -> Faults:
-    if name in lists and wanted is not None and len(lists[name]) != wanted:
-        yield name, f"of {len(lists[name])} entries; it must have {wanted}, {why}"
+def _of_length(lists: Lists, name: str, length: int | None, why: str) -> Faults:
+    if name in lists and length is not None and len(lists[name]) != length:
+        yield name, f"of {len(lists[name])} entries; it must have {length}, {why}"
 
 
-def _rank(given: Given, slot: int) -> int | None:
-    dims = given[slot] if slot < len(given) else None
+def _rank(shapes: Given, slot: int) -> int | None:
+    dims = shapes[slot] if slot < len(shapes) else None
     return None if dims is None else len(dims)
 
 
-def _length(given: Given, slot: int) -> int | None:
+def _length(shapes: Given, slot: int) -> int | None:
     """Returns how many elements an input of rank 1 has."""
-    dims = given[slot] if slot < len(given) else None
+    dims = shapes[slot] if slot < len(shapes) else None
     return dims[0] if dims is not None and len(dims) == 1 else None
 
 
 def _windows(*slots: int) -> Callable[[Lists, Given], Faults]:
     """Checks what slides over the spatial axes of an input, of the rank of these inputs."""
 
-    def check(lists: Lists, given: Given) -> Faults:
-        ranks = [rank - 2 for slot in slots if (rank := _rank(given, slot)) is not None and rank > 2]
-        return _sliding(lists, ranks[0] if ranks else None, _rank(given, 0) is not None)
+    def check(lists: Lists, shapes: Given) -> Faults:
+        ranks = [rank - 2 for slot in slots if (rank := _rank(shapes, slot)) is not None and rank > 2]
+        return _sliding(lists, ranks[0] if ranks else None, _rank(shapes, 0) is not None)
 
     return check
 
 
-def _columns(lists: Lists, given: Given) -> Faults:
-    return _sliding(lists, next((n for n in (_length(given, 1), _length(given, 2)) if n is not None), None), False)
+def _columns(lists: Lists, shapes: Given) -> Faults:
+    return _sliding(lists, next((n for n in (_length(shapes, 1), _length(shapes, 2)) if n is not None), None), False)
 
 
 def _sliding(lists: Lists, axes: int | None, exactly: bool) -> Faults:
@@ -95,8 +95,8 @@ def _sliding(lists: Lists, axes: int | None, exactly: bool) -> Faults:
         yield from _of_length(lists, name, None if axes is None else axes * times, f"{both} for each spatial axis")
 
 
-def _perm(lists: Lists, given: Given) -> Faults:
-    perm, rank = lists.get("perm"), _rank(given, 0)
+def _perm(lists: Lists, shapes: Given) -> Faults:
+    perm, rank = lists.get("perm"), _rank(shapes, 0)
     if perm is None:
         return
     yield from _of_length(lists, "perm", rank, "one for each axis")
@@ -104,8 +104,8 @@ def _perm(lists: Lists, given: Given) -> Faults:
         yield "perm", "that does not name every axis once"
 
 
-def _axes(lists: Lists, given: Given) -> Faults:
-    rank = _rank(given, 0)
+def _axes(lists: Lists, shapes: Given) -> Faults:
+    rank = _rank(shapes, 0)
     # A reduction of a single number may name its only axis.
     yield from _in_range(lists, None if rank is None else max(rank, 1))
 
@@ -117,16 +117,16 @@ def _in_range(lists: Lists, rank: int | None) -> Faults:
             return
 
 
-def _squeeze(lists: Lists, given: Given) -> Faults:
-    yield from _axes(lists, given)
-    dims = (given[0] if given else None) or ()
+def _squeeze(lists: Lists, shapes: Given) -> Faults:
+    yield from _axes(lists, shapes)
+    dims = (shapes[0] if shapes else None) or ()
     for axis in lists.get("axes", ()):
         if isinstance(axis, int) and -len(dims) <= axis < len(dims) and dims[axis] not in (None, 1):
             yield "axes", f"with {axis}, an axis of size {dims[axis]}, which cannot be left out"
 
 
-def _unsqueeze(lists: Lists, given: Given) -> Faults:
-    axes, rank = lists.get("axes", ()), _rank(given, 0)
+def _unsqueeze(lists: Lists, shapes: Given) -> Faults:
+    axes, rank = lists.get("axes", ()), _rank(shapes, 0)
     after = None if rank is None else rank + len(axes)
     yield from _in_range(lists, after)
     numbers = [axis for axis in axes if isinstance(axis, int)]
@@ -134,35 +134,35 @@ def _unsqueeze(lists: Lists, given: Given) -> Faults:
         yield "axes", "that names an axis twice"
 
 
-def _slice(lists: Lists, given: Given) -> Faults:
+def _slice(lists: Lists, shapes: Given) -> Faults:
     starts = len(lists["starts"]) if "starts" in lists else None
     for name in ("ends", "axes"):
         yield from _of_length(lists, name, starts, "as many as starts")
-    yield from _axes(lists, given)
+    yield from _axes(lists, shapes)
 
 
-def _resize(lists: Lists, given: Given) -> Faults:
-    yield from _axes(lists, given)
-    sizes = next((n for n in (_length(given, 2), _length(given, 3)) if n), None)
+def _resize(lists: Lists, shapes: Given) -> Faults:
+    yield from _axes(lists, shapes)
+    sizes = next((n for n in (_length(shapes, 2), _length(shapes, 3)) if n), None)
     yield from _of_length(lists, "axes", sizes, "one for each scale or size")
 
 
-def _crop_or_pad(lists: Lists, given: Given) -> Faults:
-    yield from _axes(lists, given)
-    yield from _of_length(lists, "axes", _length(given, 1), "one for each size")
+def _crop_or_pad(lists: Lists, shapes: Given) -> Faults:
+    yield from _axes(lists, shapes)
+    yield from _of_length(lists, "axes", _length(shapes, 1), "one for each size")
 
 
-def _scales(lists: Lists, given: Given) -> Faults:
-    yield from _of_length(lists, "scales", _rank(given, 0), "one for each axis")
+def _scales(lists: Lists, shapes: Given) -> Faults:
+    yield from _of_length(lists, "scales", _rank(shapes, 0), "one for each axis")
 
 
-def _pads(lists: Lists, given: Given) -> Faults:
-    rank = _rank(given, 0)
+def _pads(lists: Lists, shapes: Given) -> Faults:
+    rank = _rank(shapes, 0)
     for name in ("pads", "paddings"):
         yield from _of_length(lists, name, None if rank is None else 2 * rank, "two for each axis")
 
 
-def _pooled(lists: Lists, given: Given) -> Faults:
+def _pooled(lists: Lists, shapes: Given) -> Faults:
     yield from _of_length(lists, "pooled_shape", 2, "a height and a width")
 
 

@@ -310,7 +310,7 @@ class OnnxModel:
                 tensor.CopyFrom(numpy_helper.from_array(self.array(tensor), tensor.name))
 
     @functools.cached_property
-    def _taken(self) -> Counter[str]:
+    def _suffixes(self) -> Counter[str]:
         """How many numbers were tried behind each wanted name; without it thousands of unnamed nodes take minutes."""
         return Counter()
 
@@ -318,12 +318,12 @@ class OnnxModel:
     def _names(self) -> set[str]:
         return set().union(*(scope.names() for scope in self.scopes))
 
-    def fresh_name(self, wanted: str) -> str:
+    def fresh_name(self, base: str) -> str:
         """Returns a tensor or node name that the model does not use yet, and takes it."""
-        name = wanted
+        name = base
         while name in self._names:
-            self._taken[wanted] += 1
-            name = f"{wanted}_{self._taken[wanted]}"
+            self._suffixes[base] += 1
+            name = f"{base}_{self._suffixes[base]}"
         self._names.add(name)
         return name
 

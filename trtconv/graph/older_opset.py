@@ -162,7 +162,7 @@ def _dft(scope: Scope, node: onnx.NodeProto, older: defs.OpSchema) -> list[Chang
     return [change]
 
 
-def _written(scope: Scope, node: onnx.NodeProto, slots: Mapping[int, Any]) -> list[Change] | str:
+def _constants(scope: Scope, node: onnx.NodeProto, slots: Mapping[int, Any]) -> list[Change] | str:
     """Returns what gives a node constants as inputs.
 
     Args:
@@ -207,7 +207,7 @@ def _resize(scope: Scope, node: onnx.NodeProto, older: defs.OpSchema) -> list[Ch
         else:
             return "the sizes of its input are known only at run time"
         slots[slot] = whole.reshape(-1)
-    changes = _written(scope, node, slots)
+    changes = _constants(scope, node, slots)
     return changes if isinstance(changes, str) else [_removal(node, given), *changes]
 
 
@@ -220,7 +220,7 @@ def _pad(scope: Scope, node: onnx.NodeProto, older: defs.OpSchema) -> list[Chang
         return "its pads, or the axes that it pads, are computed at run time"
     whole = np.zeros((2, len(shape)), pads.dtype)
     whole[:, axes.reshape(-1) % len(shape)] = pads.reshape(2, -1)
-    changes = _written(scope, node, {1: whole.reshape(-1)})
+    changes = _constants(scope, node, {1: whole.reshape(-1)})
     return changes if isinstance(changes, str) else [*changes, lambda: node.input.__delitem__(3)]
 
 

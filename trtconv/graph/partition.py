@@ -80,12 +80,12 @@ class _Levels:
 
     Args:
         nodes: As for `cut`.
-        left: Positions of those that stay with ONNX.
+        rest: Positions of those that stay with ONNX.
     """
 
-    def __init__(self, nodes: Mapping[int, Links], left: Collection[int]) -> None:
+    def __init__(self, nodes: Mapping[int, Links], rest: Collection[int]) -> None:
         self._nodes = nodes
-        self._left = left
+        self._rest = rest
         self._order = sorted(nodes)
         makers = {name: node for node in self._order for name in nodes[node].makes}
         self._before = {
@@ -116,7 +116,7 @@ class _Levels:
         return [NodeGroup(level % 2 == 1, tuple(held[level])) for level in sorted(held)]
 
     def _side(self, node: int) -> int:
-        return 0 if node in self._left else 1
+        return 0 if node in self._rest else 1
 
     def _earliest(self, node: int) -> int:
         lowest = max((self._level[earlier] for earlier in self._before[node]), default=0)

@@ -64,18 +64,18 @@ def data_can_be_propagated(
         columns: The nodes of the main graph, where they have been read.
     """
     nodes = columns or Columns(graph.node)
-    written = _written(graph, nodes, None)
+    written = _literal_elements(graph, nodes, None)
     if math.isinf(written):
         try:
             tensors = onnx.shape_inference.infer_shapes(model).graph.value_info
         # Whatever inference raises over a stranger's model means one thing here: not known.
         except Exception:
             return False
-        written = _written(graph, nodes, {tensor.name: _length(tensor) for tensor in tensors})
+        written = _literal_elements(graph, nodes, {tensor.name: _length(tensor) for tensor in tensors})
     return written <= _MOST_WRITTEN
 
 
-def _written(graph: onnx.GraphProto, columns: Columns, inference: Mapping[str, float] | None) -> float:
+def _literal_elements(graph: onnx.GraphProto, columns: Columns, inference: Mapping[str, float] | None) -> float:
     """Returns how many elements are written down; infinity where that depends on lengths that are not known.
 
     Args:

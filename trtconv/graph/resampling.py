@@ -34,20 +34,20 @@ _KERNELS: dict[str, tuple[Callable[[NDArray[Any]], NDArray[Any]], float]] = {
 """Filter to its kernel, and how far that reaches."""
 
 
-def resampling(filter: str, source: int, target: int, kept: slice = slice(None)) -> Matrix:
+def resampling(filter: str, source: int, target: int, window: slice = slice(None)) -> Matrix:
     """Returns the weights, (target, source), that resize an axis of `source` pixels to `target`.
 
     Args:
         filter: One of `core.preprocessing.FILTERS`.
         source: Pixels that there are.
         target: Pixels that there will be.
-        kept: Which of these are wanted.
+        window: Which of these are wanted.
     """
     step = source / target
-    centers = ((np.arange(target) + 0.5) * step)[kept]
+    centers = ((np.arange(target) + 0.5) * step)[window]
     if filter == "nearest" or source == target:
         # Added up as Pillow does: what lies between two pixels is one or the other by the rounding.
-        centers = np.cumsum(np.concatenate(([step / 2], np.full(target - 1, step))))[kept]
+        centers = np.cumsum(np.concatenate(([step / 2], np.full(target - 1, step))))[window]
         nearest = np.minimum(centers.astype(int), source - 1)
         chosen: Matrix = (np.arange(source) == nearest[:, None]).astype(np.float32)
         return chosen

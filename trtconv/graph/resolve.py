@@ -34,8 +34,8 @@ def resolved(scope: Scope, name: str, opsets: Iterable[Any]) -> NDArray[Any] | N
     cone = _Cone(scope)
     if not cone.visit(name):
         return None
-    value = cone.known.get(name)
-    return value if value is not None else evaluate(cone.nodes, cone.known, name, opsets)
+    value = cone.values.get(name)
+    return value if value is not None else evaluate(cone.nodes, cone.values, name, opsets)
 
 
 class _Cone:
@@ -43,22 +43,22 @@ class _Cone:
 
     def __init__(self, scope: Scope) -> None:
         self._scope = scope
-        self._seen: set[int] = set()
+        self._indices: set[int] = set()
         self.nodes: list[onnx.NodeProto] = []
-        self.known: dict[str, NDArray[Any]] = {}
+        self.values: dict[str, NDArray[Any]] = {}
 
     def visit(self, name: str) -> bool:
         """Whether nothing but what is known goes into a tensor."""
-        if not name or name in self.known:
+        if not name or name in self.values:
             return True
         values = self._scope.values(name)
         if values is not None:
-            self.known[name] = values
+            self.values[name] = values
             return True
         index = self._scope.producers.get(name)
-        if index is None or len(self._seen) >= _MAX_CONE:
+        if index is None or len(self._indices) >= _MAX_CONE:
             return False
-        if index in self._seen:
+        if index in self._indices:
             return True
         columns = self._scope.columns
         op, node = columns.ops[index], columns.nodes[index]
@@ -68,10 +68,10 @@ class _Cone:
             sizes = sizes_read(self._scope, node)
             if sizes is None:
                 return False
-            self.known[name] = sizes
+            self.values[name] = sizes
             return True
         # Counted on the way down: a chain of thousands would be as many calls inside source other.
-        self._seen.add(index)
+        self._indices.add(index)
         if op not in FOLDED or not all(self.visit(source) for source in columns.inputs[index]):
             return False
         self.nodes.append(node)

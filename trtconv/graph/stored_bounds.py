@@ -29,8 +29,8 @@ def stored_bounds(model: OnnxModel) -> dict[str, Range]:
     return {name: bound for name, bound in bounds.items() if bound is not None}
 
 
-def _range(kept: Any) -> Range | None:
-    sizes = kept.get("bounds") if isinstance(kept, Mapping) else None
+def _range(record: Any) -> Range | None:
+    sizes = record.get("bounds") if isinstance(record, Mapping) else None
     if not isinstance(sizes, list) or [type(size) for size in sizes] != [int, int, int]:
         return None
     try:

@@ -9,7 +9,7 @@ from trtconv.passes.channel_scales import MoveChannelScales
 from trtconv.passes.clip_limits import UncrossClipLimits
 from trtconv.passes.constant_forms import SettleConstants
 from trtconv.passes.dilate_kernel import DilateDeconvKernel
-from trtconv.passes.explicit_deconv import Chooser, MakeDeconvExplicit, chosen
+from trtconv.passes.explicit_deconv import Chooser, MakeDeconvExplicit, chooser_of
 from trtconv.passes.fold_batch_norm import FoldBatchNorm
 from trtconv.passes.fold_integer_bias import FoldIntegerBias
 from trtconv.passes.fold_quantized_clip import FoldQuantizedClip
@@ -141,7 +141,7 @@ _IN_HALF = ("fp16", "bf16", "int8", "auto")
 
 
 def passes_for(
-    precision: str, *, requantize: bool = False, choose: Chooser | None = None, kept: Collection[str] = ()
+    precision: str, *, requantize: bool = False, choose: Chooser | None = None, typed_nodes: Collection[str] = ()
 ) -> tuple[Pass, ...]:
     """Returns the passes that run for an engine.
 
@@ -149,16 +149,26 @@ def passes_for(
         precision: One of `core.requests.common.PRECISIONS`; with int8, layers that are not quantised run in float16.
         requantize: Whether asymmetric tensors are requantised symmetrically, which changes numbers.
         choose: Chooses the form of each transposed convolution that has several; None: the usual one.
-        kept: Names of nodes that have types of their own, and keep their names.
+        typed_nodes: Names of nodes that have types of their own, and keep their names.
     """
     half = precision in _IN_HALF
     variants = {
         ExpandFunctions: ExpandFunctions(in_half=half),
         MakeDeconvExplicit: MakeDeconvExplicit(in_half=half, choose=choose),
-        OverlapAdd: OverlapAdd(in_half=half, kept=kept),
+        OverlapAdd: OverlapAdd(in_half=half, typed_nodes=typed_nodes),
     }
     passes = (pass_ for pass_ in PASSES if not pass_.on_request or (requantize and pass_.flag == "requantize"))
     return tuple(variants.get(type(pass_), pass_) for pass_ in passes)
 
 
-__all__ = ["PASSES", "BrokenContract", "Chooser", "Pass", "PassResult", "chosen", "passes_for", "run_passes", "select"]
+__all__ = [
+    "PASSES",
+    "BrokenContract",
+    "Chooser",
+    "Pass",
+    "PassResult",
+    "chooser_of",
+    "passes_for",
+    "run_passes",
+    "select",
+]

@@ -26,7 +26,7 @@ _LARGER, _LARGER_QUANTIZED = 1.6, 1.5
 """How many times its taps a larger kernel may have before a longer input is faster."""
 
 
-def chosen(forms: Mapping[str, str]) -> Chooser:
+def chooser_of(forms: Mapping[str, str]) -> Chooser:
     """Returns what gives nodes the forms that were chosen for them, by their names, and the others the usual one."""
     return lambda view, site, usual: forms.get(view.node.name, usual) if forms.get(view.node.name) in FORMS else usual
 

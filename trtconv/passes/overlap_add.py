@@ -48,20 +48,20 @@ class OverlapAdd(NodePass):
     Args:
         in_half: Whether the engine computes float32 layers in a type of 16 bits.
         measured: Whether layers unlike those that were measured are left alone.
-        kept: Names of nodes that stay as they are: a type of their own is asked for them by that name.
+        typed_nodes: Names of nodes that stay as they are: a type of their own is asked for them by that name.
     """
 
     name = "overlap-add"
     ops = frozenset({"ConvTranspose"})
     looks_around = False
 
-    def __init__(self, *, in_half: bool = False, measured: bool = True, kept: Collection[str] = ()) -> None:
+    def __init__(self, *, in_half: bool = False, measured: bool = True, typed_nodes: Collection[str] = ()) -> None:
         self._in_half = in_half
         self._measured = measured
-        self._kept = frozenset(kept)
+        self._typed_nodes = frozenset(typed_nodes)
 
     def concerns(self, scope: Scope, index: int, target: Target) -> bool:
-        if not target.before(9) or scope.columns.nodes[index].name in self._kept:
+        if not target.before(9) or scope.columns.nodes[index].name in self._typed_nodes:
             return False
         geometry = Deconv(scope, index).geometry
         least = _FEWEST_TAPS if self._measured else 1

@@ -189,14 +189,14 @@ def groups(field: Field) -> list[Group]:
     return result
 
 
-def _grow(field: Field, start: gs.Node, seen: set[int]) -> Group:
+def _grow(field: Field, start: gs.Node, visits: set[int]) -> Group:
     group = Group(start)
     queue = [start]
     constants: set[int] = set()
     for node in queue:
-        if id(node) in seen:
+        if id(node) in visits:
             continue
-        seen.add(id(node))
+        visits.add(id(node))
         _admit(field, group, node)
         for tensor in _quantized_tensors(node):
             if field.values(tensor) is not None:

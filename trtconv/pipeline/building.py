@@ -280,12 +280,12 @@ class _Work:
         judged = preparation.judge(passes, checks=checks_of(draft.plan))
         covered = request.dims if request.profiles else None
         sized = preparation.size(draft.profiles, rounded=request.rounded, split=request.split, covered=covered)
-        plan, edits = dataclasses.replace(draft.plan, profiles=sized.profiles), judged.done.edits
+        plan, edits = dataclasses.replace(draft.plan, profiles=sized.profiles), judged.rewrite.edits
         report = dataclasses.replace(
             draft,
             plan=plan,
             edits=edits,
-            skipped=judged.done.skipped,
+            skipped=judged.rewrite.skipped,
             findings=(*sized.milder(judged.findings), *sized.findings),
             tuned=tuned,
             lattice=sized.record,
@@ -377,11 +377,11 @@ class _Work:
             findings = (*findings_of(error, model), *(refused_with_tactics() if plan.tactics else ()))
             return RefusedNetwork(findings, model, prepared.sized, plan, self.engine, self.clock), None
 
-    def _builder_plan(self, plan: BuildPlan, types: Types, shown: tuple[str, ...] = ()) -> BuildPlan:
+    def _builder_plan(self, plan: BuildPlan, types: Types, tensors: tuple[str, ...] = ()) -> BuildPlan:
         """Returns what the builder is told: a strongly typed one finds the precision in the graph."""
         info = self.engine.info
         flags = types if info.capabilities.builder_precision_flags else Types()
-        options = dataclasses.replace(plan.options, debug_tensors=shown)
+        options = dataclasses.replace(plan.options, debug_tensors=tensors)
         plan = dataclasses.replace(plan, precision=flags.precision, node_precisions=flags.nodes, options=options)
         return dataclasses.replace(affordable(plan, info.capabilities), timing_cache=timing_cache(self.request, info))
 

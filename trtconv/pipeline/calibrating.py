@@ -100,10 +100,10 @@ def choose_ranges(
     return min(choices, key=lambda choice: choice.error)
 
 
-def _as_given(given: CachedScales, model: OnnxModel) -> Chosen:
-    method = f"cache of {given.calibrator}"
-    calibration = Calibration(0, given.record.file, (), method, methods={}, equalized=False, cached=False)
-    return Chosen(model, (), given.layers, given.ranges, calibration, given.lacking, given.record)
+def _as_given(scales: CachedScales, model: OnnxModel) -> Chosen:
+    method = f"cache of {scales.calibrator}"
+    calibration = Calibration(0, scales.record.file, (), method, methods={}, equalized=False, cached=False)
+    return Chosen(model, (), scales.layers, scales.ranges, calibration, scales.lacking, scales.record)
 
 
 class _Calibrating:
@@ -131,7 +131,7 @@ class _Calibrating:
         tensors = linked_tensors(links)
         if not tensors:
             return None
-        key, sizes = self._kept(KeptSizes, tuple(tensors), "filled channels")
+        key, sizes = self._entry(KeptSizes, tuple(tensors), "filled channels")
         with self._clock.stage(Stage.EQUALIZE):
             if sizes is None:
                 sizes = KeptSizes(sizes_by_channel(self._model, tensors, self._samples, self._tell))
@@ -147,8 +147,8 @@ class _Calibrating:
         by_index = {layer.index: layer for layer in layers}
         kept = tuple(by_index[index] for index in placement.layers)
         methods = candidates(self._request.method, self._request.percentile, kind.methods)
-        key, entry = self._kept(KeptRanges, placement.tensors, (methods, bool(self._edits)))
-        ranges = entry if entry is not None else self._found(placement, methods)
+        key, entry = self._entry(KeptRanges, placement.tensors, (methods, bool(self._edits)))
+        ranges = entry if entry is not None else self._calibrate(placement, methods)
         if entry is None:
             cache.store(self._request.cache, key, ranges)
         calibration = Calibration(
@@ -162,7 +162,7 @@ class _Calibrating:
         )
         return Chosen(self._model, self._edits, kept, ranges.ranges, calibration)
 
-    def _kept(self, kind: type[cache.Kept], tensors: Sequence[str], extra: object) -> tuple[str, cache.Kept | None]:
+    def _entry(self, kind: type[cache.Kept], tensors: Sequence[str], extra: object) -> tuple[str, cache.Kept | None]:
         """Returns the name under which what was found of some tensors is kept, and what is kept there."""
         request = self._request
         if request.cache is None:
@@ -177,7 +177,7 @@ class _Calibrating:
         key = cache.key_of(self._source.identity.sha256 or "", self._samples.digest(), tensors, settings)
         return key, cache.load(request.cache, key, kind, tensors)
 
-    def _found(self, placement: Placement, methods: Sequence[str]) -> KeptRanges:
+    def _calibrate(self, placement: Placement, methods: Sequence[str]) -> KeptRanges:
         """Calibrates; several methods are judged by samples of which they have not seen any, which then join."""
         statistics = Statistics(methods)
         first, others = self._samples, self._samples[:0]

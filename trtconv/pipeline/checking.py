@@ -80,7 +80,7 @@ def _check(request: CheckRequest, clock: Stopwatch) -> CheckReport:
         identity = model_identity(model)
         dims = dynamic_dims(model.inputs)
         request, bounds = _divided(request, model)
-        profiles, unbounded = _asked(request, model)
+        profiles, unbounded = _profiles(request, model)
     with clock.stage(Stage.RUNTIME):
         target, engine = target_and_runtime(request.target)
     preparation, plan = Preparation(model, target, clock), _planned(request, target, profiles)
@@ -99,7 +99,7 @@ def _check(request: CheckRequest, clock: Stopwatch) -> CheckReport:
     if isinstance(engine, str):
         parser = ParserVerdict(why=engine)
     else:
-        subject = ProofSubject(promise_of(judged.done.edits, passes), model, model)
+        subject = ProofSubject(promise_of(judged.rewrite.edits, passes), model, model)
         faults, parser, proof = _try_out(subject, engine, plan, request, clock)
         findings += _not_told_yet(judged.origin.place(faults, model), findings)
     model.require_unchanged_data()
@@ -122,7 +122,7 @@ def _offered(model: OnnxModel, target: Target, request: CheckRequest) -> tuple[F
     return tuple(offers(model, target, request.substitute))
 
 
-def _asked(request: CheckRequest, model: OnnxModel) -> tuple[tuple[ShapeProfile, ...], tuple[str, ...]]:
+def _profiles(request: CheckRequest, model: OnnxModel) -> tuple[tuple[ShapeProfile, ...], tuple[str, ...]]:
     """Returns the profiles that are asked for, and the dimensions for which there are none."""
     dims = dynamic_dims(model.inputs)
     # All bounds may be left out, and whatever needs them is then not checked; some make a profile like none other.

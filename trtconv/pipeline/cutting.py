@@ -11,7 +11,7 @@ from trtconv.graph.cut_shapes import CutShapes, Run
 from trtconv.graph.divisible import Divisible
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.partition import cut
-from trtconv.pipeline.refusals import Reasons, told
+from trtconv.pipeline.refusals import Reasons, left_nodes
 
 _UNBOUNDED = "a tensor that it reads has a size that only values tell, and no bounds"
 
@@ -107,4 +107,4 @@ def planned_cut(cutting: Cutting, model: OnnxModel, reasons: Reasons) -> Planned
     """Returns a cut as documents have it."""
     kinds = {True: PartKind.ENGINE, False: PartKind.ONNX}
     parts = (PlannedPart(kinds[p.is_engine], p.inputs, p.outputs, len(p.nodes)) for p in cutting.slices)
-    return PlannedCut(tuple(parts), told(model, reasons), cutting.unbounded)
+    return PlannedCut(tuple(parts), left_nodes(model, reasons), cutting.unbounded)

@@ -53,7 +53,7 @@ class Disguise:
         # A name such as "a" may stand in the message as a word, too.
         op, node = aliases.operator(part.failure.op), aliases("n", part.failure.node)
         messages = (aliases.text(part.failure.message), part.failure.message)
-        self._wanted = [dataclasses.replace(part.failure, op=op, node=node, message=message) for message in messages]
+        self._failures = [dataclasses.replace(part.failure, op=op, node=node, message=message) for message in messages]
         failure = self._try(self.proto, "other names")
         if failure is None:
             raise InputError(
@@ -61,7 +61,7 @@ class Disguise:
                 "Nothing is written: names are what it is about. trtconv reduce writes it with its own.",
             )
         self.failure = failure
-        self._wanted.append(failure)
+        self._failures.append(failure)
 
     def run(self) -> bool:
         """Takes every step; returns whether the trials sufficed.
@@ -105,7 +105,7 @@ class Disguise:
         return True
 
     def _try(self, proto: onnx.ModelProto, title: str, request: BuildRequest | None = None) -> Failure | None:
-        return self._trials.failure(proto, request or self.request, self._wanted, title)
+        return self._trials.failure(proto, request or self.request, self._failures, title)
 
     def _accept(self, proto: onnx.ModelProto, title: str) -> bool:
         failure = self._try(proto, title)
@@ -126,14 +126,14 @@ class Disguise:
                 if smaller < size and self._accept(resized(self.proto, {size: smaller}), f"{smaller} for {size}"):
                     break
 
-    def _replace_weights(self, held: Sequence[Constant]) -> list[Likeness]:
+    def _replace_weights(self, weights: Sequence[Constant]) -> list[Likeness]:
         """Replaces every weight; returns what each has of the model's own values."""
         kept, pattern = Likeness.KEPT, Likeness.PATTERN
-        likeness = [constant.least for constant in held]
+        likeness = [constant.least for constant in weights]
         if self._accept(with_stand_ins(self.proto, likeness), "other weights"):
             return likeness
         likeness = [
-            constant.least if constant.is_structure else kept if constant.may_stay else pattern for constant in held
+            constant.least if constant.is_structure else kept if constant.may_stay else pattern for constant in weights
         ]
         if self._accept(with_stand_ins(self.proto, likeness), "other weights of the same pattern"):
             return likeness
@@ -142,12 +142,12 @@ class Disguise:
             "Nothing is written: the values of its weights are what it is about. trtconv reduce writes it with them.",
         )
 
-    def _relax(self, original: onnx.ModelProto, held: Sequence[Constant], likeness: list[Likeness]) -> None:
+    def _relax(self, original: onnx.ModelProto, weights: Sequence[Constant], likeness: list[Likeness]) -> None:
         """Takes what is left of the model's values from the weights whose own the failure does not need."""
-        for index, constant in enumerate(held):
+        for index, constant in enumerate(weights):
             for less in _less_than(Likeness.STATISTICS if constant.is_structure else likeness[index]):
                 changed = [*likeness[:index], less, *likeness[index + 1 :]]
-                if self._accept(with_stand_ins(original, changed), f"constant {index + 1} of {len(held)}"):
+                if self._accept(with_stand_ins(original, changed), f"constant {index + 1} of {len(weights)}"):
                     likeness[index] = less
                     break
 

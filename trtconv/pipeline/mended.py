@@ -16,7 +16,7 @@ def compared(
     before: Sequence[Finding],
     after: Sequence[Finding],
     model: OnnxModel,
-    done: PassResult,
+    result: PassResult,
     passes: Sequence[Pass],
     standing: frozenset[str],
 ) -> tuple[Finding, ...]:
@@ -26,7 +26,7 @@ def compared(
         before: Findings about the model as it was.
         after: Findings about the model after the passes, at the places of its nodes in the file.
         model: The model after the passes.
-        done: What the passes did.
+        result: What the passes did.
         passes: Those that ran.
         standing: Codes of findings that stay as severe when they are mended.
     """
@@ -35,18 +35,18 @@ def compared(
     # What was only worth knowing of the model as it was is of no interest once it is otherwise.
     gone = (f for f in before if f.fault not in faults and f.severity is not Severity.INFO)
     edited: dict[str, set[str]] = {}
-    for edit in done.edits:
+    for edit in result.edits:
         edited.setdefault(edit.node, set()).add(edit.pass_name)
     ran = set().union(*edited.values())
     mended = (_mended(finding, (edited.get(finding.location.node, set()), ran), passes, standing) for finding in gone)
-    return (*mended, *declined(left, done, passes))
+    return (*mended, *declined(left, result, passes))
 
 
-def declined(findings: Iterable[Finding], done: PassResult, passes: Sequence[Pass]) -> tuple[Finding, ...]:
+def declined(findings: Iterable[Finding], result: PassResult, passes: Sequence[Pass]) -> tuple[Finding, ...]:
     """Returns what is left after passes that would mend it, told to do by hand what they did not, and why."""
     by_hand = {rule.code: rule.by_hand for rule in CHECKS if rule.by_hand}
     said: dict[str, dict[str, set[str]]] = {}
-    for skip in done.skipped:
+    for skip in result.skipped:
         said.setdefault(skip.pass_name, {}).setdefault(skip.node, set()).add(skip.reason)
     rest = []
     for finding in findings:
@@ -58,16 +58,16 @@ def declined(findings: Iterable[Finding], done: PassResult, passes: Sequence[Pas
     return tuple(rest)
 
 
-def _reason(said: Sequence[Mapping[str, set[str]]], node: str) -> str:
+def _reason(skips: Sequence[Mapping[str, set[str]]], node: str) -> str:
     """Returns why passes left a node as it is, where they said so of it, or one thing of all that they left.
 
     Args:
-        said: For each pass the names of the nodes that it left, and why.
+        skips: For each pass the names of the nodes that it left, and why.
         node: The node's name.
     """
-    reasons = set().union(*(mapping.get(node, ()) for mapping in said))
+    reasons = set().union(*(mapping.get(node, ()) for mapping in skips))
     if not reasons:
-        reasons = set().union(*(why for mapping in said for why in mapping.values()))
+        reasons = set().union(*(why for mapping in skips for why in mapping.values()))
     return f" trtconv leaves it as it is: {reasons.pop()}." if len(reasons) == 1 else " trtconv leaves it as it is."
 
 

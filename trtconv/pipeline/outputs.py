@@ -84,24 +84,24 @@ def with_network(
 
 
 def write_report(
-    report: BuildReport, data: memoryview | None, written: Sequence[Output], sign: Path | None, clock: Stopwatch
+    report: BuildReport, data: memoryview | None, outputs: Sequence[Output], sign: Path | None, clock: Stopwatch
 ) -> BuildReport:
     """Writes a report and, where there is one, the engine; both or none.
 
     Args:
         report: The report.
         data: The engine; None where there is none.
-        written: Where the engine goes, if there is one, and where the report goes.
+        outputs: Where the engine goes, if there is one, and where the report goes.
         sign: A private key to sign them with; None for none.
         clock: Times it.
 
     Returns:
         The report, signed where that is asked for.
     """
-    for output in written:
+    for output in outputs:
         # The work took its time, in a folder that others may write to.
         output.check()
-    with streams_together({output.path: output.typed for output in written}) as files:
+    with streams_together({output.path: output.typed for output in outputs}) as files:
         if data is not None:
             with clock.stage(Stage.WRITE):
                 files[0].write(data)

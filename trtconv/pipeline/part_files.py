@@ -127,12 +127,12 @@ def _saved(path: Path) -> SavedPipeline | None:
         return None
 
 
-def _remove_others(before: SavedPipeline, written: Collection[Path]) -> None:
+def _remove_others(before: SavedPipeline, paths: Collection[Path]) -> None:
     """Removes files of an older pipeline that are no longer part of it, unless somebody has changed them."""
     for part in before.document.parts:
         for file in filter(None, (part.runs, part.onnx)):
             path = before.path.parent / file.file
-            if path in written:
+            if path in paths:
                 continue
             # A changed file is somebody else's now.
             with contextlib.suppress(InputError, OSError):
@@ -145,7 +145,7 @@ def kept_pipeline(
 ) -> PipelineReport | None:
     """Returns a report of the pipeline that is there, if it was built from just this model, plan and runtime."""
     saved = _saved(names.document)
-    if saved is None or _identity(saved.document, draft) != _asked(request, draft, bounds):
+    if saved is None or _identity(saved.document, draft) != _request_key(request, draft, bounds):
         return None
     try:
         reports = tuple(_report(saved, number) for number in range(len(saved.document.parts)))
@@ -182,7 +182,7 @@ def _identity(document: PipelineDocument, draft: BuildReport) -> tuple[object, .
     return (*key, document.leave, dict(document.bounds))
 
 
-def _asked(request: BuildRequest, draft: BuildReport, bounds: Mapping[str, Range]) -> tuple[object, ...]:
+def _request_key(request: BuildRequest, draft: BuildReport, bounds: Mapping[str, Range]) -> tuple[object, ...]:
     runtime = draft.runtime if of_its_gpu(draft) else dataclasses.replace(draft.runtime, gpu=None)
     key = draft.trtconv, source_checksum(), draft.plan.to_json(), runtime, draft.model.sha256
     return (*key, request.leave, dict(bounds))

@@ -44,7 +44,7 @@ from trtconv.pipeline.part_files import Names, check_pipeline_outputs, kept_pipe
 from trtconv.pipeline.preparation import Preparation, passes_of
 from trtconv.pipeline.profiles import Sized
 from trtconv.pipeline.racing import require_gpu
-from trtconv.pipeline.refusals import Reasons, blamed, is_curable, refused_nodes, told
+from trtconv.pipeline.refusals import Reasons, blamed, is_curable, left_nodes, refused_nodes
 from trtconv.runtimes import tensorrt
 from trtconv.runtimes.observed import Seen, observe, why_not_loaded
 from trtconv.runtimes.tensorrt import EngineBlob, Runtime
@@ -212,7 +212,7 @@ class _Partitioning:
         with self.clock.stage(Stage.SIZES):
             cutting = Cutting(model, reasons, sized.profiles, self.bounds, run)
         if not any(part.is_engine for part in cutting.slices):
-            listed = "; ".join(f"{node.op} {node.node}: {node.reason}" for node in told(model, reasons)[:3])
+            listed = "; ".join(f"{node.op} {node.node}: {node.reason}" for node in left_nodes(model, reasons)[:3])
             raise BuildFailed(f"{model.path}: no part of it is enough for an engine ({listed})", _NO_ENGINE)
         if cutting.unused:
             raise InputError(
@@ -222,25 +222,25 @@ class _Partitioning:
         return cutting
 
     def _build(
-        self, cutting: Cutting, built: dict[tuple[int, tuple[int, ...]], BuiltPart]
+        self, cutting: Cutting, cache: dict[tuple[int, tuple[int, ...]], BuiltPart]
     ) -> tuple[tuple[BuiltPart, ...], Reasons | None]:
         """Builds all parts; returns them, and what to leave out; None for that where leaving out does not help."""
         parts: list[BuiltPart] = []
         for number, part in enumerate(cutting.slices, 1):
             key = number, part.nodes
-            if key not in built:
-                built[key] = self._part(cutting, part, number)
-            report = built[key].report
+            if key not in cache:
+                cache[key] = self._part(cutting, part, number)
+            report = cache[key].report
             if report is not None and report.exit_code:
                 if not is_curable(report.findings):
-                    return (built[key],), None
+                    return (cache[key],), None
                 own = OnnxModel(cutting.model_of(part).proto, self.names.model(number))
                 places = cutting.origin(part)
                 blame = {places[index]: why for index, why in blamed(own, report.findings).items()}
                 fresh = {index: why for index, why in blame.items() if index in part.nodes}
                 why = next(finding.message for finding in report.findings if finding.severity is Severity.ERROR)
                 return (), fresh or dict.fromkeys(part.nodes, why)
-            parts.append(built[key])
+            parts.append(cache[key])
         return tuple(parts), {}
 
     def _part(self, cutting: Cutting, part: Slice, number: int) -> BuiltPart:
@@ -319,7 +319,7 @@ class _Partitioning:
             self.request.leave,
             self.bounds,
             profiles,
-            told(model, reasons),
+            left_nodes(model, reasons),
             tuple(notes),
             source_checksum(),
         )

@@ -33,7 +33,7 @@ from trtconv.graph.functions import UnsupportedFunctions
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.provenance import Origin
 from trtconv.graph.types import CONCERNED
-from trtconv.passes import Chooser, Pass, PassResult, chosen, passes_for, run_passes
+from trtconv.passes import Chooser, Pass, PassResult, chooser_of, passes_for, run_passes
 from trtconv.passes.spelling.other_forms import other_forms
 from trtconv.pipeline.extending.added import added_passes
 from trtconv.pipeline.mended import compared, declined
@@ -51,12 +51,12 @@ class Judged:
     """A model that was rewritten between two looks of the rules.
 
     Args:
-        done: What the passes did.
+        rewrite: What the passes did.
         findings: What the rules found; what the passes mended is milder.
         origin: Where its nodes are in the file.
     """
 
-    done: PassResult
+    rewrite: PassResult
     findings: tuple[Finding, ...]
     origin: Origin
 
@@ -220,8 +220,8 @@ def passes_of(
     """
     if not plan.rewrite:
         return ()
-    choose = choose or (chosen(forms) if forms else None)
-    usual = passes_for(plan.precision, requantize=plan.requantize, choose=choose, kept=plan.node_precisions)
+    choose = choose or (chooser_of(forms) if forms else None)
+    usual = passes_for(plan.precision, requantize=plan.requantize, choose=choose, typed_nodes=plan.node_precisions)
     return (*added_passes(plan), *usual, *(other_forms(forms) if forms else ()))
 
 

@@ -95,10 +95,10 @@ def quantize(request: QuantizeRequest, progress: Progress | None = None) -> Quan
         model=ready.source.identity,
         output=output,
         target=target,
-        edits=ready.done.edits + chosen.edits,
-        skipped=ready.done.skipped,
+        edits=ready.rewrite.edits + chosen.edits,
+        skipped=ready.rewrite.skipped,
         quantized=_quantized(ready, placement),
-        left_in_float=_left(ready, placement, spending, chosen.lacking),
+        left_in_float=_float_layers(ready, placement, spending, chosen.lacking),
         notes=slows_down(ready.layers),
         error=measured.error,
         metric=measured.metric,
@@ -124,7 +124,7 @@ class _Ready:
         samples: All that were given.
         calibration: Those to calibrate with.
         held_out: Those to measure on.
-        done: What was rewritten.
+        rewrite: What was rewritten.
         layers: The layers with weights.
         work: Position of a layer to its multiply-adds.
     """
@@ -134,7 +134,7 @@ class _Ready:
     samples: InputSamples
     calibration: InputSamples
     held_out: InputSamples
-    done: PassResult
+    rewrite: PassResult
     layers: tuple[WeightedLayer, ...]
     work: Mapping[int, int]
 
@@ -177,10 +177,10 @@ class _Measured:
         return worst(self.error) <= limit if self.metric is None else self.metric.met
 
 
-def _measured(request: QuantizeRequest, chosen: Chosen, ready: _Ready, clock: Stopwatch) -> _Measured:
+def _measured(request: QuantizeRequest, choice: Chosen, ready: _Ready, clock: Stopwatch) -> _Measured:
     reference = Reference(ready.source.model, ready.held_out, ready.source.goal)
-    spending, placement = _spent(request, chosen, ready.source.weights, reference, clock)
-    result, mended = _with_biases(chosen, placement, ready.source, ready.calibration, clock)
+    spending, placement = _spent(request, choice, ready.source.weights, reference, clock)
+    result, mended = _with_biases(choice, placement, ready.source, ready.calibration, clock)
     error = reference.distances(result) if len(ready.held_out) else {}
     return _Measured(result, spending, placement, mended, error, reference.judged(result))
 
@@ -293,13 +293,13 @@ def _prepared(
         done = dataclasses.replace(done, edits=done.edits + fill_channels(model))
     store_weights(model)
     source.file.move(model)
-    kind, in_float = KINDS[request.kind], _known(model, request.in_float, request.attention)
+    kind, in_float = KINDS[request.kind], _checked_names(model, request.in_float, request.attention)
     layers = find_layers(model.main, in_float, kind, request.attention)
     require_layers(model, layers, kind, in_float, request.attention)
     return done, layers
 
 
-def _known(model: OnnxModel, names: Sequence[str], attention: bool) -> Sequence[str]:
+def _checked_names(model: OnnxModel, names: Sequence[str], attention: bool) -> Sequence[str]:
     node_names = {node.name for node in model.proto.graph.node}
     for name in names:
         if name not in node_names:
@@ -310,33 +310,33 @@ def _known(model: OnnxModel, names: Sequence[str], attention: bool) -> Sequence[
 
 
 def _spent(
-    request: QuantizeRequest, chosen: Chosen, weights: QuantizedWeights, reference: Reference, clock: Stopwatch
+    request: QuantizeRequest, choice: Chosen, weights: QuantizedWeights, reference: Reference, clock: Stopwatch
 ) -> tuple[Spending | None, Placement]:
     """Leaves layers in float until the budget is met, where there is one; returns where quantisers then stand."""
-    scope = chosen.model.main
+    scope = choice.model.main
     if request.error_budget is None:
-        return None, place_of(weights.kind, scope, chosen.layers)
+        return None, place_of(weights.kind, scope, choice.layers)
 
     def judge(layers: Sequence[WeightedLayer]) -> float:
-        return reference.error(quantized(chosen.model, place_of(weights.kind, scope, layers), chosen.ranges, weights))
+        return reference.error(quantized(choice.model, place_of(weights.kind, scope, layers), choice.ranges, weights))
 
     allowed = reference.allowed(request.error_budget)
-    spending = spend(chosen.layers, allowed, judge, functools.partial(clock.progress.phase, "layer"))
+    spending = spend(choice.layers, allowed, judge, functools.partial(clock.progress.phase, "layer"))
     return spending, place_of(weights.kind, scope, spending.layers)
 
 
 def _with_biases(
-    chosen: Chosen, placement: Placement, source: FloatSource, calibration: InputSamples, clock: Stopwatch
+    choice: Chosen, placement: Placement, source: FloatSource, calibration: InputSamples, clock: Stopwatch
 ) -> tuple[OnnxModel, bool]:
     """Returns the quantised model, with corrected biases where that brings it nearer, and whether it does."""
-    result = quantized(chosen.model, placement, chosen.ranges, source.weights)
+    result = quantized(choice.model, placement, choice.ranges, source.weights)
     if not len(calibration):
         return result, False
     samples, judging = calibration.parted(JUDGING) if len(calibration) >= ENOUGH else (calibration, calibration)
-    biases = [bias for index in placement.layers if (bias := bias_of(chosen.model.main, index))]
+    biases = [bias for index in placement.layers if (bias := bias_of(choice.model.main, index))]
     tell = functools.partial(clock.progress.phase, "correcting biases")
-    mended = correct_biases(chosen.model, result, biases, samples[:MOST_JUDGED], tell)
-    reference = Reference(chosen.model, judging[:MOST_JUDGED], source.goal)
+    mended = correct_biases(choice.model, result, biases, samples[:MOST_JUDGED], tell)
+    reference = Reference(choice.model, judging[:MOST_JUDGED], source.goal)
     nearer = reference.rank(mended) < reference.rank(result)
     return (mended if nearer else result), nearer
 
@@ -363,7 +363,7 @@ def _quantized(ready: _Ready, placement: Placement) -> tuple[Layerwise, ...]:
     return tuple(Layerwise(layer.name, layer.node.op_type, "", ready.work.get(layer.index)) for layer in inside)
 
 
-def _left(
+def _float_layers(
     ready: _Ready, placement: Placement, spending: Spending | None, lacking: Mapping[int, str]
 ) -> tuple[Layerwise, ...]:
     spared = {step.node: step for step in spending.steps} if spending is not None else {}

@@ -115,7 +115,7 @@ def smallest_part(model: OnnxModel, request: ReduceRequest, trials: PartTrials, 
     search = _Search(Cutter(model, profiles), trials, trials.request(request.model), failure)
     with progress.stage(Stage.REDUCE.value):
         minimal = search.run()
-    kept = search.kept
+    kept = search.indices
     # The whole may have inputs that no part could be given.
     part = search.cutter.cut(kept) if len(kept) < len(search.cutter) else None
     build = search.request if part is None else search.request_for(part)
@@ -128,30 +128,30 @@ class _Search:
     def __init__(self, cutter: Cutter, trials: PartTrials, request: BuildRequest, failure: Failure) -> None:
         self.cutter = cutter
         self.request = request
-        self.kept = list(range(len(cutter)))
+        self.indices = list(range(len(cutter)))
         self._trials = trials
         self._failure = failure
-        self._seen: dict[tuple[int, ...], bool] = {}
+        self._verdicts: dict[tuple[int, ...], bool] = {}
 
     def run(self) -> bool:
         """Looks for the smallest part; returns whether leaving any one node out of it mends it."""
         try:
-            self.kept = next((g for g in self.cutter.around(self._failure.node) if self._fails(g)), self.kept)
-            for smaller in _ever_smaller(self.kept, self._fails):
-                self.kept = smaller
+            self.indices = next((g for g in self.cutter.around(self._failure.node) if self._fails(g)), self.indices)
+            for smaller in _ever_smaller(self.indices, self._fails):
+                self.indices = smaller
         except OutOfTrials:
             return False
         return True
 
     def _fails(self, candidate: Sequence[int]) -> bool:
         key = tuple(candidate)
-        if key not in self._seen:
+        if key not in self._verdicts:
             part = self.cutter.cut(candidate)
-            title = f"{len(self.kept)} nodes"
-            self._seen[key] = part is not None and bool(
+            title = f"{len(self.indices)} nodes"
+            self._verdicts[key] = part is not None and bool(
                 self._trials.failure(part, self.request_for(part), [self._failure], title)
             )
-        return self._seen[key]
+        return self._verdicts[key]
 
     def request_for(self, part: onnx.ModelProto) -> BuildRequest:
         """Returns the build of a part."""
@@ -162,19 +162,19 @@ class _Search:
         return dataclasses.replace(self.request, dims=dims, profiles=profiles if any(bounds) else (), values=values)
 
 
-def _ever_smaller(kept: list[int], fails: Callable[[Sequence[int]], bool]) -> Iterator[list[int]]:
+def _ever_smaller(indices: list[int], fails: Callable[[Sequence[int]], bool]) -> Iterator[list[int]]:
     """Yields smaller and smaller parts that fail: leaves out halves, ever shorter runs of nodes, then single ones."""
-    run = len(kept)
+    run = len(indices)
     while True:
         run = max(1, run // 2)
-        before = len(kept)
+        before = len(indices)
         # From the end, so that places in front stay; what comes last is needed least often.
-        for start in range((len(kept) - 1) // run * run, -1, -run):
-            candidate = kept[:start] + kept[start + run :]
+        for start in range((len(indices) - 1) // run * run, -1, -run):
+            candidate = indices[:start] + indices[start + run :]
             if candidate and fails(candidate):
-                kept = candidate
-                yield kept
-        if run == 1 and len(kept) == before:
+                indices = candidate
+                yield indices
+        if run == 1 and len(indices) == before:
             return
 
 

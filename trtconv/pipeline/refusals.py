@@ -174,7 +174,7 @@ def matching(model: OnnxModel, patterns: Sequence[str]) -> list[int]:
     return indices
 
 
-def told(model: OnnxModel, reasons: Mapping[int, str]) -> tuple[LeftNode, ...]:
+def left_nodes(model: OnnxModel, reasons: Mapping[int, str]) -> tuple[LeftNode, ...]:
     """Returns nodes and why no engine takes them, as documents have them."""
     scope: Scope = model.main
     return tuple(

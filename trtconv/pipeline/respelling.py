@@ -91,7 +91,7 @@ class RefusedNetwork:
         for number, choice in enumerate(tried):
             if time.monotonic() - started > _PATIENCE_SECONDS:
                 break
-            if self._built(self.model, dataclasses.replace(self.plan, profiles=choice.profiles)):
+            if self._is_buildable(self.model, dataclasses.replace(self.plan, profiles=choice.profiles)):
                 built.append(choice.flags)
             elif number == 0:
                 return self.findings
@@ -124,12 +124,12 @@ class RefusedNetwork:
         if forms and not run_passes(model, other_forms(forms), self.engine.info.target).edits:
             return None
         profiles = self._profiles_of(cutter, model)
-        return self._built(model, dataclasses.replace(self.plan, profiles=profiles, node_precisions={}))
+        return self._is_buildable(model, dataclasses.replace(self.plan, profiles=profiles, node_precisions={}))
 
     def _profiles_of(self, cutter: Cutter, model: OnnxModel) -> tuple[ShapeProfile, ...]:
         return tuple(make_profile(model.inputs, bounds) for bounds in cutter.bounds(model.proto))
 
-    def _built(self, model: OnnxModel, plan: BuildPlan) -> bool:
+    def _is_buildable(self, model: OnnxModel, plan: BuildPlan) -> bool:
         # A builder that broke down may have left its network in any state.
         network, _ = parse_model(model, self.engine, self.clock)
         if network is None:

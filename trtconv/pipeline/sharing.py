@@ -54,7 +54,7 @@ def share(request: ShareRequest, progress: Progress | None = None) -> ShareRepor
         files_read(request),
     )
     protect_data(model, request.output, request.page, data_path(request.output))
-    report, part = _made(model, request, listener)
+    report, part = _make(model, request, listener)
     data = part.serialize()
     report = dataclasses.replace(report, output=FileIdentity(str(request.output), bytes=len(data)))
     own = (request.output.name, request.output.stem, "part")
@@ -67,7 +67,7 @@ def share(request: ShareRequest, progress: Progress | None = None) -> ShareRepor
     return dataclasses.replace(report, output=identity)
 
 
-def _made(model: OnnxModel, request: ShareRequest, progress: Progress) -> tuple[ShareReport, OnnxModel]:
+def _make(model: OnnxModel, request: ShareRequest, progress: Progress) -> tuple[ShareReport, OnnxModel]:
     """Makes the part; returns what is told of it, but for what was looked for, and the part."""
     runtime: RuntimeIdentity = tensorrt.load(request.target).info.identity
     with (

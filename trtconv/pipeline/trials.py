@@ -48,7 +48,7 @@ class PartTrials:
 
     def __init__(self, request: ReduceRequest, folder: Path, origin: Path, progress: Progress) -> None:
         self.number = 0
-        self._asked = request
+        self._request = request
         self._folder = folder
         self._origin = origin
         self._progress = progress
@@ -61,7 +61,7 @@ class PartTrials:
     def request(self, path: Path) -> BuildRequest:
         """Returns the build of a model that lies at `path`, at the sizes of the whole."""
         return BuildRequest(
-            path, self._folder / "part.engine", force=True, mend=False, **shared(self._asked, BuildRequest)
+            path, self._folder / "part.engine", force=True, mend=False, **shared(self._request, BuildRequest)
         )
 
     def of_whole(self, has_bounds: bool) -> Failure:
@@ -74,56 +74,58 @@ class PartTrials:
             InputError: It does not, or it cannot be tried.
             EnvironmentMissing: The runtime is not here.
         """
-        failures = list(self.failures(self.request(self._asked.model), raising=True))
+        failures = list(self.failures(self.request(self._request.model), raising=True))
         if failures:
             return failures[0]
         unbounded = "" if has_bounds else " Dynamic dimensions have no bounds: give --dim."
-        raise InputError(f"{self._asked.model} does not fail", f"Give the flags with which it fails.{unbounded}")
+        raise InputError(f"{self._request.model} does not fail", f"Give the flags with which it fails.{unbounded}")
 
     def failure(
-        self, part: onnx.ModelProto, request: BuildRequest, wanted: Sequence[Failure], title: str
+        self, part: onnx.ModelProto, request: BuildRequest, originals: Sequence[Failure], title: str
     ) -> Failure | None:
         """Returns how a part fails where that is as it is wanted; None otherwise.
 
         Args:
             part: The part; it is written to a file of its own.
             request: How it is built; its model is that file.
-            wanted: The failure of the whole, as it may be worded.
+            originals: The failure of the whole, as it may be worded.
             title: What is tried, for the progress.
 
         Raises:
             OutOfTrials: There were enough.
         """
-        if self.number >= self._asked.trials:
+        if self.number >= self._request.trials:
             raise OutOfTrials
         self.number += 1
-        self._progress.phase(title, self.number, self._asked.trials)
+        self._progress.phase(title, self.number, self._request.trials)
         try:
-            path = self._written(part)
+            path = self._save(part)
         except InputError:  # The whole has weights that cannot be read.
             return None
         failures = self.failures(dataclasses.replace(request, model=path))
-        return next((candidate for candidate in failures if any(same(candidate, failure) for failure in wanted)), None)
+        return next(
+            (candidate for candidate in failures if any(same(candidate, failure) for failure in originals)), None
+        )
 
     def rewritten(self, part: onnx.ModelProto, request: BuildRequest) -> onnx.ModelProto | None:
         """Returns what the passes make of a part; None where they do not end well."""
         output = self._folder / "rewritten.onnx"
-        rewrite = RewriteRequest(self._written(part), output, **shared(request, RewriteRequest))
-        done = self._worker.run(rewrite, self._asked.timeout)
+        rewrite = RewriteRequest(self._save(part), output, **shared(request, RewriteRequest))
+        done = self._worker.run(rewrite, self._request.timeout)
         if isinstance(done, FailedRun) or not output.exists():
             return None
         proto = OnnxModel.load(output).proto
         del proto.metadata_props[:]
         return proto
 
-    def _written(self, part: onnx.ModelProto) -> Path:
+    def _save(self, part: onnx.ModelProto) -> Path:
         path = self._folder / "part.onnx"
         OnnxModel(part, self._origin).save(path)
         return path
 
     def failures(self, request: BuildRequest, raising: bool = False) -> Iterator[Failure]:
         """Yields how a model fails: what a build finds, worst first; where that is nothing, what a rewrite breaks."""
-        built = self._worker.run(request, self._asked.timeout)
+        built = self._worker.run(request, self._request.timeout)
         if isinstance(built, FailedRun):
             if raising:
                 _raise_unless_of_model(built)
@@ -133,7 +135,7 @@ class PartTrials:
         elif request.rewrite and built.edits:
             output = self._folder / "rewritten.onnx"
             rewrite = RewriteRequest(request.model, output, **shared(request, RewriteRequest))
-            done = self._worker.run(rewrite, self._asked.timeout)
+            done = self._worker.run(rewrite, self._request.timeout)
             if isinstance(done, FailedRun):
                 yield _of_run(done)
             elif done.exit_code:
@@ -165,12 +167,12 @@ def _raise_unless_of_model(run: FailedRun) -> None:
         raise TrtconvError(run.message, run.hint)
 
 
-def same(failure: Failure, wanted: Failure) -> bool:
+def same(failure: Failure, original: Failure) -> bool:
     """Whether two failures are one and the same, but for names, shapes and numbers."""
-    if (failure.code, failure.op) != (wanted.code, wanted.op):
+    if (failure.code, failure.op) != (original.code, original.op):
         return False
     # The code of a rule says it all; behind those of TensorRT's verdicts are many reasons.
-    return wanted.code not in OF_TENSORRT or _gist(failure.message) == _gist(wanted.message)
+    return original.code not in OF_TENSORRT or _gist(failure.message) == _gist(original.message)
 
 
 def _gist(message: str) -> str:

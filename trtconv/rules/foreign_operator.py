@@ -63,18 +63,18 @@ class ForeignOperator(Rule):
                     yield self.finding(wrong[0], scope.location(index), wrong[1])
 
 
-def _fault(scope: Scope, index: int, target: Target, given: bool) -> str:
+def _fault(scope: Scope, index: int, target: Target, is_own: bool) -> str:
     op = scope.columns.ops[index]
     plugin = KNOWN.get(op)
     if plugin is None:
         # TensorRT-RTX is installed wherever it is meant, and its parser tells. Of operators that are called like
         # ONNX's, parsers make what they make of those, whatever the domain is; the reference judges it.
-        unknown = target.family == "tensorrt" and not given and not op.startswith("TRT_") and op not in STANDARD
+        unknown = target.family == "tensorrt" and not is_own and not op.startswith("TRT_") and op not in STANDARD
         return f"{op} is neither an operator of ONNX nor a plugin of TensorRT's own" if unknown else ""
     if target.family == "rtx":
         return f"{op} is a plugin of the full TensorRT, and TensorRT-RTX takes no plugins"
     if not plugin.is_in(target):
-        return "" if given else f"{target} has no plugin {op}"
+        return "" if is_own else f"{target} has no plugin {op}"
     return "" if plugin.fields is None else _misuse(scope, index, op, plugin)
 
 

@@ -75,7 +75,7 @@ def test_a_node_that_has_a_type_of_its_own_keeps_its_name() -> None:
     proto, _ = make(ISTFT)
     proto.graph.node[-1].name = "istft"
     for kept in ((), ("other",), ("istft",)):
-        _, result = rewritten(proto, TENSORRT_8, passes_for("fp16", kept=kept))
+        _, result = rewritten(proto, TENSORRT_8, passes_for("fp16", typed_nodes=kept))
         assert any(edit.pass_name == "overlap-add" for edit in result.edits) == ("istft" not in kept)
 
 

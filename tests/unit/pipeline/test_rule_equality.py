@@ -10,7 +10,7 @@ from trtconv.core.errors import InputError
 from trtconv.core.rewrite_rules import rules_of
 from trtconv.passes.patterns.match import Instance
 from trtconv.passes.patterns.text import read
-from trtconv.pipeline.extending.equality import show, shown
+from trtconv.pipeline.extending.equality import passes_of, show
 
 
 def rule(pattern: str, replacement: str, **more: Any) -> dict[str, Any]:
@@ -179,7 +179,7 @@ def test_two_rules_of_one_name() -> None:
 def test_the_name_of_a_pass() -> None:
     table = {**rule("(x) => (y) { y = Abs (x) }", "(x) => (y) { y = Abs (x) }"), "name": "write-defaults"}
     with pytest.raises(InputError, match="name of a pass"):
-        shown(rules_of([table]))
+        passes_of(rules_of([table]))
 
 
 def test_texts_that_take_everything_run_in_a_process_of_their_own() -> None:
@@ -189,4 +189,4 @@ def test_texts_that_take_everything_run_in_a_process_of_their_own() -> None:
         ranks=[1],
     )
     with pytest.raises(InputError, match="shown"):
-        shown(rules_of([table]))
+        passes_of(rules_of([table]))

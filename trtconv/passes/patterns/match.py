@@ -153,26 +153,26 @@ class Matcher:
             return False
         return _bind(bound.tensors, name, other)
 
-    def _is_constant(self, node: onnx.NodeProto, index: int, wanted: NDArray[Any], name: str) -> bool:
+    def _is_constant(self, node: onnx.NodeProto, index: int, constant: NDArray[Any], name: str) -> bool:
         held = self._scope.constant(name)
-        if held is None or int(np.prod(held.dims, dtype=np.int64)) != wanted.size:
+        if held is None or int(np.prod(held.dims, dtype=np.int64)) != constant.size:
             return False
         values = self._scope.values(name)
-        if values is None or values.dtype != wanted.dtype or not np.array_equal(values.ravel(), wanted.ravel()):
+        if values is None or values.dtype != constant.dtype or not np.array_equal(values.ravel(), constant.ravel()):
             return False
-        if values.shape == wanted.shape:
+        if values.shape == constant.shape:
             return True
         # One number is one number, also with axes of its own, as long as these do not show in the result.
         others = [self._scope.shape(other) for other in self._scope.columns.inputs[index] if other != name]
         fits = any(shape is not None and len(shape) >= values.ndim for shape in others)
-        return wanted.size == 1 and wanted.ndim == 0 and node.op_type in _BROADCASTING and fits
+        return constant.size == 1 and constant.ndim == 0 and node.op_type in _BROADCASTING and fits
 
     def _attributes(
-        self, wanted: onnx.NodeProto, node: onnx.NodeProto, bound: Mapping[str, Any]
+        self, pattern: onnx.NodeProto, node: onnx.NodeProto, bound: Mapping[str, Any]
     ) -> dict[str, object] | None:
         """Returns the bound attributes if those of a node fit; None where they do not."""
         attributes, there = dict(bound), {attribute.name: attribute for attribute in node.attribute}
-        texts = {attribute.name: attribute for attribute in wanted.attribute}
+        texts = {attribute.name: attribute for attribute in pattern.attribute}
         for name in {*there, *texts}:
             default = default_of(node.op_type, node.domain, self._opset, name)
             given, text = there.get(name, default), texts.get(name, default)
@@ -220,13 +220,13 @@ class Matcher:
             and name in texts.rule.attributes
             and texts.rule.attributes[name].values
         ]
-        choice = next((option for option in texts.choices() if self._chosen(option, bound.attributes, names)), None)
+        choice = next((option for option in texts.choices() if self._agrees(option, bound.attributes, names)), None)
         if choice is None:
             return None
         return Instance(self._kind, tuple(types), tuple(ranks), tuple(sorted(choice.items())))
 
     @staticmethod
-    def _chosen(choice: Mapping[str, Any], attributes: Mapping[str, Any], names: Sequence[str]) -> bool:
+    def _agrees(choice: Mapping[str, Any], attributes: Mapping[str, Any], names: Sequence[str]) -> bool:
         return all(same_value(choice[name], attributes[name]) for name in names)
 
     def _floats_hold(self, bound: Binding) -> bool:
@@ -258,8 +258,8 @@ class Matcher:
                     return False
         return True
 
-    def _is_shared(self, wanted: str) -> bool:
-        return sum(condition.shape.count(wanted) for condition in self._texts.rule.inputs.values()) > 1
+    def _is_shared(self, size: str) -> bool:
+        return sum(condition.shape.count(size) for condition in self._texts.rule.inputs.values()) > 1
 
     def _constants_hold(self, bound: Binding) -> bool:
         for name, condition in self._texts.rule.inputs.items():

@@ -30,21 +30,21 @@ class RewritingPass(Pass):
 
     Args:
         texts: The rule.
-        shown: For what its texts were shown to be equal; nothing else is rewritten.
+        instances: For what its texts were shown to be equal; nothing else is rewritten.
         elsewhere: Returns for what they are equal with the operators of another opset; None: that is not asked.
     """
 
-    def __init__(self, texts: Texts, shown: Collection[Instance], elsewhere: Elsewhere | None = None) -> None:
+    def __init__(self, texts: Texts, instances: Collection[Instance], elsewhere: Elsewhere | None = None) -> None:
         self.name = texts.rule.name  # type: ignore[misc]
         self._texts = texts
-        self._shown = {texts.rule.opset: frozenset(shown)}
+        self._instances = {texts.rule.opset: frozenset(instances)}
         self._elsewhere = elsewhere
         self._ops = {node.op_type for node in texts.pattern.node if constant_of(node) is None}
 
     @property
     def instances(self) -> frozenset[Instance]:
         """For what its texts were shown to be equal, at the rule's own opset."""
-        return self._shown[self._texts.rule.opset]
+        return self._instances[self._texts.rule.opset]
 
     def example(self) -> OnnxModel:
         """Returns a model of the pattern alone, of the first types and ranks that were shown."""
@@ -79,11 +79,11 @@ class RewritingPass(Pass):
     def _shown_at(self, opset: int) -> frozenset[Instance]:
         """Returns for what the texts are equal with the operators of an opset."""
         own = self._texts.rule.opset
-        if opset not in self._shown and self._texts.means_the_same(opset):
-            self._shown[opset] = self._shown[own]
-        elif opset not in self._shown:
-            self._shown[opset] = frozenset() if self._elsewhere is None else frozenset(self._elsewhere(opset))
-        return self._shown[opset]
+        if opset not in self._instances and self._texts.means_the_same(opset):
+            self._instances[opset] = self._instances[own]
+        elif opset not in self._instances:
+            self._instances[opset] = frozenset() if self._elsewhere is None else frozenset(self._elsewhere(opset))
+        return self._instances[opset]
 
     def run(self, model: OnnxModel, target: Target) -> PassResult:
         edits: list[Edit] = []

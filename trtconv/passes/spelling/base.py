@@ -27,7 +27,7 @@ class Spelling(Pass):
     domains: ClassVar[tuple[str, ...]] = ONNX_DOMAINS
 
     def may_act(self, model: OnnxModel, target: Target) -> bool:
-        return any(self._wanted(scope, target) for scope in model.scopes)
+        return any(self._sites(scope, target) for scope in model.scopes)
 
     def run(self, model: OnnxModel, target: Target) -> PassResult:
         done = self._round(model, target)
@@ -44,7 +44,7 @@ class Spelling(Pass):
         patches: list[Patch] = []
         for scope in model.scopes:
             patch = Patch(model, scope)
-            for index in self._wanted(scope, target):
+            for index in self._sites(scope, target):
                 writer = Writer(model, scope, index)
                 place = writer.node.name or str(scope.location(index))
                 try:
@@ -60,7 +60,7 @@ class Spelling(Pass):
         close_patches(patches)
         return PassResult(tuple(edits), tuple(skips))
 
-    def _wanted(self, scope: Scope, target: Target) -> list[int]:
+    def _sites(self, scope: Scope, target: Target) -> list[int]:
         domains = scope.columns.domains
         return sorted(
             index

@@ -18,12 +18,12 @@ class CastConstants(Spelling):
     """Stores constants in another type, and casts them back before what adds, compares or moves them.
 
     Attributes:
-        held: The type of theirs that is misread, of ONNX.
+        type: The type of theirs that is misread, of ONNX.
         through: The type that they are stored in.
     """
 
     ops = ComputeWider.ops
-    held: ClassVar[int]
+    type: ClassVar[int]
     through: ClassVar[np.dtype[Any]]
 
     @abc.abstractmethod
@@ -53,7 +53,7 @@ class CastConstants(Spelling):
     def _is_misread(self, scope: Scope, name: str, target: Target) -> bool:
         tensor = scope.constant(name)
         # The type first: values of weights may lie in another file.
-        return tensor is not None and tensor.data_type == self.held and self.misreads(scope.values(name), target)
+        return tensor is not None and tensor.data_type == self.type and self.misreads(scope.values(name), target)
 
     def _cast(self, writer: Writer, name: str, target: Target) -> str:
         values = writer.scope.values(name) if name and self._is_misread(writer.scope, name, target) else None

@@ -28,7 +28,7 @@ class CastInfiniteConstants(CastConstants):
     name = "cast-infinite-constants"
     # What is finite is rounded to float32, in which TensorRT computes float64.
     safety = "within tolerance"
-    held = onnx.TensorProto.DOUBLE
+    type = onnx.TensorProto.DOUBLE
     through = np.dtype(np.float32)
 
     def stored(self, values: Any) -> Any:

@@ -27,7 +27,7 @@ class CastInt8Constants(CastConstants):
     """
 
     name = "cast-int8-constants"
-    held = onnx.TensorProto.INT8
+    type = onnx.TensorProto.INT8
     through = np.dtype(np.int32)
 
     def lacks(self, scope: Scope, index: int, target: Target) -> bool:

@@ -184,7 +184,7 @@ def _counts(window: _Window, with_pads: bool, writer: Writer) -> Any:
     return total
 
 
-def _indices(writer: Writer, window: _Window, chosen: str) -> None:
+def _indices(writer: Writer, window: _Window, tap: str) -> None:
     """Writes where in the whole input the largest of each window lies, from which tap it is."""
     batch, channels = writer.sizes(writer.input(0))[:2]
     steps = [math.prod(window.sizes[axis + 1 :]) for axis in range(len(window.sizes))]
@@ -196,5 +196,5 @@ def _indices(writer: Writer, window: _Window, chosen: str) -> None:
     for axis, step in enumerate(steps):
         along = (np.arange(window.counts[axis]) * window.strides[axis] - window.begins[axis]) * step
         starts = starts[..., None] + along
-    offset = writer("Gather", np.array(offsets, np.int64), chosen, axis=0)
+    offset = writer("Gather", np.array(offsets, np.int64), tap, axis=0)
     writer("Add", offset, starts.astype(np.int64), to=writer.output(1))

@@ -36,7 +36,7 @@ class ConvolveProducts(Spelling):
     name = "convolve-products"
     ops = frozenset({"Gemm", "MatMul"})
 
-    def _wanted(self, scope: Scope, target: Target) -> list[int]:
+    def _sites(self, scope: Scope, target: Target) -> list[int]:
         if not target.before(9):
             return []
         return sorted(
@@ -44,7 +44,7 @@ class ConvolveProducts(Spelling):
         )
 
     def lacks(self, scope: Scope, index: int, target: Target) -> bool:
-        return index in self._wanted(scope, target)
+        return index in self._sites(scope, target)
 
     def write(self, writer: Writer, target: Target) -> str | None:
         attrs = writer.attrs

@@ -90,7 +90,7 @@ class ResizeByMatrix(Spelling):
         }
 
     @staticmethod
-    def _sizes(writer: Writer, wanted: Sequence[int]) -> list[int]:
+    def _sizes(writer: Writer, axes: Sequence[int]) -> list[int]:
         """Returns the sizes that are asked for; the output has them unless the aspect ratio is kept."""
         try:
             return [int(size) for size in writer.values(_SIZES, "sizes").reshape(-1)]
@@ -98,14 +98,14 @@ class ResizeByMatrix(Spelling):
             if writer.attrs.get("keep_aspect_ratio_policy", "stretch") != "stretch":
                 raise
         after = writer.sizes(writer.output())
-        return [after[axis] for axis in wanted]
+        return [after[axis] for axis in axes]
 
     @staticmethod
-    def _roi(writer: Writer, wanted: Sequence[int]) -> Mapping[int, tuple[float, float]]:
+    def _roi(writer: Writer, axes: Sequence[int]) -> Mapping[int, tuple[float, float]]:
         if writer.attrs.get("coordinate_transformation_mode") != _CROP:
             return {}
         values = writer.values(_ROI, "regions").reshape(2, -1).tolist()
-        return dict(zip(wanted, zip(*values, strict=True), strict=True))
+        return dict(zip(axes, zip(*values, strict=True), strict=True))
 
     @staticmethod
     def _by_sizes(

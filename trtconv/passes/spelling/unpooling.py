@@ -94,7 +94,7 @@ class UnpoolByScatter(Spelling):
             (sizes[axis] - 1) * strides[axis] + kernel[axis] - pads[axis] - pads[axis + rank] for axis in range(rank)
         ]
         if writer.input(2):
-            after = self._asked(writer)
+            after = self._sizes(writer)
             # Indices are those of the image that the pooling had, which lies at the beginning of the one asked for.
             if any(wanted < size for wanted, size in zip(after[2:], image, strict=True)):
                 raise Unwritable(f"its output of {after} is smaller than what was pooled")
@@ -113,7 +113,7 @@ class UnpoolByScatter(Spelling):
         return None
 
     @staticmethod
-    def _asked(writer: Writer) -> list[int]:
+    def _sizes(writer: Writer) -> list[int]:
         try:
             return [int(size) for size in writer.values(2, "sizes").reshape(-1)]
         except Unwritable:

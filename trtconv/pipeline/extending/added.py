@@ -90,9 +90,9 @@ def added_passes(plan: BuildPlan) -> tuple[Pass, ...]:
     passes: list[Pass] = []
     if plan.rewrite_rules:
         # Loaded only here: most builds have none.
-        from trtconv.pipeline.extending.equality import shown
+        from trtconv.pipeline.extending.equality import passes_of
 
-        passes += shown(plan.rewrite_rules)
+        passes += passes_of(plan.rewrite_rules)
     for extension in extensions(plan):
         passes += extension.passes
     if plan.substitute:

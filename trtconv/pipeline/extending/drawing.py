@@ -94,7 +94,7 @@ def draw_values(
     for name, kind in zip(texts.inputs, instance.types, strict=True):
         values, large = KINDS[number if number < len(KINDS) else int(random.integers(len(KINDS)))], _large(kind)
         drawn = np.asarray(values(random, shapes[name], large), np.float64)
-        if number >= len(KINDS) and (written := _written(texts, attributes, large)):
+        if number >= len(KINDS) and (written := _numbers(texts, attributes, large)):
             # At first these alone: a text may do something else where all of them are met.
             share = 1.0 if number == len(KINDS) else _WRITTEN
             drawn = np.where(random.random(drawn.shape) < share, random.choice(written, drawn.shape), drawn)
@@ -106,7 +106,7 @@ def _large(kind: str) -> float:
     return _LARGE.get(kind, _USUAL_LARGE)
 
 
-def _written(texts: Texts, attributes: Mapping[str, Any], large: float) -> list[float]:
+def _numbers(texts: Texts, attributes: Mapping[str, Any], large: float) -> list[float]:
     """Returns the numbers of texts and attributes, with both signs: what they compare with, or take away."""
     bound = np.hstack([0.0, *(value for value in attributes.values() if not isinstance(value, (str, bytes)))])
     values = {float(sign * value) for value in bound for sign in (1, -1) if abs(value) <= large}

@@ -39,7 +39,7 @@ class Unequal(Exception):
     """The texts of a rule do not compute the same; the message is the counter-example."""
 
 
-def shown(rules: Sequence[RewriteRule]) -> tuple[RewritingPass, ...]:
+def passes_of(rules: Sequence[RewriteRule]) -> tuple[RewritingPass, ...]:
     """Returns the passes that rules are, each for what it was shown to be right for.
 
     The texts run in a process of their own, with limits: they are a stranger's.
@@ -47,16 +47,16 @@ def shown(rules: Sequence[RewriteRule]) -> tuple[RewritingPass, ...]:
     Raises:
         InputError: A rule cannot be read, cannot be shown to be right, or is wrong; the message has the inputs then.
     """
-    return _shown(json.dumps([rule.to_json() for rule in rules])) if rules else ()
+    return _passes(json.dumps([rule.to_json() for rule in rules])) if rules else ()
 
 
 @functools.lru_cache(maxsize=16)
-def _shown(document: str) -> tuple[RewritingPass, ...]:
+def _passes(document: str) -> tuple[RewritingPass, ...]:
     rules = rules_of(json.loads(document))
     texts = [read(rule) for rule in rules]
     if taken := {rule.name for rule in rules} & {pass_.name for pass_ in PASSES}:
         raise InputError(f"{sorted(taken)[0]!r} is the name of a pass of trtconv", "Call the rule otherwise.")
-    answers = _asked(document)
+    answers = _proven_instances(document)
     return tuple(
         RewritingPass(text, instances, functools.partial(_elsewhere, text.rule))
         for text, instances in zip(texts, answers, strict=True)
@@ -68,13 +68,13 @@ def _elsewhere(rule: RewriteRule, opset: int) -> list[Instance]:
     try:
         there = dataclasses.replace(rule, opset=opset)
         read(there)
-        return _asked(json.dumps([there.to_json()]))[0]
+        return _proven_instances(json.dumps([there.to_json()]))[0]
     except InputError:
         return []
 
 
 @functools.lru_cache(maxsize=64)
-def _asked(document: str) -> list[list[Instance]]:
+def _proven_instances(document: str) -> list[list[Instance]]:
     """Returns for what each rule was shown to be right; the texts run in a process of their own."""
     tables = json.loads(document)
     seconds, megabytes = budget.allowance(0)
@@ -207,7 +207,7 @@ def _sides(texts: Texts, instance: Instance, attributes: Mapping[str, Any]) -> _
     if pattern is None or isinstance(pattern, str):
         return None
     if replacement is None or isinstance(replacement, str):
-        raise Unequal(f"for {_told(texts, instance, attributes)} the replacement is not valid: {replacement}")
+        raise Unequal(f"for {_instance_text(texts, instance, attributes)} the replacement is not valid: {replacement}")
     return _Sides(pattern, replacement)
 
 
@@ -224,7 +224,7 @@ def _agree(
     except Exception as error:
         raise_if_starved(error)
         return False
-    where = f"for {_told(texts, instance, attributes)}, {_shown_feeds(feeds)}"
+    where = f"for {_instance_text(texts, instance, attributes)}, {_shown_feeds(feeds)}"
     try:
         got = sides.replacement(feeds)
     except Exception as error:
@@ -252,7 +252,7 @@ def _form(values: NDArray[Any]) -> str:
     return f"{values.dtype} {list(values.shape)}"
 
 
-def _told(texts: Texts, instance: Instance, attributes: Mapping[str, Any]) -> str:
+def _instance_text(texts: Texts, instance: Instance, attributes: Mapping[str, Any]) -> str:
     inputs = zip(texts.inputs, instance.types, instance.ranks, strict=True)
     said = [f"{name} of {kind} and rank {rank}" for name, kind, rank in inputs]
     said += [f"{name} = {value}" for name, value in attributes.items() if name != TYPE]

@@ -192,7 +192,7 @@ class AddedPass(Pass):
 
     def may_act(self, model: OnnxModel, target: Target) -> bool:
         """Asks the user's pass; see `Pass`."""
-        with self._told():
+        with self._guard():
             return bool(self.inner.may_act(model, target))
 
     def run(self, model: OnnxModel, target: Target) -> PassResult:
@@ -202,7 +202,7 @@ class AddedPass(Pass):
             InputError: It failed, or broke the contract.
         """
         was_valid, weights = complaint(model.without_weights()) is None, _weights(model)
-        with self._told():
+        with self._guard():
             try:
                 result, _ = run_one(model, self.inner, target, fingerprint(model))
             except BrokenContract as broken:
@@ -218,7 +218,7 @@ class AddedPass(Pass):
             raise InputError(f"{self.code.path}: pass {self.name} made an invalid model: {wrong}", _HINT)
         return result
 
-    def _told(self) -> contextlib.AbstractContextManager[None]:
+    def _guard(self) -> contextlib.AbstractContextManager[None]:
         return users_code(f"{self.code.path}: pass {self.name} failed")
 
 

@@ -28,7 +28,7 @@ from trtconv.graph.views import quantizes
 from trtconv.passes import PASSES
 from trtconv.passes.base import Pass
 from trtconv.passes.patterns.rewriting import RewritingPass
-from trtconv.pipeline.extending.equality import shown
+from trtconv.pipeline.extending.equality import passes_of
 from trtconv.pipeline.extending.loading import AddedPass, AddedRule, Extension, load
 from trtconv.pipeline.extending.variants import Variant, variants
 from trtconv.rules.base import ModelView
@@ -70,7 +70,7 @@ def _of_rewriting(path: Path) -> Iterator[TriedPart]:
     for rule in read_rules(path):
         of = f"rule of rewriting {rule.name}"
         try:
-            (pass_,) = shown([rule])
+            (pass_,) = passes_of([rule])
             yield TriedPart(of, "equality", True, f"shown for {len(pass_.instances)} types, ranks and attributes")
             yield _rewrites_its_pattern(of, pass_)
         except InputError as error:
@@ -109,7 +109,7 @@ def _of_pass(pass_: AddedPass) -> Iterator[TriedPart]:
         return
     try:
         yield TriedPart(of, "page", *_page_holds(pass_, target, before, after))
-        rewritten, faults = _tried(pass_, target, _corpus(before))
+        rewritten, faults = _try(pass_, target, _corpus(before))
     except InputError as error:
         yield TriedPart(of, "contract", False, error.message)
         return
@@ -179,7 +179,7 @@ def _corpus(own: Sequence[str]) -> Iterator[Variant]:
             )
 
 
-def _tried(pass_: AddedPass, target: Target, corpus: Iterator[Variant]) -> tuple[int, list[tuple[str, str]]]:
+def _try(pass_: AddedPass, target: Target, corpus: Iterator[Variant]) -> tuple[int, list[tuple[str, str]]]:
     """Runs a pass over models; returns how many it rewrote, and what was wrong, each with its kind."""
     faults: list[tuple[str, str]] = []
     rewritten = 0

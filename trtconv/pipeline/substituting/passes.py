@@ -16,7 +16,7 @@ from trtconv.graph.patch import Patch, close_patches
 from trtconv.passes import Pass, PassResult
 from trtconv.passes.spelling.writer import Unwritable, Writer
 from trtconv.pipeline.substituting.parts import GraphPart
-from trtconv.pipeline.substituting.trial import SUBSTITUTES, Fit, Substitute, tried
+from trtconv.pipeline.substituting.trial import SUBSTITUTES, Fit, Substitute, fits_of
 from trtconv.plugins.known import KNOWN
 
 
@@ -72,7 +72,7 @@ def _matches(model: OnnxModel, substitute: Substitute) -> Iterator[tuple[GraphPa
     """Yields the parts of a model that a plugin computes, none of which has a node of another."""
     lists = list(substitute.candidates(model))
     taken: set[int] = set()
-    for parts, fit in zip(lists, tried(substitute.name, lists) if lists else [], strict=True):
+    for parts, fit in zip(lists, fits_of(substitute.name, lists) if lists else [], strict=True):
         if fit is not None and taken.isdisjoint(parts[fit[0]].nodes):
             taken |= parts[fit[0]].nodes
             yield parts[fit[0]], fit

@@ -78,7 +78,7 @@ Fit = tuple[int, Way]
 """Which part of a list it is, and how the plugin computes it."""
 
 
-def tried(name: str, lists: Sequence[Sequence[GraphPart]]) -> list[Fit | None]:
+def fits_of(name: str, lists: Sequence[Sequence[GraphPart]]) -> list[Fit | None]:
     """Returns what of each list of parts a plugin computes; None where there is none, or that was not to be seen.
 
     The parts run in a process of their own, with limits: they are a stranger's.

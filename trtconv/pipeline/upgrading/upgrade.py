@@ -56,7 +56,7 @@ def upgrade(request: UpgradeRequest, progress: Progress | None = None) -> Upgrad
         ]
         before, after = pairs[0].before.identity(), pairs[0].after.identity()
         allowed = Allowance(request.tolerance, request.slower)
-        rows = list(_tried(builds, pairs, allowed, progress or NullProgress()))
+        rows = list(_try(builds, pairs, allowed, progress or NullProgress()))
     worse = [1] if any(row.regressions for row in rows) else []
     codes = [side.exit_code for row in rows for side in (row.before, row.after)]
     return UpgradeReport(before, after, tuple(rows), worst_exit_code([*worse, *codes]))
@@ -87,7 +87,7 @@ class _Pair:
         return judged(str(build.model), self.before.attempt(build), self.after.attempt(build), allowed)
 
 
-def _tried(
+def _try(
     builds: Sequence[BuildRequest], pairs: Sequence[_Pair], allowed: Allowance, progress: Progress
 ) -> Iterator[ModelUpgrade]:
     """Yields what became of the models, in their order."""

@@ -50,7 +50,7 @@ def efficient_nms(
         shown = sigmoid(values[image]) if score_activation else values[image]
         passed = shown >= np.float32(score_threshold)
         passed[:, _class_to_skip(background_class, passed.shape[1])] = False
-        choice = _chosen(decoded[image], values[image], passed, iou_threshold, bool(class_agnostic), max_output_boxes)
+        choice = _choice(decoded[image], values[image], passed, iou_threshold, bool(class_agnostic), max_output_boxes)
         results.append(_rows(choice, decoded[image], shown, max_output_boxes, boxes.dtype))
     return _stacked(results)
 
@@ -70,7 +70,7 @@ def of_onnx(
     rows = []
     for image in range(len(values)):
         passed = values[image] >= np.float32(score_threshold)
-        for box, kind in _chosen(decoded[image], values[image], passed, iou_threshold, False, most, most):
+        for box, kind in _choice(decoded[image], values[image], passed, iou_threshold, False, most, most):
             rows.append((image, kind, box))
     rows += [rows[-1] if rows else (-1, -1, -1)] * (len(values) * most - len(rows))
     return np.array(rows, np.int32).reshape(-1, 3)
@@ -96,7 +96,7 @@ def of_tensorflow(
     results = []
     for image in range(len(values)):
         passed = values[image] >= np.float32(score_threshold)
-        choice = _chosen(decoded[image], values[image], passed, iou_threshold, False, most, per_class)
+        choice = _choice(decoded[image], values[image], passed, iou_threshold, False, most, per_class)
         handed = np.clip(decoded[image], 0, 1) if clip_boxes else decoded[image]
         results.append(_rows(choice, handed, values[image], most, boxes.dtype))
     return _stacked(results)
@@ -129,7 +129,7 @@ def _decoded(boxes: Array, anchors: Array | None, coding: int) -> Array:
     return corners(wide) if coding else wide
 
 
-def _chosen(
+def _choice(
     boxes: Array, scores: Array, passed: Array, iou: float, agnostic: bool, most: int, per_class: int = -1
 ) -> Iterator[tuple[int, int]]:
     """Yields box and class of what is kept, the best first."""

@@ -43,10 +43,10 @@ def prior_box(
     return np.stack([flat, spread]).astype(features.dtype)[None, :, :, None].repeat(len(features), 0)
 
 
-def _ratios(given: list[float], flip: bool) -> list[float]:
+def _ratios(values: list[float], flip: bool) -> list[float]:
     """Returns the ratios, 1 first, each once."""
     ratios = [1.0]
-    for ratio in given:
+    for ratio in values:
         if all(abs(ratio - other) >= _SAME_RATIO for other in ratios):
             ratios += [ratio, 1 / ratio] if flip else [ratio]
     return ratios
