@@ -51,7 +51,7 @@ def test_an_engine_is_proven_and_its_report_says_what_it_takes(
 ) -> None:
     report = made(model, *io, precision=precision, prove="full")
     assert report.exit_code == 0
-    assert [each.held for each in report.io] == held
+    assert [each.type_text for each in report.io] == held
     assert report.proof is not None
     assert (report.proof.agrees, report.proof.missing) == (True, ())
     assert report.plan.io == read_io(io, None, None)

@@ -170,7 +170,7 @@ def _cast(model: OnnxModel, types: Types, ranges: Ranges, referee: Referee, inte
     refuse_kept(types.required, done.refused, "random inputs of the optimal sizes", sampled=False)
     verified = CastCheck(why=why) if uncast is None else _verify(uncast, referee, emulate)
     _cast_ends(model, types, interface)
-    kept = {why.value: count for why, count in _kept(done)}
+    kept = {why.value: count for why, count in _counts(done)}
     report = CastRecord(kind.name, done.cast, kept, tuple(done.hot), verified)
     inputs = "random" if types.sample is None else "the first of those that the types were chosen on"
     return Applied(
@@ -206,11 +206,11 @@ def casters(
             # No TensorRT has a deconvolution in bfloat16 (TC109).
             kept = casting.KEPT | ({"ConvTranspose"} if kind is BFLOAT else frozenset())
 
-            def chosen(name: str, kind: Kind = kind, usual: str = usual) -> bool:
+            def is_cast(name: str, kind: Kind = kind, usual: str = usual) -> bool:
                 return nodes.get(name, usual) == kind.name
 
             how = {"stored": stored, "emulated": emulated}
-            done.append(casting.cast(model, kind, hot[kind.name], kept, chosen, **how))
+            done.append(casting.cast(model, kind, hot[kind.name], kept, is_cast, **how))
         return casting.joined(done)
 
     # Weights that do not fit stay in their file, and TensorRT casts them once, while it builds. Those that are rounded
@@ -242,23 +242,22 @@ def _hot(model: OnnxModel, ranges: Ranges, kind: Kind) -> frozenset[str]:
     return frozenset(hot)
 
 
-def _edits(done: casting.Casting, kind: Kind, interface: bool, error: float | None) -> tuple[Edit, ...]:
-    if not done.cast:
+def _edits(outcome: casting.Casting, kind: Kind, interface: bool, error: float | None) -> tuple[Edit, ...]:
+    if not outcome.cast:
         return ()
-    kept = ", ".join(f"{count} {why.value}" for why, count in _kept(done))
-    what = (
-        f"{done.cast} nodes cast to {kind.name}, {'inputs and outputs too' if interface else 'inputs and outputs kept'}"
-    )
+    kept = ", ".join(f"{count} {why.value}" for why, count in _counts(outcome))
+    places = "inputs and outputs too" if interface else "inputs and outputs kept"
+    what = f"{outcome.cast} nodes cast to {kind.name}, {places}"
     what += f"; in float32: {kept}" if kept else ""
     what += "" if error is None else f"; relative error {error:.2g}"
     return (Edit(f"cast-to-{kind.name}", "graph", what),)
 
 
-def _findings(done: casting.Casting, verified: CastCheck, kind: str, inputs: str) -> list[Finding]:
+def _findings(outcome: casting.Casting, verified: CastCheck, kind: str, inputs: str) -> list[Finding]:
     error, allowed = verified.max_relative_error, TOLERANCES[kind].relative
     findings = []
-    unable = [why.value for why in casting.UNABLE if why in done.kept]
-    if not done.cast and unable:
+    unable = [why.value for why in casting.UNABLE if why in outcome.floats]
+    if not outcome.cast and unable:
         text = f"no node could be cast ({', '.join(unable)}): the engine computes in the types of the model"
         fix = "Export the model in a newer opset, or cast it where it is made."
         findings.append(codes.CAST_NOT_VERIFIED.finding(text, Severity.WARNING, fix=fix))
@@ -277,8 +276,8 @@ def _findings(done: casting.Casting, verified: CastCheck, kind: str, inputs: str
     return findings
 
 
-def _kept(done: casting.Casting) -> list[tuple[casting.WhyKept, int]]:
-    return sorted(done.kept.items(), key=lambda pair: pair[0].value)
+def _counts(outcome: casting.Casting) -> list[tuple[casting.WhyKept, int]]:
+    return sorted(outcome.floats.items(), key=lambda pair: pair[0].value)
 
 
 def _not_verified(why: str) -> Finding:

@@ -92,14 +92,14 @@ class Casting:
 
     Args:
         cast: Number of nodes that compute in the lower precision now.
-        kept: Of the others that have float32 outputs, how many for each reason.
+        floats: Of the others that have float32 outputs, how many for each reason.
         hot: Names of those that were kept because of their values.
         lowered: Tensors of the main graph that cast nodes make, by the name that they had before.
         refused: Names of nodes that were to be cast and were not, and why.
     """
 
     cast: int
-    kept: Mapping[WhyKept, int]
+    floats: Mapping[WhyKept, int]
     hot: tuple[str, ...]
     lowered: Mapping[str, str] = dataclasses.field(default_factory=dict)
     refused: Mapping[str, CastRefusal] = dataclasses.field(default_factory=dict)
@@ -109,8 +109,8 @@ def cast(
     model: OnnxModel,
     kind: Kind,
     hot: frozenset[str] = frozenset(),
-    kept: frozenset[str] = KEPT,
-    chosen: Callable[[str], bool] = lambda name: True,
+    float_ops: frozenset[str] = KEPT,
+    selects: Callable[[str], bool] = lambda name: True,
     *,
     stored: bool = True,
     emulated: bool = False,
@@ -121,14 +121,14 @@ def cast(
         model: The model, its functions inlined.
         kind: What to cast to.
         hot: Tensors of the main graph whose values do not fit.
-        kept: Operators that stay in float32.
-        chosen: Whether a node of this name is to be cast.
+        float_ops: Operators that stay in float32.
+        selects: Whether a node of this name is to be cast.
         stored: Store weights in the lower precision; otherwise they stay as they are, with a Cast behind each.
         emulated: Compute in float32 and round what every node returns: the same numbers as far as they depend on the
             cast, on runtimes that have no kernels for the type.
     """
     sort(model)
-    return _Caster(Lowering(model, kind, stored, emulated), hot, kept, chosen).run()
+    return _Caster(Lowering(model, kind, stored, emulated), hot, float_ops, selects).run()
 
 
 def joined(castings: Sequence[Casting]) -> Casting:
@@ -147,18 +147,18 @@ class _Caster:
     """
 
     def __init__(
-        self, lowering: Lowering, hot: frozenset[str], kept: frozenset[str], chosen: Callable[[str], bool]
+        self, lowering: Lowering, hot: frozenset[str], float_ops: frozenset[str], selects: Callable[[str], bool]
     ) -> None:
         self.lowering = lowering
         self.hot = hot
-        self.kept_ops = kept
-        self.chosen = chosen
+        self.float_ops = float_ops
+        self.selects = selects
         model = lowering.model
         self.opset = model.opset
         self.data = data_names(model)
         self.quantized = quantized_nodes(model)
         self.cast = 0
-        self.kept: dict[WhyKept, int] = {}
+        self.floats: dict[WhyKept, int] = {}
         self.refused: dict[str, CastRefusal] = {}
         self.hot_nodes: list[str] = []
 
@@ -175,14 +175,14 @@ class _Caster:
             graph.write(read)
         model.proto.ir_version = max(model.proto.ir_version, 4)
         model.touch()
-        return Casting(self.cast, self.kept, tuple(self.hot_nodes), graphs[0].raised(), self.refused)
+        return Casting(self.cast, self.floats, tuple(self.hot_nodes), graphs[0].raised(), self.refused)
 
     def _visit(self, graph: LoweredGraph) -> None:
         for index, node in enumerate(graph.nodes):
             why = self._cast_node(graph, index, node)
             if why:
-                self.kept[why] = self.kept.get(why, 0) + 1
-                if self.chosen(node.name):
+                self.floats[why] = self.floats.get(why, 0) + 1
+                if self.selects(node.name):
                     kept = f"no {node.op_type} is cast to {self.lowering.kind.name}"
                     self.refused[node.name] = CastRefusal(why, kept if why is WhyKept.OPERATOR else why.value)
                 if why is WhyKept.TOO_LARGE:
@@ -216,9 +216,9 @@ class _Caster:
 
     def _refusal(self, graph: LoweredGraph, index: int, node: onnx.NodeProto) -> WhyKept | None:
         names = [name for name in (*node.input, *node.output) if name]
-        if node.op_type in self.kept_ops or node.op_type == "Constant" or _accumulates(node):
+        if node.op_type in self.float_ops or node.op_type == "Constant" or _accumulates(node):
             return WhyKept.OPERATOR
-        if not self.chosen(node.name):
+        if not self.selects(node.name):
             return WhyKept.OTHER_TYPE
         if graph.repeated:
             return WhyKept.IN_LOOP
@@ -240,7 +240,7 @@ class _Caster:
         computed = [i for i in floats if not graph.is_constant(node.input[i])]
         ready = all(graph.is_lower(node.input[i]) and slots.input(i) for i in computed)
         fits = all(slots.input(i) and not graph.overflows(node.input[i]) for i in floats)
-        if computed and ready and fits and node.op_type not in self.kept_ops:
+        if computed and ready and fits and node.op_type not in self.float_ops:
             for i in floats:
                 node.input[i] = graph.lower(node.input[i])
 

@@ -20,12 +20,12 @@ _ROUNDED, _EXACT = 0.6, 0.02
 """Levels of 0 to 255 that may be between both: Pillow rounds what is gray."""
 
 
-def compared_images(model: OnnxModel, taken: ImageInput) -> ImageInput:
+def compared_images(model: OnnxModel, image: ImageInput) -> ImageInput:
     """Runs what is in front of a network on random images, beside what Pillow and NumPy make of them.
 
     Args:
         model: The network with it, as it was loaded.
-        taken: The input.
+        image: The input.
 
     Returns:
         The input, with the largest difference; as it is where Pillow or ONNX Runtime cannot tell.
@@ -34,24 +34,24 @@ def compared_images(model: OnnxModel, taken: ImageInput) -> ImageInput:
         Bug: They differ.
     """
     how = model.interface.images or Preprocessing()
-    ran = session(OnnxModel(front_of(model, taken), model.path))
+    ran = session(OnnxModel(front_of(model, image), model.path))
     if isinstance(ran, str):
-        return taken  # ONNX Runtime is older than the model.
+        return image  # ONNX Runtime is older than the model.
     random, largest = np.random.default_rng(0), 0.0
     # Levels that a difference of 1 stands for, channel by channel.
     steps = np.abs(np.array(how.std, np.float64)) / max(abs(how.scale), 1e-30)
-    for size in taken.sizes or _ANY:
+    for size in image.sizes or _ANY:
         pixels = random.integers(0, 256, (*size, PIXELS[how.pixels]), np.uint8)
-        feeds = {taken.name: pixels[np.newaxis]}
+        feeds = {image.name: pixels[np.newaxis]}
         try:
-            if taken.chroma is None:
-                wanted = of_pixels(pixels, how, taken.resized_to)
+            if image.chroma is None:
+                wanted = of_pixels(pixels, how, image.resized_to)
             else:
                 chroma = random.integers(0, 256, (size[0] // 2, size[1] // 2, 2), np.uint8)
-                feeds[taken.chroma] = chroma[np.newaxis]
-                wanted = of_planes(pixels, chroma, how, taken.resized_to)
+                feeds[image.chroma] = chroma[np.newaxis]
+                wanted = of_planes(pixels, chroma, how, image.resized_to)
         except ImportError:
-            return taken
+            return image
         (result,) = ran.run(None, feeds)
         difference = np.abs(result.astype(np.float64) - wanted)
         levels = difference * (steps.reshape(-1, 1, 1) if how.layout == "nchw" else steps)
@@ -61,4 +61,4 @@ def compared_images(model: OnnxModel, taken: ImageInput) -> ImageInput:
     rounding = 1e-5 * float((np.abs(how.mean) * steps).max())
     if largest > (_ROUNDED if grays else _EXACT) + rounding:
         raise Bug(f"images become other inputs in the network: by {largest:g} levels of 255", "Please report it.")
-    return dataclasses.replace(taken, difference=round(largest, 6))
+    return dataclasses.replace(image, difference=round(largest, 6))

@@ -49,7 +49,7 @@ class LoweredGraph:
         self._weights: dict[str, onnx.TensorProto] = {}
         self._raised_by: dict[int, list[str]] = {}
         self._overflows: dict[str, bool] = {}
-        self._given = {value.name for value in scope.graph.input}
+        self._inputs = {value.name for value in scope.graph.input}
         self.repeated = is_repeated(scope)
 
     def owner(self, name: str) -> LoweredGraph | None:
@@ -65,7 +65,7 @@ class LoweredGraph:
     @functools.cached_property
     def _own(self) -> dict[str, int]:
         """Tensor name to the position of its node; -1 for inputs and initializers."""
-        own = dict.fromkeys([*self._given, *self.scope.initializers], -1)
+        own = dict.fromkeys([*self._inputs, *self.scope.initializers], -1)
         own.update({name: i for i, node in enumerate(self.nodes) for name in node.output if name})
         return own
 
@@ -101,7 +101,7 @@ class LoweredGraph:
 
     def _constant(self, name: str) -> onnx.TensorProto | None:
         """Returns this graph's own constant of that name."""
-        if name in self._given:
+        if name in self._inputs:
             return None
         tensor = self.scope.initializers.get(name)
         if tensor is not None:
@@ -216,7 +216,7 @@ class LoweredGraph:
         initializers = self.scope.graph.initializer
         for index in reversed(range(len(initializers))):
             tensor = initializers[index]
-            if tensor.data_type == FLOAT and tensor.name not in read and tensor.name not in self._given:
+            if tensor.data_type == FLOAT and tensor.name not in read and tensor.name not in self._inputs:
                 del initializers[index]
 
     def reads(self) -> Iterator[str]:

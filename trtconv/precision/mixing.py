@@ -134,11 +134,11 @@ class Mixer:
             ran: Builds a network, cast as far as it has to be, with a precision and types, and runs it on the samples.
         """
         allowed = self._reference.allowed(tolerance)
-        given = self._given(allowed, source)
+        given = self._fixed_types(allowed, source)
         first = self._error(given)
         aim = allowed
         for left in reversed(range(_MOST_ENGINES)):
-            proposal = self._found(given, first, aim, source, timed)
+            proposal = self._search(given, first, aim, source, timed)
             run = self._run(proposal, ran)
             error = None if run.outputs is None else self._reference.error_of(run.outputs)
             mix = dataclasses.replace(proposal, tolerance=tolerance, engine_error=error, engine_missing=run.why)
@@ -157,15 +157,15 @@ class Mixer:
             casters(self._model, mix.precision, mix.node_precisions, self._ranges)[0](model)
         return ran(model, mix.precision, mix.node_precisions)
 
-    def _found(self, given: NodeTypes, first: float, tolerance: float, source: str, timed: Timed) -> Mix:
+    def _search(self, fixed: NodeTypes, first: float, tolerance: float, source: str, timed: Timed) -> Mix:
         """Finds the mix that is within a tolerance in emulation."""
         error = first
         floats: tuple[TypedPart, ...] = ()
         if error > tolerance:
-            self._weigh(given, timed)
-            floats = self._enough(given, self._alone, tolerance)
-            error = self._error(self._with(given, floats))
-        base, types = self._base, self._with(given, floats)
+            self._weigh(fixed, timed)
+            floats = self._enough(fixed, self._alone, tolerance)
+            error = self._error(self._with(fixed, floats))
+        base, types = self._base, self._with(fixed, floats)
         if error > tolerance or (floats and floats == self._parts):
             # Only what is given stays, and may make an error of its own.
             base, types, floats = "as-is", self._fixed, self._parts
@@ -183,18 +183,18 @@ class Mixer:
             self._times.why,
             len(self._samples),
             source,
-            tuple(self._told(part, types, base, self._alone.get(part)) for part in self._parts),
+            tuple(self._part_record(part, types, base, self._alone.get(part)) for part in self._parts),
         )
 
-    def _weigh(self, given: NodeTypes, timed: Timed) -> None:
+    def _weigh(self, fixed: NodeTypes, timed: Timed) -> None:
         """Measures the time and the error of the parts, once."""
         if self._alone:
             return
         self._times = timed(self._base)
         self._parts = parts_of(self._model, self._ranges, self._times)
-        self._alone = {part: self._error(self._with(given, set(self._parts) - {part})) for part in self._parts}
+        self._alone = {part: self._error(self._with(fixed, set(self._parts) - {part})) for part in self._parts}
 
-    def _given(self, tolerance: float, source: str) -> NodeTypes:
+    def _fixed_types(self, tolerance: float, source: str) -> NodeTypes:
         """Returns the types that are no matter of choice: those given, and those of nodes whose values do not fit."""
         cast = self._cast(self._fixed)[1]
         if not self._by_flags:
@@ -210,7 +210,7 @@ class Mixer:
             return floats
         return types if self._error(types) <= max(tolerance, self._error(floats)) else floats
 
-    def _enough(self, given: NodeTypes, alone: Mapping[TypedPart, float], tolerance: float) -> tuple[TypedPart, ...]:
+    def _enough(self, fixed: NodeTypes, alone: Mapping[TypedPart, float], tolerance: float) -> tuple[TypedPart, ...]:
         """Returns parts that have to be in float32."""
         if tolerance < 0:
             return self._parts
@@ -218,19 +218,19 @@ class Mixer:
         few, many = 0, len(order)
         while few < many:
             middle = (few + many) // 2
-            if self._error(self._with(given, order[:middle])) <= tolerance:
+            if self._error(self._with(fixed, order[:middle])) <= tolerance:
                 many = middle
             else:
                 few = middle + 1
         chosen = order[:few]
         for part in sorted(chosen[:-1], key=lambda part: -part.saved)[: _MOST_PARTS // 2]:
             fewer = [other for other in chosen if other is not part]
-            if self._error(self._with(given, fewer)) <= tolerance:
+            if self._error(self._with(fixed, fewer)) <= tolerance:
                 chosen = fewer
         return self._parts if len(chosen) == len(order) else tuple(part for part in self._parts if part in chosen)
 
-    def _with(self, given: NodeTypes, floats: Sequence[TypedPart] | set[TypedPart]) -> NodeTypes:
-        return {**{name: "fp32" for part in floats for name in part.nodes}, **given}
+    def _with(self, fixed: NodeTypes, floats: Sequence[TypedPart] | set[TypedPart]) -> NodeTypes:
+        return {**{name: "fp32" for part in floats for name in part.nodes}, **fixed}
 
     def _error(self, types: NodeTypes, base: str = "") -> float:
         """Returns the error of the network with these types; infinite where a value is not finite."""
@@ -246,7 +246,7 @@ class Mixer:
         copy = self._model.copy()
         return copy, casters(self._model, base or self._base, types, self._ranges)[1](copy)
 
-    def _told(self, part: TypedPart, types: NodeTypes, base: str, error: float | None) -> TypedPart:
+    def _part_record(self, part: TypedPart, types: NodeTypes, base: str, error: float | None) -> TypedPart:
         usual = "fp32" if base == "as-is" else "fp16"
         kinds = {types.get(name, usual) for name in part.nodes}
         return dataclasses.replace(part, error=error, type=kinds.pop() if len(kinds) == 1 else "mixed")

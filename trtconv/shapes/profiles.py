@@ -35,7 +35,7 @@ def rounded_profiles(
     moved = {}
     for table in lattice.tables:
         ranges = {name: profile.dims[name] for name in table.columns}
-        local = dataclasses.replace(lattice, tables=(_held(table, ranges),))
+        local = dataclasses.replace(lattice, tables=(_fixed_rows(table, ranges),))
         low = local.rounded({name: bound.min for name, bound in ranges.items()}, up=False)
         high = local.rounded({name: bound.max for name, bound in ranges.items()}, up=True)
         best = local.rounded({name: bound.opt for name, bound in ranges.items()}, up=None)
@@ -71,7 +71,7 @@ def alone(view: SizesView, number: int) -> dict[str, Range]:
     return {name: Range(size, size, size) for name, size in sizes.items()}
 
 
-def _held(table: Table, ranges: Mapping[str, Range]) -> Table:
+def _fixed_rows(table: Table, ranges: Mapping[str, Range]) -> Table:
     """Returns the rows in which dimensions that were fixed have their size, or the next one above."""
     fixed = {name: bound.min for name, bound in ranges.items() if bound.min == bound.max}
     if not fixed:

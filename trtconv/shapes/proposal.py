@@ -27,16 +27,16 @@ def usual_bounds(inputs: Sequence[InputSpec]) -> dict[str, Range]:
     return bounds | {spec.dims[0]: _BATCH for spec in inputs if spec.dims and isinstance(spec.dims[0], str)}
 
 
-def propose(model: OnnxModel, given: Mapping[str, Range]) -> str:
+def propose(model: OnnxModel, user_bounds: Mapping[str, Range]) -> str:
     """Returns an example of bounds that the network accepts, and what it accepts; empty where none is found.
 
     Args:
         model: The model.
-        given: The bounds that were given.
+        user_bounds: The bounds that were given.
     """
     try:
         sizes = Sizes(model)
-        limits = bounds_by_name(model.inputs, given)
+        limits = bounds_by_name(model.inputs, user_bounds)
         spans = {name: (limits[name].min, limits[name].max) if name in limits else _LOOKED_AT for name in sizes.names}
         begin = usual_bounds(model.inputs)
         ranges = {name: limits[name] if name in limits else begin.get(name, _SIZE) for name in sizes.names}

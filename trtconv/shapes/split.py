@@ -64,7 +64,7 @@ def divide(
             for name in group.bounds
         }
         profiles.append(make_profile(inputs, {**free, **bounds}, profile.values))
-    return tuple(profiles), _said(groups, parts, meeting=meeting)
+    return tuple(profiles), _split_text(groups, parts, meeting=meeting)
 
 
 def divisible(inputs: Sequence[InputSpec], profile: ShapeProfile, lattice: SizeLattice) -> list[list[str]]:
@@ -226,7 +226,7 @@ def _nested(group: _Group, opts: Sequence[float]) -> list[_Part]:
     return parts
 
 
-def _said(groups: Sequence[_Group], parts: Sequence[Sequence[_Part]], *, meeting: bool) -> str:
+def _split_text(groups: Sequence[_Group], parts: Sequence[Sequence[_Part]], *, meeting: bool) -> str:
     how = "they meet at one size" if meeting else "each begins at the smallest size, so every combination is in one"
     listed = "; ".join(
         f"{name} for {', '.join(str(best[name]) for _, best, _ in own)}"

@@ -208,7 +208,7 @@ def test_quantised_layers_are_left_to_int8(kind: Kind) -> None:
     values = {name: weights()["w"][:, :, :1, :1].copy() for name in "wv"}
     made = model(text, **values)
     done = casting.cast(made, kind)
-    assert done.kept[WhyKept.INT8] == 2
+    assert done.floats[WhyKept.INT8] == 2
     known = types(made)
     assert [known[name] for name in node(made, "ConvTranspose").input] == [TensorProto.FLOAT] * 2
     assert known[node(made, "Relu").input[0]] == TensorProto.FLOAT
@@ -255,7 +255,7 @@ def test_loops_stay_in_float32() -> None:
           y = Tanh (b) }"""
     made = model(text)
     done = casting.cast(made, HALF)
-    assert (done.cast, done.kept[WhyKept.IN_LOOP]) == (2, 1)
+    assert (done.cast, done.floats[WhyKept.IN_LOOP]) == (2, 1)
     onnx.checker.check_model(made.proto, full_check=True)
     assert error(model(text), made) < 2e-3
 

@@ -94,7 +94,7 @@ def _not_loaded(document: EngineInspection) -> list[str]:
 
 
 def _io(tensors: Sequence[TensorInfo]) -> list[str]:
-    return table([(t.kind, t.name, t.held, shape_text(t.shape)) for t in tensors], "")
+    return table([(t.kind, t.name, t.type_text, shape_text(t.shape)) for t in tensors], "")
 
 
 def _profiles(profiles: Sequence[ProfileRecord]) -> list[list[str]]:

@@ -45,7 +45,7 @@ def _errors(mix: Mix, measured: str) -> tuple[str, str]:
         goal = f"types for an error (rms) of at most {mix.tolerance:g}"
         return goal, f"it is {mix.error:.2g} on {measured}, and {mix.error_of_all:.2g} with all in 16 bits"
     result = f"{judged_text(mix.metric)} on {measured}"
-    goal = f"types for {clean(mix.metric.metric)} of {mix.metric.wanted} (errors are by how much it is worse)"
+    goal = f"types for {clean(mix.metric.metric)} of {mix.metric.goal} (errors are by how much it is worse)"
     return goal, f"it is {result}, and {mix.error_of_all:.2g} worse with all in 16 bits"
 
 

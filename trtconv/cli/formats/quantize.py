@@ -99,7 +99,7 @@ def _cache(cache: CacheRecord, calibration: Calibration) -> str:
 
 def _metric(metric: MetricResult) -> str:
     unseen = f"{count(metric.samples, 'sample')} that calibration did not see"
-    return f"{clean(metric.metric)} {judged_text(metric)} on {unseen}; {metric.wanted} is asked for"
+    return f"{clean(metric.metric)} {judged_text(metric)} on {unseen}; {metric.goal} is asked for"
 
 
 def _errors(report: QuantizeReport) -> str:
@@ -177,7 +177,7 @@ def _outcome(report: QuantizeReport) -> str:
     if metric is None:
         why = f"the error of {percent(worst)} is above the tolerance of {percent(report.tolerance)}"
     else:
-        why = f"{clean(metric.metric)} is {metric.value:.5g}, and {metric.wanted} is asked for"
+        why = f"{clean(metric.metric)} is {metric.value:.5g}, and {metric.goal} is asked for"
     first = "Give more samples"
     if any(doubt.kind is DoubtKind.OUTLYING for doubt in report.calibration.doubts):
         first = "Leave out the outlying samples above"

@@ -285,7 +285,7 @@ def _changes(noun: str, changes: Sequence[Edit] | Sequence[Skip]) -> str:
 
 
 def _io(tensors: Sequence[TensorInfo]) -> list[str]:
-    rows = [(t.kind, clean(t.name), t.held, shape_text(t.shape)) for t in tensors]
+    rows = [(t.kind, clean(t.name), t.type_text, shape_text(t.shape)) for t in tensors]
     return ["engine", *table(rows, "  ")] if rows else []
 
 

@@ -44,7 +44,7 @@ class MetricResult(Document, keys="metric value standard_error of_float limit la
         return abs(self.of_float - self.limit)
 
     @property
-    def wanted(self) -> str:
+    def goal(self) -> str:
         """The limit in words: "at least 0.95"."""
         side = {True: "at least", False: "at most", None: "just"}[self.larger_is_better]
         return f"{side} {self.limit:g}"

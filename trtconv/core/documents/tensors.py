@@ -30,7 +30,7 @@ class TensorInfo(Document, keys="name kind dtype shape format- scale-"):
     scale: float | None = None
 
     @property
-    def held(self) -> str:
+    def type_text(self) -> str:
         """What its elements are, in words: "float16", "int8 times 0.02, chw32"."""
         scale = "" if self.scale is None else f" times {self.scale:g}"
         return f"{self.dtype}{scale}{'' if self.format is None else f', {self.format}'}"

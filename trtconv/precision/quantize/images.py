@@ -89,12 +89,12 @@ def of_planes(
     return as_input(colors if size is None else _resized(colors, size, preprocessing, "the image"), preprocessing, "")
 
 
-def read_taken(path: Path, taken: ImageInput, preprocessing: Preprocessing = _AS_IT_IS) -> dict[str, NDArray[np.uint8]]:
+def read_taken(path: Path, image: ImageInput, preprocessing: Preprocessing = _AS_IT_IS) -> dict[str, NDArray[np.uint8]]:
     """Reads an image as the inputs of an engine that takes images; see `read_pixels`."""
-    if taken.chroma is None:
-        return {taken.name: read_pixels(path, taken.pixels, taken.sizes, preprocessing)}
-    luma, chroma = of_rgb(read_pixels(path, "rgb", taken.sizes, preprocessing)[0], taken.pixels)
-    return {taken.name: luma[np.newaxis], taken.chroma: chroma[np.newaxis]}
+    if image.chroma is None:
+        return {image.name: read_pixels(path, image.pixels, image.sizes, preprocessing)}
+    luma, chroma = of_rgb(read_pixels(path, "rgb", image.sizes, preprocessing)[0], image.pixels)
+    return {image.name: luma[np.newaxis], image.chroma: chroma[np.newaxis]}
 
 
 def _of_image(image: Any, size: Size | None, preprocessing: Preprocessing, source: str) -> NDArray[np.float32]:

@@ -53,7 +53,7 @@ def fill_channels(model: OnnxModel) -> tuple[Edit, ...]:
     """
     scope = model.main
     parts = [part for part in (_part(scope, link) for link in find_links(scope)) if part is not None]
-    wanted = _wanted(scope, parts)
+    wanted = _layers_to_fill(scope, parts)
     edits = []
     insertions: dict[int, list[_Insertion]] = defaultdict(list)
     for part in parts:
@@ -92,7 +92,7 @@ def _part(scope: Scope, link: Link) -> _Filled | None:
     return None if channels is None else _Filled(link, channels)
 
 
-def _wanted(scope: Scope, parts: list[_Filled]) -> set[int]:
+def _layers_to_fill(scope: Scope, parts: list[_Filled]) -> set[int]:
     """Returns the positions of the layers whose channels are to be filled up."""
     taken: Mapping[int, list[tuple[int, _Filled]]] = defaultdict(list)
     for part in parts:

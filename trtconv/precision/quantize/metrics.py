@@ -35,29 +35,29 @@ _SAME = np.ones(1)
 _CALLED = "It is called as FUNC(outputs, reference), both {output: array} of one sample, and returns a number."
 
 
-def psnr(got: NDArray[Any], wanted: NDArray[Any]) -> float:
+def psnr(got: NDArray[Any], reference: NDArray[Any]) -> float:
     """Returns the ratio of the reference's range to the error, in dB, at most 100."""
-    a, b = wanted.astype(np.float64), got.astype(np.float64)
+    a, b = reference.astype(np.float64), got.astype(np.float64)
     squared, peak = float(np.square(a - b).mean()), float(np.ptp(a)) or 1.0
     return min(_MOST_DECIBELS, 10 * math.log10(peak**2 / squared)) if squared else _MOST_DECIBELS
 
 
-def iou(got: NDArray[Any], wanted: NDArray[Any]) -> float:
+def iou(got: NDArray[Any], reference: NDArray[Any]) -> float:
     """Returns intersection over union, the mean over the classes that either has; see `_labels`."""
-    a, b = _labels(wanted, wanted), _labels(got, wanted)
+    a, b = _labels(reference, reference), _labels(got, reference)
     kinds = np.union1d(a, b)
     shares = [float(((a == kind) & (b == kind)).sum() / ((a == kind) | (b == kind)).sum()) for kind in kinds]
     return float(np.mean(shares))
 
 
-def top1(got: NDArray[Any], wanted: NDArray[Any]) -> float:
+def top1(got: NDArray[Any], reference: NDArray[Any]) -> float:
     """Returns the share of places with the same class; see `_labels`."""
-    return float((_labels(wanted, wanted) == _labels(got, wanted)).mean())
+    return float((_labels(reference, reference) == _labels(got, reference)).mean())
 
 
-def cosine(got: NDArray[Any], wanted: NDArray[Any]) -> float:
+def cosine(got: NDArray[Any], reference: NDArray[Any]) -> float:
     """Returns the cosine similarity; 1 if both are the same, also if that is 0 throughout."""
-    a, b = wanted.astype(np.float64).ravel(), got.astype(np.float64).ravel()
+    a, b = reference.astype(np.float64).ravel(), got.astype(np.float64).ravel()
     # A quotient of rounded numbers may be off by a bit, and no value be as good as the float network's own.
     if np.array_equal(a, b):
         return 1.0

@@ -85,7 +85,7 @@ def place(scope: Scope, layers: Collection[WeightedLayer]) -> Placement:
     dropped: list[int] = []
     while True:
         work = _Placing(scope, wanted)
-        edges = work.done()
+        edges = work.edges()
         bare = [layer for layer in wanted if _misses_quantizer(scope, layer, edges)]
         if not bare:
             chosen = tuple(layer.index for layer in wanted)
@@ -119,7 +119,7 @@ class _Placing:
         for index in scope.by_op.get("Add", ()):
             self._add(index)
 
-    def done(self) -> dict[str, tuple[Edge, ...]]:
+    def edges(self) -> dict[str, tuple[Edge, ...]]:
         """Returns tensor to the inputs that read it quantised."""
         return {tensor: tuple(sorted(edges)) for tensor, edges in self._edges.items()}
 

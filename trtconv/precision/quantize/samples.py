@@ -62,9 +62,9 @@ class InputSamples(Sequence[Feeds]):
             return self._some(range(len(self))[index])
         return self._makers[index]()
 
-    def _some(self, chosen: Iterable[int]) -> InputSamples:
+    def _some(self, positions: Iterable[int]) -> InputSamples:
         """Returns some of the samples; what is known of them is not found out again."""
-        indices = tuple(chosen)
+        indices = tuple(positions)
         part = InputSamples([self._makers[i] for i in indices], self.source, [self.files[i] for i in indices])
         if "facts" in vars(self):
             part.facts = tuple(self.facts[i] for i in indices)

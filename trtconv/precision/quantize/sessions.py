@@ -26,11 +26,11 @@ class Probe:
 
     def __init__(self, model: OnnxModel, tensors: Sequence[str]) -> None:
         given = {spec.name for spec in model.inputs}
-        self._given = [name for name in tensors if name in given]
-        self._made = [name for name in tensors if name not in given]
+        self._feed_names = [name for name in tensors if name in given]
+        self._result_names = [name for name in tensors if name not in given]
         copy = model.copy()
         outputs = {value.name for value in copy.proto.graph.output}
-        wanted = (name for name in dict.fromkeys(self._made) if name not in outputs)
+        wanted = (name for name in dict.fromkeys(self._result_names) if name not in outputs)
         copy.proto.graph.output.extend(onnx.ValueInfoProto(name=name) for name in wanted)
         copy.touch()
         self._session: Any = session(copy, late=True)
@@ -46,9 +46,9 @@ class Probe:
         Raises:
             InputError: The model does not run on them.
         """
-        if self._made:
+        if self._result_names:
             try:
-                values = self._session.run(self._made, dict(feeds))
+                values = self._session.run(self._result_names, dict(feeds))
             except Exception as error:
                 shapes = ", ".join(f"{name} {list(array.shape)}" for name, array in feeds.items())
                 raise InputError(
@@ -57,4 +57,7 @@ class Probe:
                 ) from error
         else:
             values = []
-        return {**dict(zip(self._made, values, strict=True)), **{name: feeds[name] for name in self._given}}
+        return {
+            **dict(zip(self._result_names, values, strict=True)),
+            **{name: feeds[name] for name in self._feed_names},
+        }

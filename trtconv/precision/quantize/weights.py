@@ -42,7 +42,7 @@ class QuantizedWeights:
     def __init__(self, file: WeightFile | None = None, kind: QuantizationKind = INT8) -> None:
         self._file = file
         self.kind = kind
-        self._known: dict[tuple[str, int], Quantized] = {}
+        self._cache: dict[tuple[str, int], Quantized] = {}
 
     def of(self, model: OnnxModel, node: onnx.NodeProto) -> Quantized:
         """Returns the codes and the scales of a layer's weight, a constant of the main graph.
@@ -56,9 +56,9 @@ class QuantizedWeights:
         if self._file is None or not self._file.holds(tensor):
             return self._quantized(model, tensor, node)
         key = external_entry(tensor)["offset"], weight_axis(node, len(tensor.dims))
-        if key not in self._known:
-            self._known[key] = self._quantized(model, tensor, node)
-        return self._known[key]
+        if key not in self._cache:
+            self._cache[key] = self._quantized(model, tensor, node)
+        return self._cache[key]
 
     def _quantized(self, model: OnnxModel, tensor: onnx.TensorProto, node: onnx.NodeProto) -> Quantized:
         codes = self.kind.coder(model.array(tensor), node)

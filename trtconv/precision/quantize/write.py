@@ -78,7 +78,7 @@ class _Writer:
         self._behind: dict[int, list[onnx.NodeProto]] = {}
         self._weights: dict[tuple[str, int], str] = {}
         self._zero: dict[tuple[int, ...], str] = {}
-        self._made: list[onnx.TensorProto] = []
+        self._tensors: list[onnx.TensorProto] = []
 
     def weight(self, index: int) -> None:
         """Makes a layer's weight constant codes with a DequantizeLinear."""
@@ -119,7 +119,7 @@ class _Writer:
         nodes = [onnx.NodeProto.FromString(node.SerializeToString()) for node in ordered]
         del self._graph.node[:]
         self._graph.node.extend(nodes)
-        self._graph.initializer.extend(self._made)
+        self._graph.initializer.extend(self._tensors)
         self._model.touch()
         replaced = {name for name, _ in self._weights}
         unused = [
@@ -136,9 +136,9 @@ class _Writer:
 
     def _stored(self, name: str, tensor: onnx.TensorProto) -> str:
         fresh = self._model.fresh_name(name)
-        self._made.append(onnx.TensorProto())
-        self._made[-1].CopyFrom(tensor)
-        self._made[-1].name = fresh
+        self._tensors.append(onnx.TensorProto())
+        self._tensors[-1].CopyFrom(tensor)
+        self._tensors[-1].name = fresh
         return fresh
 
     def _zero_of(self, shape: tuple[int, ...]) -> str:

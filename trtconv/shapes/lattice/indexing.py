@@ -86,12 +86,12 @@ def _gather(trial: Trial, node: Node, inputs: Inputs) -> Tensor:
     picks = indices.ints
     data = None
     if source.data is not None and picks is not None and indices.shape is not None:
-        data = _taken(source.data, np.array(picks, np.int64).reshape([int(n.value) for n in indices.shape]), axis)
+        data = _take(source.data, np.array(picks, np.int64).reshape([int(n.value) for n in indices.shape]), axis)
     shape = [*dims[:axis], *shape_of(inputs, 1), *dims[axis + 1 :]]
     return Tensor(shape, data, source.dtype)
 
 
-def _taken(data: Elements, picks: NDArray[np.int64], axis: int) -> Elements | None:
+def _take(data: Elements, picks: NDArray[np.int64], axis: int) -> Elements | None:
     size = data.shape[axis]
     if ((picks < -size) | (picks >= size)).any():
         return None

@@ -111,7 +111,7 @@ class Program:
         for position, tensor in instead.items():
             inputs += [None] * (position + 1 - len(inputs))
             inputs[position] = tensor
-        trial.compared += any(map(_chosen, inputs))
+        trial.compared += any(map(_is_choice, inputs))
         if node.op == "If" and node.domain == "":
             branch = self._branch(node, inputs)
             if branch is not None:
@@ -200,7 +200,7 @@ def _apply(trial: Trial, node: Node, inputs: Sequence[Tensor | None]) -> list[Te
     return outputs if isinstance(outputs, list) else [outputs]
 
 
-def _chosen(tensor: Tensor | None) -> bool:
+def _is_choice(tensor: Tensor | None) -> bool:
     """Whether an element is the same number at every candidate of this run, and may be another at others."""
     return (
         tensor is not None

@@ -53,9 +53,9 @@ class Repeats:
 
     def __init__(self, trial: Trial) -> None:
         self._trial = trial
-        self._done: dict[Hashable, _Done] = {}
+        self._results: dict[Hashable, _Done] = {}
         self._nums: dict[Hashable, Num] = {}
-        self._kept = 0
+        self._size = 0
 
     def outputs(self, node: Node, inputs: Inputs, work: Callable[[], list[Tensor]]) -> tuple[list[Tensor], bool]:
         """Returns what an operator makes, and whether it had to be worked out.
@@ -66,7 +66,7 @@ class Repeats:
             work: Works it out; what it raises is raised here.
         """
         key = _node_key(node, inputs)
-        done = None if key is None else self._done.get(key)
+        done = None if key is None else self._results.get(key)
         if done is None:
             return self._first(key, inputs, work), True
         self._trial.checks += [dataclasses.replace(check, node=node) for check in done.checks]
@@ -77,13 +77,13 @@ class Repeats:
         trial = self._trial
         checks, compared, blamed = len(trial.checks), trial.compared, len(trial.data_dependent)
         outputs = work()
-        if key is None or len(trial.data_dependent) != blamed or self._kept > _MOST_KEPT:
+        if key is None or len(trial.data_dependent) != blamed or self._size > _MOST_KEPT:
             return outputs
         for tensor in outputs:
             if tensor.shape is not None:
                 tensor.shape = [self._once(num) for num in tensor.shape]
         held = [_copied(tensor) for tensor in outputs]
-        self._done[key] = _Done(held, trial.checks[checks:], trial.compared - compared, inputs)
+        self._results[key] = _Done(held, trial.checks[checks:], trial.compared - compared, inputs)
         return outputs
 
     def _once(self, num: Num) -> Num:
@@ -96,7 +96,7 @@ class Repeats:
         if not isinstance(value, np.ndarray) or num.factors or is_mixed(num.mask):
             return num
         kept = self._nums.setdefault((num.mask, value.dtype, value.tobytes()), num)
-        self._kept += 2 * value.size if kept is num else 0
+        self._size += 2 * value.size if kept is num else 0
         return kept
 
 

@@ -96,10 +96,10 @@ def _copied(num: Num, dims: Sequence[Num], axis: int) -> Num:
     return select(copies, dims[axis], num)
 
 
-def _elements(dims: Sequence[Num], left: Num, says: str, reduced: str) -> str:
+def _elements(dims: Sequence[Num], total: Num, says: str, reduced: str) -> str:
     """Returns how the elements of a Reshape are spoken of: `reduced` where factors that cancel were left out."""
     whole = product(dims)
-    return says if whole.is_known and same(whole, left) else reduced
+    return says if whole.is_known and same(whole, total) else reduced
 
 
 @operator("Flatten")

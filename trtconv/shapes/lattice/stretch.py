@@ -149,13 +149,13 @@ class Pattern:
         return distinct(moved[moved <= self.end])
 
 
-def pattern_of(sizes: Vector, accepted: Flags, tried: Callable[[Vector], Flags]) -> Pattern | None:
+def pattern_of(sizes: Vector, accepted: Flags, run: Callable[[Vector], Flags]) -> Pattern | None:
     """Finds the period that explains all sizes that were run; None where there is none.
 
     Args:
         sizes: The candidates of a long range.
         accepted: Which of them are accepted.
-        tried: Runs further sizes, and tells which are accepted.
+        run: Runs further sizes, and tells which are accepted.
     """
     breaks = np.flatnonzero(np.diff(sizes) > 1) + 1
     if not len(breaks) or breaks[0] <= 2 * _START_UP:
@@ -176,7 +176,7 @@ def pattern_of(sizes: Vector, accepted: Flags, tried: Callable[[Vector], Flags])
     head, tail = sizes[:begin][accepted[:begin]], sizes[end:][accepted[end:]]
     pattern = Pattern(takes, int(sizes[begin]), int(sizes[end - 1]), tuple(head.tolist()), tuple(tail.tolist()))
     probes = pattern.probes()
-    return pattern if np.array_equal(tried(probes), pattern.accepts(probes)) else None
+    return pattern if np.array_equal(run(probes), pattern.accepts(probes)) else None
 
 
 def _period(flags: Flags) -> int | None:

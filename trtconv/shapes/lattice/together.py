@@ -100,25 +100,27 @@ class Tried:
         undecided = frozenset() if self.whole else frozenset(touched)
         return Together(narrowed, joint, imposed, self.whole, self.unknown, undecided)
 
-    def _are_apart(self, kept: Mapping[int, Any]) -> bool:
+    def _are_apart(self, conditions: Mapping[int, Any]) -> bool:
         """Whether what looks like a relation is one condition on each dimension by itself."""
         apart = np.ones(len(self.good), dtype=bool)
-        for i, rows in kept.items():
+        for i, rows in conditions.items():
             apart &= np.isin(self.rows[i], rows)
-        if not np.array_equal(apart, self.good) or any(len(self.tables[i].columns) > 1 for i in kept):
+        if not np.array_equal(apart, self.good) or any(len(self.tables[i].columns) > 1 for i in conditions):
             return False
         if self.whole or not len(apart.nonzero()[0]):
             return True
         # Of what was tried by chance hardly any may be of sizes that are accepted each: these are tried.
         random = np.random.default_rng(1)
-        picks = [random.choice(kept.get(i, np.arange(table.rows)), _SAMPLES) for i, table in enumerate(self.tables)]
+        picks = [
+            random.choice(conditions.get(i, np.arange(table.rows)), _SAMPLES) for i, table in enumerate(self.tables)
+        ]
         return all(check.holds.all() for check in self._runner.points(self._columns(picks), self.bits).checks)
 
-    def _alone(self, index: int, kept: Any) -> Imposed:
+    def _alone(self, index: int, good_rows: Any) -> Imposed:
         (name,) = self.tables[index].columns
         sizes = self.tables[index].columns[name]
-        accepted = np.isin(np.arange(len(sizes)), kept)
-        lost = ~np.isin(self.rows[index], kept)
+        accepted = np.isin(np.arange(len(sizes)), good_rows)
+        lost = ~np.isin(self.rows[index], good_rows)
         check = next(c for c in self.failing if c.mask >> index & 1)
         # The evidence is of a combination in which this dimension alone is wrong, where one was tried.
         for other, rows in enumerate(self.rows):

@@ -164,13 +164,13 @@ def _floors(a: str, b: str, x: Vector, y: Vector, complete: bool) -> str | None:
     for n in range(2, max(128, *_quotients(x, y)) + 1):
         for one, other, rounding in ((1, n, "floor"), (n, 1, "floor"), (1, n, "ceil"), (n, 1, "ceil"), (n, n, "floor")):
             if _ties(x, y, one, other, rounding, complete):
-                return _said(a, b, one, other, rounding)
+                return _equation(a, b, one, other, rounding)
     # Of two divisors their ratio is about that of the sizes.
     for one in range(2, 65):
         middle = one * int(y.max()) // max(1, int(x.max()))
         for other in range(max(2, middle - 1), middle + 3):
             if one != other and _ties(x, y, one, other, "floor", complete):
-                return _said(a, b, one, other, "floor")
+                return _equation(a, b, one, other, "floor")
     return None
 
 
@@ -195,7 +195,7 @@ def _ties(x: Vector, y: Vector, one: int, other: int, rounding: str, complete: b
     return pairs == len(x) if complete else pairs < len(left) * len(right)
 
 
-def _said(a: str, b: str, one: int, other: int, rounding: str) -> str:
+def _equation(a: str, b: str, one: int, other: int, rounding: str) -> str:
     if other == 1:
         return f"{b} == {rounding}({a} / {one})"
     left = a if one == 1 else f"{rounding}({a} / {one})"

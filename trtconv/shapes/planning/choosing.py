@@ -138,9 +138,9 @@ def _improved(columns: Amounts, opts: Opts) -> Opts:
     return tuple(chosen)
 
 
-def _nearest(columns: Amounts, chosen: list[int]) -> tuple[Amounts, Amounts, NDArray[np.int64]]:
+def _nearest(columns: Amounts, opts: list[int]) -> tuple[Amounts, Amounts, NDArray[np.int64]]:
     """Returns of each size what the best and the second best opt cost, and the place of the best."""
-    own = columns[chosen]
+    own = columns[opts]
     nearest = own.argmin(axis=0)
     near = own.min(axis=0)
     own[nearest, np.arange(own.shape[1])] = np.inf

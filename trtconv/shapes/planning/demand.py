@@ -92,7 +92,7 @@ def demand_of(model: OnnxModel, sizes: Sizes, traffic: Traffic, dims: Bounds, ke
         profile = traffic.profile_of(row, fixed, model.inputs)
         keys[key] = len(requests)
         requests.append((f"{traffic.path}:{row.line}", {name: profile.dims[name].opt for name in sizes.names}))
-    held = _held(model, keep, sizes.names)
+    held = _fixed_dims(model, keep, sizes.names)
     lattice = _lattice(sizes, [point for _, point in requests], held)
     points = [_upwards(lattice, point, held, where) for where, point in requests]
     _require_accepted(sizes, points, [where for where, _ in requests])
@@ -112,38 +112,38 @@ def demand_of(model: OnnxModel, sizes: Sizes, traffic: Traffic, dims: Bounds, ke
     return Demand([dict(point) for point in order], counts, smaller, fits, lattice)
 
 
-def _held(model: OnnxModel, keep: Collection[str], names: Sequence[str]) -> list[str]:
+def _fixed_dims(model: OnnxModel, keep: Collection[str], names: Sequence[str]) -> list[str]:
     for name in keep:
         if name not in names:
             raise InputError(f"--keep {name}: the model has no such dimension", f"It has {', '.join(names)}.")
     return [name for name in names if name in keep]
 
 
-def _lattice(sizes: Sizes, points: Sequence[Point], held: Collection[str]) -> SizeLattice:
+def _lattice(sizes: Sizes, points: Sequence[Point], fixed: Collection[str]) -> SizeLattice:
     columns = {name: [point[name] for point in points] for name in sizes.names}
-    spans = {name: (min(column), max(column) * (1 if name in held else _MARGIN)) for name, column in columns.items()}
+    spans = {name: (min(column), max(column) * (1 if name in fixed else _MARGIN)) for name, column in columns.items()}
     return sizes.lattice(spans, {name: max(column) for name, column in columns.items()}, columns)
 
 
-def _upwards(lattice: SizeLattice, point: Point, held: Collection[str], where: str) -> dict[str, int]:
+def _upwards(lattice: SizeLattice, point: Point, fixed: Collection[str], where: str) -> dict[str, int]:
     """Returns the smallest accepted sizes that are no smaller than some; those that are held are the same."""
     sizes: dict[str, int] = {}
     for table in lattice.tables:
         own = {name: point[name] for name in table.columns}
-        nearest = _next(table, own, up=True, held=held)
+        nearest = _next(table, own, up=True, fixed=fixed)
         if nearest is None:
-            kept = [name for name in own if name in held]
+            kept = [name for name in own if name in fixed]
             why = f", with {', '.join(kept)} as it is" if kept else ""
             raise InputError(f"{where}: the network accepts nothing from {_listed(own)} on{why}", "Leave the line out.")
         sizes |= nearest
     return {name: sizes.get(name, size) for name, size in point.items()}
 
 
-def _next(table: Table, point: Point, *, up: bool, held: Collection[str] = ()) -> dict[str, int] | None:
+def _next(table: Table, point: Point, *, up: bool, fixed: Collection[str] = ()) -> dict[str, int] | None:
     inside = np.ones(table.rows, dtype=bool)
     for name, column in table.columns.items():
         size = point[name]
-        inside &= column == size if name in held else (column >= size if up else column <= size)
+        inside &= column == size if name in fixed else (column >= size if up else column <= size)
     rows = inside.nonzero()[0]
     if not len(rows):
         return None

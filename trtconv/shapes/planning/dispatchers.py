@@ -122,7 +122,7 @@ void pad(const T* from, const std::vector<std::int64_t>& shape, T* to, const std
 
 
 def python_dispatcher(
-    model: str, inputs: Sequence[InputSpec], dims: Sequence[str], kept: Collection[str], runs: Sequence[PlannedRun]
+    model: str, inputs: Sequence[InputSpec], dims: Sequence[str], fixed: Collection[str], runs: Sequence[PlannedRun]
 ) -> str:
     """Returns a module with `choose`, `sizes_of` and `pad`.
 
@@ -130,7 +130,7 @@ def python_dispatcher(
         model: Name of the model.
         inputs: Its inputs.
         dims: Its free dimensions.
-        kept: Those that are never padded.
+        fixed: Those that are never padded.
         runs: Sizes at which requests run, the cheapest first.
     """
     free = set(dims)
@@ -139,14 +139,14 @@ def python_dispatcher(
     return _PYTHON.format(
         model=ascii(model),
         dims=ascii(tuple(dims)),
-        kept=ascii(tuple(name for name in dims if name in kept)),
+        kept=ascii(tuple(name for name in dims if name in fixed)),
         axes=ascii(axes),
         runs="\n".join(lines),
     )
 
 
 def cpp_dispatcher(
-    inputs: Sequence[InputSpec], dims: Sequence[str], kept: Collection[str], runs: Sequence[PlannedRun]
+    inputs: Sequence[InputSpec], dims: Sequence[str], fixed: Collection[str], runs: Sequence[PlannedRun]
 ) -> str:
     """Returns a header with `choose`, `shape_of` and `pad`; as `python_dispatcher`."""
     most = max(1, *(len(spec.dims) for spec in inputs))
@@ -160,7 +160,7 @@ def cpp_dispatcher(
         input_count=len(inputs),
         run_count=len(runs),
         dims=", ".join(map(_literal, dims)),
-        kept=", ".join("true" if name in kept else "false" for name in dims),
+        kept=", ".join("true" if name in fixed else "false" for name in dims),
         inputs=", ".join(_literal(spec.name) for spec in inputs),
         ranks=", ".join(str(len(spec.dims)) for spec in inputs),
         most_axes=most,

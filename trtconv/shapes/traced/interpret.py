@@ -105,7 +105,7 @@ class Reading:
     def _revise(self, index: int, node: Node, tensors: Mapping[str, Tensor]) -> Mapping[int, Tensor | None]:
         if node.op not in ("Reshape", "Resize"):
             return {}
-        self._seen = tensors
+        self._tensors = tensors
         if index in self._shuffles:
             self._shuffled.update(freed(self._shuffles[index], self._dims(node.inputs[0])))
         if index in self._shuffled:
@@ -117,12 +117,12 @@ class Reading:
         self.repairs.append(repair)
         if isinstance(repair, Scaling):
             return {2: Tensor.of_array(np.array(repair.scales, np.float32)), 3: None}
-        old = self._seen[node.inputs[1]].nums or []
+        old = self._tensors[node.inputs[1]].nums or []
         return {1: Tensor.of_nums([self._entry(entry, num) for entry, num in zip(repair.new, old, strict=True)])}
 
     def _loosened(self, node: Node) -> Mapping[int, Tensor | None]:
         """Returns the sizes of a Resize that may be meant so, but for the batch, which nobody means so."""
-        sizes, dims = self._seen[node.inputs[3]].nums, self._dims(node.inputs[0])
+        sizes, dims = self._tensors[node.inputs[3]].nums, self._dims(node.inputs[0])
         if not sizes or not dims or not sizes[0].constant or not dims[0].mask or dims[0].mask & ~self._bits:
             return {}
         self.loosened = True
@@ -171,19 +171,19 @@ class Reading:
             return old
         if isinstance(entry, int):
             return Num(entry)
-        shape = self._seen[entry[0]].shape
+        shape = self._tensors[entry[0]].shape
         assert shape is not None
         return shape[entry[1]]
 
     def _dims(self, name: str) -> list[Num] | None:
-        tensor = self._seen.get(name)
+        tensor = self._tensors.get(name)
         return None if tensor is None else tensor.shape
 
     def _sizes_at(self, name: str) -> list[int] | None:
         return self.example.sizes_of(name)
 
     def _scaling(self, index: int, node: Node) -> Scaling | None:
-        target, dims = asked_of(node, self._seen), self._dims(node.inputs[0])
+        target, dims = asked_of(node, self._tensors), self._dims(node.inputs[0])
         before, sizes = self._sizes_at(node.inputs[0]), self._sizes_at(node.outputs[0])
         if not target or dims is None or before is None or sizes is None or "axes" in node.attrs:
             return None
@@ -204,7 +204,11 @@ class Reading:
         return Scaling(node, index, tuple(scales), tuple(sizes))
 
     def _target(self, index: int, node: Node) -> ReshapeTarget | None:
-        entries, dims, before = asked_of(node, self._seen), self._dims(node.inputs[0]), self._sizes_at(node.inputs[0])
+        entries, dims, before = (
+            asked_of(node, self._tensors),
+            self._dims(node.inputs[0]),
+            self._sizes_at(node.inputs[0]),
+        )
         after = self._sizes_at(node.outputs[0])
         if entries is None or dims is None or before is None or after is None or node.attrs.get("allowzero", 0):
             return None
@@ -222,7 +226,7 @@ class Reading:
 
     def _follows(self, node: Node, entries: Sequence[int | None], dims: Sequence[Num]) -> bool:
         """Whether a target that is computed in part has as many elements as its input, at all sizes that are known."""
-        target = self._seen[node.inputs[1]].nums
+        target = self._tensors[node.inputs[1]].nums
         if None not in entries or target is None:
             return False
         if not all(num.is_known for num in (*dims, *target)):
@@ -254,7 +258,7 @@ class Reading:
 
     def _place(self, atom: Num) -> tuple[str, int] | None:
         """Returns a tensor and an axis that has a size."""
-        for name, tensor in self._seen.items():
+        for name, tensor in self._tensors.items():
             for axis, dim in enumerate(tensor.shape or ()):
                 if dim is atom and dim.mask:
                     return name, axis

@@ -109,7 +109,7 @@ class Baked:
     def scalings(self) -> list[Scaling]:
         """Finds Resize nodes whose sizes are baked in."""
         return (
-            [repair for repair in self._found.repairs if isinstance(repair, Scaling)]
+            [repair for repair in self._search.repairs if isinstance(repair, Scaling)]
             if self._may_have("Resize")
             else []
         )
@@ -117,21 +117,21 @@ class Baked:
     def targets(self) -> list[ReshapeTarget]:
         """Finds Reshape nodes whose sizes are baked in."""
         return (
-            [repair for repair in self._found.repairs if isinstance(repair, ReshapeTarget)]
+            [repair for repair in self._search.repairs if isinstance(repair, ReshapeTarget)]
             if self._may_have("Reshape")
             else []
         )
 
     def refusals(self) -> list[Unrepaired]:
         """Tells why sizes that are baked into Reshape and Resize nodes are not to be repaired."""
-        return list(self._found.refusals) if self._may_have("Reshape") or self._may_have("Resize") else []
+        return list(self._search.refusals) if self._may_have("Reshape") or self._may_have("Resize") else []
 
     def examples(self) -> list[Example]:
         """Finds sizes at which the repaired model computes what the model does; likely ones first.
 
         Where `refusals` is empty, and all is repaired, the repaired model accepts the multiples of each as well.
         """
-        return list(self._found.examples) if self._may_have("Reshape") or self._may_have("Resize") else []
+        return list(self._search.examples) if self._may_have("Reshape") or self._may_have("Resize") else []
 
     def accepted(self, points: Sequence[Point]) -> list[Point]:
         """Returns those of some sizes that the model as it is accepts, as far as shapes tell."""
@@ -148,7 +148,7 @@ class Baked:
         return [point for point, elements in zip(points, most, strict=True) if elements <= _MOST_ELEMENTS]
 
     @functools.cached_property
-    def _found(self) -> _Found:
+    def _search(self) -> _Found:
         points = self._points
         before = self._sizes.run(points, keep=True).tensors if points else {}
         batch = self._batch(self._sizes.names)
@@ -223,11 +223,11 @@ class Baked:
         """The constant sizes that Reshape and Resize nodes ask for."""
         sizes: set[int] = set()
         for node in self._nodes:
-            sizes.update(n for n in asked_of(node, self._seen) or () if n is not None and n > 1)
+            sizes.update(n for n in asked_of(node, self._tensors) or () if n is not None and n > 1)
         return sorted(sizes)
 
     @functools.cached_property
-    def _seen(self) -> Mapping[str, Tensor]:
+    def _tensors(self) -> Mapping[str, Tensor]:
         """Every tensor at generic sizes: it shows which dimensions are dynamic, and which are the same."""
         return self._sizes.run(generic(self._sizes.names), keep=True).tensors
 
@@ -307,14 +307,14 @@ class Baked:
     @functools.cached_property
     def _counts(self) -> list[int]:
         """Batches that the model may have been traced with: usual ones, and what targets begin with."""
-        targets = (asked_of(node, self._seen) for node in self._nodes)
+        targets = (asked_of(node, self._tensors) for node in self._nodes)
         first = {sizes[0] for sizes in targets if sizes and sizes[0] is not None and 1 < sizes[0] <= _LARGEST_BATCH}
         return sorted({1, 2, 4, 8} | set(sorted(first)[:_MOST_BATCHES]))
 
     def _shuffle(
         self, index: int, first: Node, dims: Sequence[Num] | None, readers: Mapping[str, list[int]]
     ) -> Shuffle | None:
-        split = ints_of(first, self._seen)
+        split = ints_of(first, self._tensors)
         after = readers.get(first.outputs[0], [])
         if split is None or len(split) != 6 or len(after) != 1 or self._nodes[after[0]].op != "Transpose":
             return None
@@ -326,7 +326,7 @@ class Baked:
             return None
         op, mode, positions = pattern
         channels, block, other, height, width = (split[n] for n in positions)
-        joined = ints_of(self._nodes[last[0]], self._seen)
+        joined = ints_of(self._nodes[last[0]], self._tensors)
         if dims is None or len(dims) != 4 or joined is None or len(joined) != 4 or block != other or block < 2:
             return None
         # Only sizes that are dynamic outside and constant here are baked.

@@ -71,7 +71,9 @@ def summarized(subject: PageSubject) -> dict[str, object]:
         "headline_place": None if timed is None else timed.headline_place,
         "seconds": sum(report.seconds.values()),
         "profiles": _profiles(report),
-        "io": [{**tensor.to_json(), "dtype": tensor.held, "shape": _shape(tensor, report)} for tensor in report.io],
+        "io": [
+            {**tensor.to_json(), "dtype": tensor.type_text, "shape": _shape(tensor, report)} for tensor in report.io
+        ],
         "notes": subject.notes,
         "identity": list(_identity(report)),
         "since": list(_since(report)),
