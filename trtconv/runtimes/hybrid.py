@@ -86,7 +86,7 @@ class HybridSession:
         """
         values: dict[str, Any] = dict(feeds)
         for stage, calls in zip(self._stages, self._calls, strict=True):
-            wanted = self._wanted(stage)
+            wanted = self._needs(stage)
             if wanted:
                 values.update(zip(wanted, self._run(stage, wanted, values), strict=True))
             for index in calls:
@@ -108,29 +108,29 @@ class HybridSession:
         count = max([*stages, *calls], default=0) + 1
         return [stages[level] for level in range(count)], [calls[level] for level in range(count)]
 
-    def _wanted(self, stage: Sequence[int]) -> list[str]:
+    def _needs(self, stage: Sequence[int]) -> list[str]:
         """Returns what others need of a stage."""
         nodes = self._model.graph.node
         inside = set(stage)
         needed = set(self._outputs).union(*(reads(node) for i, node in enumerate(nodes) if i not in inside))
         return [name for index in stage for name in nodes[index].output if name in needed]
 
-    def _run(self, stage: Sequence[int], wanted: Sequence[str], values: Mapping[str, Any]) -> list[Any]:
+    def _run(self, stage: Sequence[int], names: Sequence[str], values: Mapping[str, Any]) -> list[Any]:
         nodes = [self._model.graph.node[index] for index in stage]
         outputs = {name for node in nodes for name in node.output}
         given = sorted({name for node in nodes for name in reads(node)} - outputs)
         feeds = {name: np.asarray(values[name]) for name in given if name in values}
         key = (stage[0], tuple((name, str(array.dtype)) for name, array in feeds.items()))
         if key not in self._sessions:
-            self._sessions[key] = self._load(self._part(nodes, given, feeds, wanted))
+            self._sessions[key] = self._load(self._part(nodes, given, feeds, names))
         session = self._sessions[key]
         if isinstance(session, str):
             raise ValueError(session)
-        results: list[Any] = session.run(list(wanted), feeds)
+        results: list[Any] = session.run(list(names), feeds)
         return results
 
     def _part(
-        self, nodes: Sequence[onnx.NodeProto], given: Sequence[str], feeds: Mapping[str, Array], wanted: Sequence[str]
+        self, nodes: Sequence[onnx.NodeProto], inputs: Sequence[str], feeds: Mapping[str, Array], outputs: Sequence[str]
     ) -> onnx.ModelProto:
         """Returns a stage as a model."""
         part = onnx.ModelProto(ir_version=self._model.ir_version)
@@ -138,7 +138,7 @@ class HybridSession:
         part.functions.extend(self._model.functions)
         part.graph.name = "stage"
         part.graph.node.extend(nodes)
-        for name in given:
+        for name in inputs:
             if name in feeds:
                 kind = helper.np_dtype_to_tensor_dtype(feeds[name].dtype)
                 part.graph.input.add(name=name).type.tensor_type.elem_type = kind
@@ -146,7 +146,7 @@ class HybridSession:
                 part.graph.initializer.add().CopyFrom(self._weights[name])
             elif name in self._sparse:
                 part.graph.sparse_initializer.add().CopyFrom(self._sparse[name])
-        part.graph.output.extend(onnx.ValueInfoProto(name=name) for name in wanted)
+        part.graph.output.extend(onnx.ValueInfoProto(name=name) for name in outputs)
         return part
 
     def _control(self, node: onnx.NodeProto, values: dict[str, Any]) -> None:

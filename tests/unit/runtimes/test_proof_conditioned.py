@@ -33,7 +33,7 @@ def test_sums_that_cancel(off: float, passes: bool) -> None:
     model = OnnxModel(onnx.shape_inference.infer_shapes(parser.parse_model(TEXT)), Path("m.onnx"))
     conditioning = Conditioning(NETWORK, model, {**expected.feeds, **expected.tensors})
     watch = Watch(NETWORK, expected, TOLERANCES["float32"], conditioning)
-    watch.seen(TENSORS[1], got, True)
+    watch.see(TENSORS[1], got, True)
     assert (watch.diverged is None) is passes
     if watch.diverged is not None:
         assert watch.diverged[1].verdict is Verdict.BEYOND

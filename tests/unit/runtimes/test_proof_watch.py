@@ -42,24 +42,24 @@ ONES = np.ones(4, np.float32)
 def test_what_agrees_is_counted_and_the_model_s_is_handed_on() -> None:
     seen = watch(a=ONES, b=ONES)
     near = ONES + np.float32(1e-6)
-    assert np.array_equal(seen.seen(TENSORS[1], near, True), ONES)
-    assert np.array_equal(seen.seen(TENSORS[2], ONES, True), ONES)
+    assert np.array_equal(seen.see(TENSORS[1], near, True), ONES)
+    assert np.array_equal(seen.see(TENSORS[2], ONES, True), ONES)
     assert (seen.compared, seen.diverged, seen.worst) == (2, None, "a")
     assert 0.5e-6 < seen.error < 2e-6
 
 
 def test_what_the_model_has_not_or_the_network_did_not_compute_is_neither_counted_nor_replaced() -> None:
     seen = watch(a=ONES)
-    assert seen.seen(TENSORS[3], 5 * ONES, True)[0] == 5
-    assert seen.seen(TENSORS[1], 5 * ONES, False)[0] == 5
+    assert seen.see(TENSORS[3], 5 * ONES, True)[0] == 5
+    assert seen.see(TENSORS[1], 5 * ONES, False)[0] == 5
     assert seen.compared == 0 and seen.diverged is None
-    assert seen.given(TENSORS[3]) is None and np.array_equal(seen.given(TENSORS[1]), ONES)  # type: ignore[arg-type]
+    assert seen.stand_in(TENSORS[3]) is None and np.array_equal(seen.stand_in(TENSORS[1]), ONES)  # type: ignore[arg-type]
 
 
 def test_the_first_that_differs_is_told_and_the_worst_is_named() -> None:
     seen = watch(a=ONES, b=ONES)
-    seen.seen(TENSORS[1], 1.5 * ONES, True)
-    seen.seen(TENSORS[2], 3 * ONES, True)
+    seen.see(TENSORS[1], 1.5 * ONES, True)
+    seen.see(TENSORS[2], 3 * ONES, True)
     assert seen.diverged is not None and seen.diverged[0].name == "a"
     assert seen.diverged[1].verdict is Verdict.BEYOND
     assert seen.worst == "b" and seen.error == pytest.approx(2)
@@ -68,9 +68,9 @@ def test_the_first_that_differs_is_told_and_the_worst_is_named() -> None:
 def test_conditions_are_asked_of_what_is_beyond_alone() -> None:
     never = Never()
     seen = watch(never=never, a=ONES, b=ONES)
-    seen.seen(TENSORS[1], ONES, True)
+    seen.see(TENSORS[1], ONES, True)
     assert never.asked == 0
-    seen.seen(TENSORS[2], 2 * ONES, True)
+    seen.see(TENSORS[2], 2 * ONES, True)
     assert never.asked == 1
 
 
@@ -82,10 +82,10 @@ def test_shares_are_rounded_as_numbers_around_1(kind: str, values: dict[str, Any
     expected = np.full(4, 1e-9, np.float32)
     off = expected + np.float32(0.9 * steps * SHARE_STEP)
     seen = watch(kind, values=values, a=expected)
-    seen.seen(TENSORS[1], off, True)
+    seen.see(TENSORS[1], off, True)
     assert (seen.diverged is None) == passes
     plain = watch("UNARY", a=expected)
-    plain.seen(TENSORS[1], off, True)
+    plain.see(TENSORS[1], off, True)
     assert plain.diverged is not None
 
 
@@ -93,14 +93,14 @@ def test_shares_are_rounded_as_numbers_around_1(kind: str, values: dict[str, Any
 def test_nan_behind_what_overflows_in_the_model_is_no_misreading(overflows: bool) -> None:
     first = np.array([1, 2, 3, np.inf if overflows else 4], np.float32)
     seen = watch(a=first, b=ONES)
-    seen.seen(TENSORS[1], first, True)
-    seen.seen(TENSORS[2], np.array([1, 1, 1, np.nan], np.float32), True)
+    seen.see(TENSORS[1], first, True)
+    seen.see(TENSORS[2], np.array([1, 1, 1, np.nan], np.float32), True)
     assert seen.overflows == overflows and (seen.diverged is None) == overflows
 
 
 def test_what_has_another_shape_is_kept() -> None:
     seen = watch(a=ONES)
-    assert seen.seen(TENSORS[1], np.ones((2, 2), np.float32), True).shape == (2, 2)
+    assert seen.see(TENSORS[1], np.ones((2, 2), np.float32), True).shape == (2, 2)
     assert seen.diverged is not None and seen.diverged[1].verdict is Verdict.SHAPE
 
 
@@ -110,5 +110,5 @@ def test_rows_are_compared_in_any_order() -> None:
     for other in (np.array([[4, 5, 6], [1, 2, 4]]), rows[:1], rows[0], turned.T):
         assert np.array_equal(in_order(other, rows), other)
     boxes = watch("NMS", a=rows.astype(np.float32))
-    boxes.seen(TENSORS[1], turned.astype(np.float32), True)
+    boxes.see(TENSORS[1], turned.astype(np.float32), True)
     assert boxes.diverged is None

@@ -46,7 +46,7 @@ def write_out(model: OnnxModel) -> None:
         model: The model; changed.
     """
     _inline_functions(model)
-    replacements = [(scope.graph, _written(scope, model.opset)) for scope in model.scopes]
+    replacements = [(scope.graph, _replacements(scope, model.opset)) for scope in model.scopes]
     # Graphs inside nodes first: their nodes are copied with the nodes around them.
     for graph, written in reversed(replacements):
         if written:
@@ -68,7 +68,7 @@ def _inline_functions(model: OnnxModel) -> None:
             return
 
 
-def _written(scope: Scope, opset: int) -> dict[int, Iterable[onnx.NodeProto]]:
+def _replacements(scope: Scope, opset: int) -> dict[int, Iterable[onnx.NodeProto]]:
     """Returns, by position, the nodes that stand for a node of a graph."""
     written: dict[int, Iterable[onnx.NodeProto]] = {}
     for op in scope.by_op.keys() & WRITERS.keys():

@@ -48,7 +48,7 @@ class Ahead:
     Args:
         network: The network.
         inputs: The model's inputs.
-        wanted: What the model is run for.
+        goal: What the model is run for.
         deadline: When the run is given up, on the clock of `time.monotonic`, unless `ran` says otherwise.
         megabytes: How much memory it may take.
 
@@ -57,7 +57,7 @@ class Ahead:
     """
 
     def __init__(
-        self, network: ReadNetwork, inputs: Sequence[InputSpec], wanted: Wanted, deadline: float, megabytes: float
+        self, network: ReadNetwork, inputs: Sequence[InputSpec], goal: Wanted, deadline: float, megabytes: float
     ) -> None:
         self.prepared: Prepared | None = None
         self._deadline = deadline
@@ -67,13 +67,13 @@ class Ahead:
         self._runs: list[tuple[Arrays, NetworkRun]] = []
         self._lock = threading.Lock()
         # A daemon, as the one that waits for the model.
-        self._thread = threading.Thread(target=self._work, args=(inputs, wanted), daemon=True)
+        self._thread = threading.Thread(target=self._work, args=(inputs, goal), daemon=True)
         self._thread.start()
 
-    def _work(self, inputs: Sequence[InputSpec], wanted: Wanted) -> None:
+    def _work(self, inputs: Sequence[InputSpec], goal: Wanted) -> None:
         # Whatever goes wrong here goes wrong again, and is told, where the proof runs the network itself.
         with contextlib.suppress(Exception):
-            feeds = feeds_of(wanted, 0, inputs)
+            feeds = feeds_of(goal, 0, inputs)
             self.prepared = Prepared(self._network)
             self._add(feeds)
 

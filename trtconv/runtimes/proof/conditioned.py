@@ -55,12 +55,12 @@ class Conditioning:
         self._deadline = deadline
         self._megabytes = megabytes
         self._seams: Seams | None = None
-        self._asked = 0
+        self._count = 0
 
     def explains(self, tensor: ReadTensor, expected: Array, got: Array) -> bool:
         """Whether rounding alone may take a tensor from what the model has to what the network has."""
-        self._asked += 1
-        if self._asked > _MOST_ASKED or expected.dtype.kind != "f" or expected.shape != got.shape:
+        self._count += 1
+        if self._count > _MOST_ASKED or expected.dtype.kind != "f" or expected.shape != got.shape:
             return False
         self._seams = self._seams or Seams(self._network, self._model)
         if tensor.name not in self._seams.numbers or tensor.name not in self._model.main.producers:

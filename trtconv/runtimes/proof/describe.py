@@ -108,11 +108,11 @@ class Description:
     placed: float
     moves: bool
     free_batch: bool
-    known: Mapping[str, tuple[int, ...]]
+    shapes: Mapping[str, tuple[int, ...]]
 
     def shape(self, name: str) -> tuple[int | None, ...]:
         """Returns the shape that the network knows of a source; None where a size is not known."""
-        return tuple(None if n < 0 else n for n in self.known.get(name, ()))
+        return tuple(None if n < 0 else n for n in self.shapes.get(name, ()))
 
     def kinds_at(self, shapes: Mapping[str, tuple[int, ...]], few: int) -> tuple[InputKind, ...]:
         """Returns the inputs to be tried at sizes; the first alone where they have more than a few elements."""

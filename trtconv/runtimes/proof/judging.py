@@ -42,19 +42,19 @@ class Judge:
         self._most = most
         self._makers = {number: layer for layer in network.layers for number in layer.outputs}
 
-    def compare(self, number: int, expected: Array, got: Array | None, given: Container[str] = ()) -> Difference:
+    def compare(self, number: int, expected: Array, got: Array | None, sources: Container[str] = ()) -> Difference:
         """Compares a tensor.
 
         Args:
             number: Of the tensor.
             expected: What the model has.
             got: What the network has.
-            given: Names of the tensors before it that it was computed from; none: from the inputs.
+            sources: Names of the tensors before it that it was computed from; none: from the inputs.
         """
         maker = self._makers.get(number)
         if maker is not None and got is not None:
             expected = reduced([maker], expected, got)
-        types, steps, bounded = self._types(number, given)
+        types, steps, bounded = self._types(number, sources)
         # Networks of TensorRT before 9 have types only once they are built; the model rounds to its own all the same.
         types |= {expected.dtype.name}
         own = max((TOLERANCES[key] for key in _keys(types, steps)), key=lambda candidate: candidate.relative)
@@ -66,7 +66,7 @@ class Judge:
             return difference
         return _by_channel(difference, expected, got, tolerance.relative * _OF_CHANNEL, eps_of(types) * _UNITS)
 
-    def _types(self, number: int, given: Container[str]) -> tuple[set[str], bool, bool]:
+    def _types(self, number: int, sources: Container[str]) -> tuple[set[str], bool, bool]:
         """Returns the types that a tensor is computed in, whether there are quantisers among the layers, and whether
         there are activations that are bounded by 1."""
         tensors = self._network.tensors
@@ -82,7 +82,7 @@ class Judge:
                 if source is not None and source not in seen:
                     seen.add(source)
                     types.add(tensors[source].dtype)
-                    if tensors[source].name not in given:
+                    if tensors[source].name not in sources:
                         open_.append(source)
         return types, steps, bounded
 

@@ -43,21 +43,21 @@ class Derivation(enum.Enum):
     """The file has nothing of the kind: it has to be shown by running both."""
 
 
-def origins(file: OnnxModel, given: OnnxModel) -> dict[str, Derivation]:
+def origins(file: OnnxModel, rewritten: OnnxModel) -> dict[str, Derivation]:
     """Returns where each constant of a model comes from.
 
     Args:
         file: The model as it was read.
-        given: What the passes made of it.
+        rewritten: What the passes made of it.
     """
     held = dict(constants(file))
-    named_origins = {name: _named(file, given, held.get(name), tensor) for name, tensor in constants(given)}
-    new = {name: given.array(tensor) for name, tensor in constants(given) if named_origins[name] is None}
+    named_origins = {name: _named(file, rewritten, held.get(name), tensor) for name, tensor in constants(rewritten)}
+    new = {name: rewritten.array(tensor) for name, tensor in constants(rewritten) if named_origins[name] is None}
     sources = _Sources(file, held) if new else None
     other_origins = {name: _derived(sources, values) for name, values in new.items() if sources is not None}
     left = [name for name, origin in other_origins.items() if origin is Derivation.COMPUTED]
     if sources is not None:
-        other_origins.update(dict.fromkeys(_folding_to(sources, given, left), Derivation.DERIVED))
+        other_origins.update(dict.fromkeys(_folding_to(sources, rewritten, left), Derivation.DERIVED))
     return {name: origin or other_origins[name] for name, origin in named_origins.items()}
 
 
@@ -72,7 +72,9 @@ def constants(model: OnnxModel) -> Iterator[tuple[str, onnx.TensorProto]]:
                     yield name, tensor
 
 
-def _named(file: OnnxModel, given: OnnxModel, old: onnx.TensorProto | None, new: onnx.TensorProto) -> Derivation | None:
+def _named(
+    file: OnnxModel, rewritten: OnnxModel, old: onnx.TensorProto | None, new: onnx.TensorProto
+) -> Derivation | None:
     """Returns what a constant is to that of its name in the file; None where there is none."""
     if old is None:
         return None
@@ -81,7 +83,7 @@ def _named(file: OnnxModel, given: OnnxModel, old: onnx.TensorProto | None, new:
             return Derivation.FILE if list(old.external_data) == list(new.external_data) else Derivation.CHANGED
         if old.raw_data == new.raw_data and old.raw_data:
             return Derivation.FILE
-    if not same_bits(stored(given, new), stored(file, old)):
+    if not same_bits(stored(rewritten, new), stored(file, old)):
         return Derivation.CHANGED
     return Derivation.FILE if old.data_type == new.data_type else Derivation.DERIVED
 
@@ -89,16 +91,16 @@ def _named(file: OnnxModel, given: OnnxModel, old: onnx.TensorProto | None, new:
 class _Sources:
     """What the constants of a file are made into: themselves, in any order, and what they fold to."""
 
-    def __init__(self, file: OnnxModel, held: Mapping[str, onnx.TensorProto]) -> None:
+    def __init__(self, file: OnnxModel, tensors: Mapping[str, onnx.TensorProto]) -> None:
         self._file = file
-        self._held = held
+        self._tensors = tensors
         self._folded: list[Array] | None = None
         self._elements: dict[int, Array] = {}
 
     def candidates(self, values: Array) -> Iterator[Array]:
         """Yields the constants of the file that may have these elements, and then what they fold to."""
         kind = values.dtype.kind
-        for tensor in self._held.values():
+        for tensor in self._tensors.values():
             if int(np.prod(tensor.dims)) * 2 >= np.count_nonzero(values):
                 array = self._file.array(tensor)
                 if array.dtype.kind == kind or kind in "fV":
@@ -122,12 +124,12 @@ def _derived(sources: _Sources, values: Array) -> Derivation:
     return Derivation.COMPUTED
 
 
-def _folding_to(sources: _Sources, given: OnnxModel, names: list[str]) -> Iterator[str]:
+def _folding_to(sources: _Sources, rewritten: OnnxModel, names: list[str]) -> Iterator[str]:
     """Yields those constants of which the rewritten model computes what the file computes too: codes and scales."""
     if not names:
         return
-    results = folded(given)
-    for scope in given.scopes:
+    results = folded(rewritten)
+    for scope in rewritten.scopes:
         for node in scope.columns.nodes:
             values = results.get(node.output[0]) if node.output else None
             if values is not None and _derived(sources, values) is Derivation.DERIVED:

@@ -42,14 +42,14 @@ def part_of(
 
 
 def _open_shapes(
-    tensors: Sequence[ReadTensor], layers: Sequence[ReadLayer], given: Mapping[int, Shape]
+    tensors: Sequence[ReadTensor], layers: Sequence[ReadLayer], shapes: Mapping[int, Shape]
 ) -> tuple[ReadTensor, ...]:
     """Returns tensors of which those of a piece have the shapes that they are given, or none but a rank."""
     opened = list(tensors)
     # Not of all others: there are as many pieces as tensors.
-    for number in {n for layer in layers for n in (*layer.inputs, *layer.outputs) if n is not None} | given.keys():
+    for number in {n for layer in layers for n in (*layer.inputs, *layer.outputs) if n is not None} | shapes.keys():
         shape = tensors[number].shape
-        opened[number] = dataclasses.replace(tensors[number], shape=given.get(number, shape and (-1,) * len(shape)))
+        opened[number] = dataclasses.replace(tensors[number], shape=shapes.get(number, shape and (-1,) * len(shape)))
     return tuple(opened)
 
 

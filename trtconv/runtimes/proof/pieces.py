@@ -80,9 +80,9 @@ class _Trial:
     at: int = 0
     wider: int = 0
     closely: bool = False
-    shown: int = 0
+    matches: int = 0
     lack: Unshown | None = None
-    done: bool = False
+    has_ended: bool = False
     branches: set[tuple[int, bool]] = dataclasses.field(default_factory=set)
     """What decided its conditionals, by their numbers."""
     alike: int = 1
@@ -150,15 +150,15 @@ class Pieces:
             trial.lack = trial.lack or self._lack(trial, Lack.TIME, "there was no time left for it")
         missing = tuple(trial.lack for trial in self._trials if trial.lack is not None)
         wrong = self._divergence and self._divergence.tensor
-        proven = sum(t.alike for t in self._trials if t.done and t.lack is None and t.piece.target != wrong)
+        proven = sum(t.alike for t in self._trials if t.has_ended and t.lack is None and t.piece.target != wrong)
         return PiecesResult(proven, sum(trial.alike for trial in self._trials), missing, self._divergence)
 
     def _rounds(self, runner: process.Process, trials: Sequence[_Trial], folder: Path) -> list[_Trial]:
         """Runs pieces until nothing is left to be tried; returns those that there was no time for."""
-        open_ = [trial for trial in trials if not trial.done]
+        open_ = [trial for trial in trials if not trial.has_ended]
         while open_ and self._divergence is None and (left := self.deadline - time.monotonic()) > 0:
             self._round(runner, open_, folder, left)
-            open_ = [trial for trial in open_ if not trial.done]
+            open_ = [trial for trial in open_ if not trial.has_ended]
         return open_
 
     def _moved(self, inputs: Mapping[str, Shape]) -> list[_Trial]:
@@ -171,7 +171,7 @@ class Pieces:
         for trial in self._trials:
             own = {name: shapes.get(name) for name in trial.piece.sources}
             sizes = [n for shape in own.values() for n in shape or (None,)]
-            if not trial.done or trial.lack is not None or not trial.of.moves or None in sizes:
+            if not trial.has_ended or trial.lack is not None or not trial.of.moves or None in sizes:
                 continue
             scheme = {name: tuple(n or 0 for n in shape or ()) for name, shape in own.items()}
             if scheme not in trial.schemes:
@@ -281,10 +281,10 @@ class Pieces:
             except NotProven as error:
                 unable = error.reason
         wrong = {kind: result for kind, result in verdicts.items() if result.verdict.refutes}
-        trial.shown += sum(not result.verdict.refutes and result.telling >= _TELLING for result in verdicts.values())
+        trial.matches += sum(not result.verdict.refutes and result.telling >= _TELLING for result in verdicts.values())
         if not wrong:
-            if trial.shown:
-                trial.done, trial.lack = True, self._untaken(trial, network)
+            if trial.matches:
+                trial.has_ended, trial.lack = True, self._untaken(trial, network)
             else:
                 self._next(trial, Lack.REFERENCE if verdicts else Lack.KIND, unable)
         elif not trial.closely and not all(result.verdict in _NOT_ROUNDING for result in wrong.values()):
@@ -304,13 +304,13 @@ class Pieces:
             # Values that do not belong together may be what it cannot take.
             self._give_up(trial, Lack.KIND, judgement.why)
         elif telling:
-            trial.done = True
+            trial.has_ended = True
             self._divergence = self._diverged(trial, judgement.why)
         else:
             self._give_up(trial, Lack.SIZE, f"it differs at small sizes only: {judgement.why}")
 
     def _restart(self, trial: _Trial, at: int) -> None:
-        trial.at, trial.closely, trial.shown = at, False, 0
+        trial.at, trial.closely, trial.matches = at, False, 0
         trial.kinds = trial.of.kinds_at(trial.schemes[at], _FEW_ELEMENTS)
 
     def _next(self, trial: _Trial, lack: Lack, reason: str) -> None:
@@ -320,11 +320,11 @@ class Pieces:
             elements = sum(math.prod(shape) for shape in trial.schemes[trial.at + 1].values())
             if elements > _MOST_ELEMENTS:
                 # Wider ones are no smaller.
-                trial.done = True
+                trial.has_ended = True
             else:
                 self._restart(trial, trial.at + 1)
         elif not self._widen(trial):
-            trial.done = True
+            trial.has_ended = True
 
     def _widen(self, trial: _Trial) -> bool:
         wide = self._seams.wider(trial.piece) if trial.wider < _MOST_WIDER else None
@@ -336,7 +336,7 @@ class Pieces:
         return True
 
     def _give_up(self, trial: _Trial, lack: Lack, reason: str) -> None:
-        trial.done, trial.lack = True, self._lack(trial, lack, reason)
+        trial.has_ended, trial.lack = True, self._lack(trial, lack, reason)
 
     def _untaken(self, trial: _Trial, network: ReadNetwork) -> Unshown | None:
         """Says of a piece that is right which of its branches no inputs led to."""

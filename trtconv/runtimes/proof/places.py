@@ -110,13 +110,13 @@ def names_twice(node: onnx.NodeProto, data: Sequence[int], indices: Array) -> bo
 
 
 def _slices(
-    shape: Sequence[int | None] | None, data: Sequence[int | None], given: Array, random: np.random.Generator
+    shape: Sequence[int | None] | None, data: Sequence[int | None], values: Array, random: np.random.Generator
 ) -> Array | None:
     depth = shape[-1] if shape else None
     sizes = [size for size in data[:depth] if size is not None]
-    if not depth or len(sizes) < depth or given.size % depth:
+    if not depth or len(sizes) < depth or values.size % depth:
         return None
-    places, count = math.prod(sizes), given.size // depth
+    places, count = math.prod(sizes), values.size // depth
     if count > places:
         return None
     chosen: Array = random.choice(places, count, replace=False)
@@ -125,15 +125,15 @@ def _slices(
 
 
 def _elements(
-    node: onnx.NodeProto, data: Sequence[int | None], given: Array, random: np.random.Generator
+    node: onnx.NodeProto, data: Sequence[int | None], values: Array, random: np.random.Generator
 ) -> Array | None:
-    if not given.ndim or len(data) != given.ndim:
+    if not values.ndim or len(data) != values.ndim:
         return None
-    axis = _axis(node, given.ndim)
-    size, count = data[axis], given.shape[axis]
+    axis = _axis(node, values.ndim)
+    size, count = data[axis], values.shape[axis]
     if size is None or count > size:
         return None
-    others = (*given.shape[:axis], *given.shape[axis + 1 :])
+    others = (*values.shape[:axis], *values.shape[axis + 1 :])
     lines = random.permuted(np.broadcast_to(np.arange(size), (*others, size)), axis=-1)[..., :count]
     return np.moveaxis(lines, -1, axis)
 

@@ -49,9 +49,9 @@ class WholeRun:
         self._network = network
         self._meaning = meaning
         self._sizes = sizes
-        self._wanted = _wanted(meaning, sizes, seed)
+        self._goal = _goal_of(meaning, sizes, seed)
         self._folder = Scratch("proof")
-        self._found: list[Expected] = []
+        self._runs: list[Expected] = []
         self._bug: Exception | None = None
         self._loaded: list[float] = []
         self._runner = Process(SERVE, meaning.megabytes)
@@ -60,11 +60,11 @@ class WholeRun:
         # A daemon: whoever gives up does not wait for it, and the process ends with this one.
         self._thread = threading.Thread(target=self._expect, args=(limit,), daemon=True)
         self._thread.start()
-        self._ahead = Ahead(network, meaning.inputs, self._wanted, time.monotonic() + limit, meaning.megabytes)
+        self._ahead = Ahead(network, meaning.inputs, self._goal, time.monotonic() + limit, meaning.megabytes)
 
     def _expect(self, limit: float) -> None:
         try:
-            expect(self._runner, self._wanted, self._folder.path, limit, self._found, self._loaded)
+            expect(self._runner, self._goal, self._folder.path, limit, self._runs, self._loaded)
         except Exception as error:  # Nobody hears a thread: `finish` tells.
             self._bug = error
         with self._lock:
@@ -72,12 +72,12 @@ class WholeRun:
             if not self._wanted_on:
                 self._runner.close()
 
-    def taken(self, besides: bool, goes_on: Callable[[], bool] = lambda: True) -> list[Size]:
+    def valid_sizes(self, besides: bool, goes_on: Callable[[], bool] = lambda: True) -> list[Size]:
         """Waits for the model as long as that is wanted, and returns the sizes that it takes, those that count or those
         besides."""
         while self._thread.is_alive() and goes_on():
             self._thread.join(_POLL_SECONDS)
-        sizes = (self._sizes[run.number] for run in self._found if not run.why)
+        sizes = (self._sizes[run.number] for run in self._runs if not run.why)
         return [size for size in sizes if size.besides == besides]
 
     def free_runner(self) -> Process | None:
@@ -111,10 +111,10 @@ class WholeRun:
         if self._bug is not None:
             raise self._bug
         deadline = time.monotonic() + seconds
-        runs = list(self._found)
+        runs = list(self._runs)
         if not runs:
             return ProofResult("network", why=f"the model itself took longer than {time.monotonic() - start:.0f} s")
-        return all_sizes(self._network, self._meaning, self._sizes, runs, self._wanted, deadline, self._ahead)
+        return all_sizes(self._network, self._meaning, self._sizes, runs, self._goal, deadline, self._ahead)
 
     def _until(self, start: float, seconds: float) -> float:
         """Returns when to stop waiting: the time counts from when the model is loaded, which takes as long as it does
@@ -122,7 +122,7 @@ class WholeRun:
         return max([start, *self._loaded]) + seconds if self._loaded else start + seconds + _START_SECONDS
 
 
-def _wanted(meaning: Meaning, sizes: Sequence[Size], seed: int) -> Wanted:
+def _goal_of(meaning: Meaning, sizes: Sequence[Size], seed: int) -> Wanted:
     """Returns what the model is run for."""
     return Wanted(
         meaning.path,
@@ -172,7 +172,7 @@ class Prover:
         self._pieces: Pieces | None = None
         self._runner: Process | None = None
         self._closed = False
-        self._shown: PiecesResult | None = None
+        self._result: PiecesResult | None = None
         # The limits on what a model may ask for are this thread's.
         context = contextvars.copy_context()
         work = functools.partial(context.run, self._prove_pieces, time.monotonic() + limit)
@@ -184,7 +184,7 @@ class Prover:
         try:
             size = self._sizes[0]
             if size.group and self._whole is not None and not meaning.typical:
-                size = next(iter(self._whole.taken(besides=False)), size)
+                size = next(iter(self._whole.valid_sizes(besides=False)), size)
             # Cut and described while the model is run.
             self._pieces = Pieces(
                 self._network,
@@ -203,7 +203,7 @@ class Prover:
                 self._runner.close()
                 self._pieces.stop()
             self._first(self._runner)
-            self._shown = self._pieces.run(self._runner)
+            self._result = self._pieces.run(self._runner)
             if self._whole is not None:
                 self._whole.run_ahead()
         except Exception as error:  # Nobody hears a thread: `finish` tells.
@@ -245,7 +245,7 @@ class Prover:
         """Returns an assertion that does not hold at the first size, where the whole is not run there."""
         if not self._large or all(layer.kind != "ASSERTION" for layer in self._network.layers):
             return None
-        feeds = feeds_of(_wanted(self._meaning, self._sizes, 0), 0, self._meaning.inputs)
+        feeds = feeds_of(_goal_of(self._meaning, self._sizes, 0), 0, self._meaning.inputs)
         until = time.monotonic() + _ASSERTING_SECONDS
         # What takes longer hangs on values, and is asked where the whole is small.
         with contextlib.suppress(NotProven):
@@ -258,7 +258,7 @@ class Prover:
         pieces = self._pieces
         if self._whole is None or pieces is None:
             return []
-        taken = self._whole.taken(besides=True, goes_on=lambda: time.monotonic() < pieces.deadline)
+        taken = self._whole.valid_sizes(besides=True, goes_on=lambda: time.monotonic() < pieces.deadline)
         return [size.shapes for size in taken]
 
     def _piecewise(self, until: float) -> PiecesResult:
@@ -271,7 +271,7 @@ class Prover:
         if self._bug is not None:
             raise self._bug
         late = Unshown(Lack.TIME, "all pieces", "there was no time left for them")
-        return self._shown or PiecesResult(missing=(late,))
+        return self._result or PiecesResult(missing=(late,))
 
 
 def _affordable(network: ReadNetwork, meaning: Meaning, sizes: Sequence[Size]) -> list[Size]:

@@ -163,7 +163,7 @@ def _meaning(subject: ProofSubject, profiles: Sequence[ShapeProfile]) -> Meaning
     return Meaning(
         path=str(model.path),
         original=subject.original,
-        given=model.serialize,
+        serialize=model.serialize,
         makers=lambda: _makers(model),
         tolerance=TOLERANCES[precision_of(subject.parsed, subject.precision)],
         megabytes=budget.allowance(model.nbytes)[1],

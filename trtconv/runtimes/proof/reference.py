@@ -69,7 +69,7 @@ class Wanted:
     groups: tuple[str, ...] = ()
     magnitudes: tuple[float, ...] = ()
 
-    def given(self, number: int) -> Mapping[str, Any]:
+    def feeds(self, number: int) -> Mapping[str, Any]:
         """Returns the inputs of a run whose elements are given."""
         return self.values[number] if self.values else {}
 
@@ -96,7 +96,7 @@ class Expected:
 
 
 def feeds_of(
-    wanted: Wanted,
+    goal: Wanted,
     number: int,
     inputs: Sequence[InputSpec],
     draw: int = 0,
@@ -106,7 +106,7 @@ def feeds_of(
     """Makes inputs in which places can be told apart; the same ones each time.
 
     Args:
-        wanted: What they are for; where it is `plain`, integers are 1, which is valid as index, token or divisor, else
+        goal: What they are for; where it is `plain`, integers are 1, which is valid as index, token or divisor, else
             they are small and differ.
         number: Of the run.
         inputs: The model's inputs.
@@ -114,19 +114,19 @@ def feeds_of(
         sizing: Names of the inputs that hold them.
         stated: Sizes that the model states of its outputs.
     """
-    random = np.random.default_rng(wanted.seed + number)
-    magnitude = wanted.magnitudes[number] if wanted.magnitudes else 1.0
-    given = wanted.given(number)
+    random = np.random.default_rng(goal.seed + number)
+    magnitude = goal.magnitudes[number] if goal.magnitudes else 1.0
+    given = goal.feeds(number)
     feeds: dict[str, NDArray[Any]] = {}
     for spec in inputs:
-        dtype, shape = numpy_type(spec), tuple(wanted.shapes[number][spec.name])
+        dtype, shape = numpy_type(spec), tuple(goal.shapes[number][spec.name])
         if draw and spec.name in sizing:
             feeds[spec.name] = sizes(shape, dtype, np.random.default_rng([draw, len(feeds)]), stated)
         elif dtype.kind == "b":
             feeds[spec.name] = random.integers(0, 2, shape).astype(bool)
         elif dtype.kind in "iu":
-            high = wanted.below.get(spec.name, 256 if dtype == np.uint8 else 4)
-            feeds[spec.name] = np.ones(shape, dtype) if wanted.plain else random.integers(0, high, shape).astype(dtype)
+            high = goal.below.get(spec.name, 256 if dtype == np.uint8 else 4)
+            feeds[spec.name] = np.ones(shape, dtype) if goal.plain else random.integers(0, high, shape).astype(dtype)
         else:
             normal = random.standard_normal(shape)
             feeds[spec.name] = (normal if magnitude == 1 else np.abs(normal) * magnitude).astype(dtype)
@@ -134,13 +134,13 @@ def feeds_of(
 
 
 def expect(
-    runner: process.Process, wanted: Wanted, folder: Path, seconds: float, results: list[Expected], loaded: list[float]
+    runner: process.Process, goal: Wanted, folder: Path, seconds: float, results: list[Expected], loaded: list[float]
 ) -> None:
     """Runs a model in a process of its own.
 
     Args:
         runner: The process, of `SERVE`.
-        wanted: What for.
+        goal: What for.
         folder: An empty folder, for files that the arrays are read from.
         seconds: How long it may take.
         results: Where what comes of each run is put, in order, as soon as it is there; fewer where the time did not
@@ -149,7 +149,7 @@ def expect(
     """
     for plain in (False, True):
         del results[:]
-        why = _attempt(runner, dataclasses.replace(wanted, plain=plain), folder, seconds, results, loaded)
+        why = _attempt(runner, dataclasses.replace(goal, plain=plain), folder, seconds, results, loaded)
         if not why:
             return
     if not results:
@@ -157,7 +157,7 @@ def expect(
 
 
 def _attempt(
-    runner: process.Process, wanted: Wanted, folder: Path, seconds: float, results: list[Expected], loaded: list[float]
+    runner: process.Process, goal: Wanted, folder: Path, seconds: float, results: list[Expected], loaded: list[float]
 ) -> str:
     """Adds what came of each run; returns why not all of them could be done."""
 
@@ -168,7 +168,7 @@ def _attempt(
             results.append(_read(folder, event))
 
     try:
-        runner.call((wanted, str(folder), seconds), seconds + 1, hear)
+        runner.call((goal, str(folder), seconds), seconds + 1, hear)
     except process.Lost as lost:
         return "" if lost.cause == "time" and results else f"ONNX Runtime broke down on the model ({lost.why})"
     except process.WorkerBug as bug:
@@ -176,7 +176,7 @@ def _attempt(
     except TrtconvError as error:
         # The model was read before, but whoever asked may have given up since and taken the file away.
         return f"the model could not be read again ({error})"
-    first = [result.why for result in results if wanted.group(result.number) == wanted.group(0)]
+    first = [result.why for result in results if goal.group(result.number) == goal.group(0)]
     return first[0] if first and all(first) else ""
 
 
@@ -227,17 +227,17 @@ def serve(task: tuple[Wanted, str, float], tell: process.Tell, file: OnnxModel |
 
 
 def _ran(
-    model: OnnxModel, wanted: Wanted, number: int, inputs: Sequence[InputSpec], computes: Any
+    model: OnnxModel, goal: Wanted, number: int, inputs: Sequence[InputSpec], computes: Any
 ) -> tuple[dict[str, NDArray[Any]], list[tuple[str, Any]] | str]:
     """Returns the inputs of a run, and what the model makes of them as (name, values), or why it makes nothing."""
-    feeds = _settled(model, wanted, number, feeds_of(wanted, number, inputs))
+    feeds = _settled(model, goal, number, feeds_of(goal, number, inputs))
     if isinstance(computes, str):
         return feeds, computes
     why = ""
-    sizing = sizing_inputs(all_nodes(model.proto.graph.node), inputs) - wanted.given(number).keys()
+    sizing = sizing_inputs(all_nodes(model.proto.graph.node), inputs) - goal.feeds(number).keys()
     stated = stated_sizes(model)
     for draw in range(1 + _DRAWS if sizing else 1):
-        feeds = _settled(model, wanted, number, feeds_of(wanted, number, inputs, draw, sizing, stated))
+        feeds = _settled(model, goal, number, feeds_of(goal, number, inputs, draw, sizing, stated))
         try:
             tensors = list(computes(feeds))
         except Exception as error:  # ONNX Runtime raises its own types, one for each status.
@@ -249,10 +249,10 @@ def _ran(
     return feeds, why
 
 
-def _settled(model: OnnxModel, wanted: Wanted, number: int, feeds: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+def _settled(model: OnnxModel, goal: Wanted, number: int, feeds: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
     """Returns inputs at which it is settled what the model computes; those that were given stay."""
-    given = {name: values for name, values in feeds.items() if name in wanted.given(number)}
-    return {**apart(model, feeds, wanted.seed + number), **given}
+    given = {name: values for name, values in feeds.items() if name in goal.feeds(number)}
+    return {**apart(model, feeds, goal.seed + number), **given}
 
 
 def stated_shapes(model: OnnxModel) -> dict[str, tuple[int, ...]]:
@@ -281,10 +281,10 @@ def has_shape(values: Any, partial_shape: Sequence[int] | None) -> bool:
     )
 
 
-def _load(wanted: Wanted) -> OnnxModel:
-    if wanted.model is None:
-        return light_model(Path(wanted.path))
-    return OnnxModel(onnx.load_model_from_string(wanted.model), Path(wanted.path))
+def _load(goal: Wanted) -> OnnxModel:
+    if goal.model is None:
+        return light_model(Path(goal.path))
+    return OnnxModel(onnx.load_model_from_string(goal.model), Path(goal.path))
 
 
 def runs(

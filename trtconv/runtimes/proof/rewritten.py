@@ -91,12 +91,12 @@ class Kept:
     """What was found of the pieces.
 
     Args:
-        shown: How many were shown to be the same.
+        matches: How many were shown to be the same.
         changed: The first that is not.
         missing: Tensors whose piece could not be run, and why.
     """
 
-    shown: int = 0
+    matches: int = 0
     changed: Changed | None = None
     missing: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
@@ -185,25 +185,27 @@ class Version:
         return data
 
 
-def kept(file: OnnxModel, given: OnnxModel, claim: Claim, runner: process.Process, seconds: float = math.inf) -> Kept:
+def compared_pieces(
+    file: OnnxModel, rewritten: OnnxModel, claim: Claim, runner: process.Process, seconds: float = math.inf
+) -> Kept:
     """Compares the pieces in which two models differ.
 
     Args:
         file: The model as it was read.
-        given: What the passes made of it.
+        rewritten: What the passes made of it.
         claim: What they claim.
         runner: The process, of `proof.SERVE`.
         seconds: How long it may take.
     """
-    before, after = Version(file), Version(given)
+    before, after = Version(file), Version(rewritten)
     both = {name for name in before.producers if before.makes(name) and after.makes(name)}
     # Codes of another type mean something else.
-    recoded = {name for name in both if file.main.types.get(name) != given.main.types.get(name)}
+    recoded = {name for name in both if file.main.types.get(name) != rewritten.main.types.get(name)}
     both -= recoded
     targets = {name for name in both if before.key(name) != after.key(name) or before.reads_of(name) & recoded}
     if not targets:
         return Kept()
-    places, deadline = _Places(file, given), time.monotonic() + seconds
+    places, deadline = _Places(file, rewritten), time.monotonic() + seconds
     seams, shown, missing = set(both), 0, {}
     for _ in range(_MOST_ROUNDS):
         cut = {name: [side.cut(name, seams, places) for side in (before, after)] for name in sorted(targets)}
@@ -216,7 +218,7 @@ def kept(file: OnnxModel, given: OnnxModel, claim: Claim, runner: process.Proces
                 missing[name] = answer
             elif answer <= _limit((before, after), name, seams, claim):
                 shown += 1
-            elif name in given.outputs or (claim.exact and places.is_float(name)):
+            elif name in rewritten.outputs or (claim.exact and places.is_float(name)):
                 return Kept(shown, Changed(name, answer, places.shapes), missing)
             else:
                 off.add(name)
@@ -344,19 +346,19 @@ def _meeting(
 class _Places:
     """Shapes and types of the tensors of two models, at sizes that cost little."""
 
-    def __init__(self, file: OnnxModel, given: OnnxModel) -> None:
+    def __init__(self, file: OnnxModel, rewritten: OnnxModel) -> None:
         self.shapes: Shapes = {}
-        self._known: Mapping[str, tuple[int | None, ...]] = {}
-        self._both = (file.main.types, given.main.types)
-        self._types = {**given.main.types, **file.main.types}
+        self._dims: Mapping[str, tuple[int | None, ...]] = {}
+        self._both = (file.main.types, rewritten.main.types)
+        self._types = {**rewritten.main.types, **file.main.types}
         self._types.update({value.name: value.type.tensor_type.elem_type for value in file.proto.graph.input})
         for shapes in itertools.islice(assumed_shapes(file, batches=(1,)), _MOST_SIZES):
             profile = ShapeProfile({name: InputRange(shape, shape, shape) for name, shape in shapes.items()}, {})
             all_shapes = {**shapes_at(file, profile, "min"), **shapes}
             if sum(None not in shape for shape in all_shapes.values()) > sum(
-                None not in e for e in self._known.values()
+                None not in e for e in self._dims.values()
             ):
-                self.shapes, self._known = shapes, all_shapes
+                self.shapes, self._dims = shapes, all_shapes
 
     def is_float(self, name: str) -> bool:
         """Whether a tensor holds numbers in both models, and not codes of numbers."""
@@ -364,7 +366,7 @@ class _Places:
 
     def value(self, name: str) -> onnx.ValueInfoProto | None:
         """Describes a tensor; None where its type or a size is not known."""
-        shape, element = self._known.get(name), self._types.get(name, 0)
+        shape, element = self._dims.get(name), self._types.get(name, 0)
         return (
             None
             if shape is None or None in shape or not element

@@ -38,11 +38,11 @@ def proof_sizes(
         sample: Inputs, by name, that values are to be taken from.
         magnitude: Of the floats of the inputs at the other sizes.
     """
-    counting = list(_given(profiles, level, sample) if profiles else _guessed(model))
+    counting = list(_profile_sizes(profiles, level, sample) if profiles else _guessed(model))
     return [*counting, *_others(model, counting, profiles, sample, 1.0 if sample else magnitude)]
 
 
-def _given(profiles: Sequence[ShapeProfile], level: str, sample: Mapping[str, Any]) -> Iterator[Size]:
+def _profile_sizes(profiles: Sequence[ShapeProfile], level: str, sample: Mapping[str, Any]) -> Iterator[Size]:
     from trtconv.runtimes.inputs import resized
     from trtconv.runtimes.proof.whole import Size
 

@@ -168,13 +168,13 @@ def reduced(layers: Iterable[ReadLayer], expected: Array, got: Array) -> Array:
     return np.where((expected == ends.min) | (expected == ends.max), got.astype(expected.dtype), expected)
 
 
-def _allowed(reference: Computed, left: Array, expected: Array, relative: float, slack: float) -> Array:
+def _allowed(reference: Computed, index: Array, expected: Array, relative: float, slack: float) -> Array:
     scale = np.abs(expected)
-    if reference.terms is not None and reference.terms.shape == left.shape:
-        scale = scale + np.nan_to_num(np.abs(_wide(reference.terms[left])), nan=0.0, posinf=0.0)
+    if reference.terms is not None and reference.terms.shape == index.shape:
+        scale = scale + np.nan_to_num(np.abs(_wide(reference.terms[index])), nan=0.0, posinf=0.0)
     for moved in reference.moved:
-        if moved.shape == left.shape:
-            change = np.abs(_wide(moved[left]) - expected) / PERTURBATION
+        if moved.shape == index.shape:
+            change = np.abs(_wide(moved[index]) - expected) / PERTURBATION
             scale = scale + np.nan_to_num(change, nan=0.0, posinf=0.0)
     allowed: Array = relative * scale + slack
     return allowed

@@ -35,11 +35,11 @@ class Watch:
         self._shares = {n for layer in network.layers if _is_share(layer) for n in layer.outputs}
         self._boxes = {n for layer in network.layers if layer.kind == "NMS" for n in layer.outputs}
 
-    def given(self, tensor: ReadTensor) -> Array | None:
+    def stand_in(self, tensor: ReadTensor) -> Array | None:
         """Returns what the model has under a tensor's name."""
         return self._tensors.get(tensor.name)
 
-    def seen(self, tensor: ReadTensor, value: Array, computed: bool) -> Array:
+    def see(self, tensor: ReadTensor, value: Array, computed: bool) -> Array:
         """Compares a value; returns the model's."""
         expected = self._tensors.get(tensor.name)
         if expected is None or not computed:

@@ -34,15 +34,15 @@ class Weighing:
 
     Args:
         network: What TensorRT's parser made; builder and parser must live until `finish`.
-        given: The model that it was given; must not change meanwhile.
+        model: The model that it was given; must not change meanwhile.
         rewritten: That model as it was before a cast, if it is to mean what the file means, and what is claimed of it.
     """
 
-    def __init__(self, network: ReadNetwork, given: OnnxModel, rewritten: tuple[OnnxModel, Claim] | None) -> None:
+    def __init__(self, network: ReadNetwork, model: OnnxModel, rewritten: tuple[OnnxModel, Claim] | None) -> None:
         self._network = network
-        self._given = given
+        self._model = model
         self._rewritten = rewritten
-        self._kept: Kept | None = None
+        self._pieces: Kept | None = None
         self._file: OnnxModel | None = None
         self._read = threading.Event()
         self._origins: dict[str, Derivation] = {}
@@ -60,12 +60,12 @@ class Weighing:
         from trtconv.runtimes.proof.weights import weigh
 
         try:
-            file = reloaded(self._given, light=True)
+            file = reloaded(self._model, light=True)
             if self._rewritten is not None:
                 self._file = file
             self._read.set()
-            self._origins = origins(file, self._given)
-            self._weighed = weigh(self._network, self._given, self._origins)
+            self._origins = origins(file, self._model)
+            self._weighed = weigh(self._network, self._model, self._origins)
             # Graphs and what is known of them refer to each other, and the builder takes most at its end.
             del file
             gc.collect()
@@ -83,14 +83,14 @@ class Weighing:
         Args:
             runner: A process of `proof.SERVE`.
         """
-        from trtconv.runtimes.proof.rewritten import kept
+        from trtconv.runtimes.proof.rewritten import compared_pieces
 
         self._read.wait()
         file, self._file = self._file, None
         if file is None or self._rewritten is None:
             return
         try:
-            self._kept = kept(file, *self._rewritten, runner, _SECONDS)
+            self._pieces = compared_pieces(file, *self._rewritten, runner, _SECONDS)
             del file
             gc.collect()
         except Exception as error:  # As above.
@@ -105,9 +105,9 @@ class Weighing:
         """What was not shown, once it is finished."""
         if self.why:
             return (Unshown(Lack.REFERENCE, "weights", self.why),)
-        if self._rewritten is not None and self._kept is None:
+        if self._rewritten is not None and self._pieces is None:
             return (Unshown(Lack.TIME, "what passes changed", "there was no time left for it"),)
-        pieces = {} if self._kept is None else self._kept.missing
+        pieces = {} if self._pieces is None else self._pieces.missing
         return tuple(Unshown(Lack.PIECE, tensor, why) for tensor, why in pieces.items())
 
     def finish(self) -> tuple[WeightCounts | None, tuple[Finding, ...]]:
@@ -126,8 +126,8 @@ class Weighing:
             if origin is Derivation.CHANGED:
                 message = f"the passes changed weight {name!r}: it has other values than in the file"
                 yield codes.NETWORK_DIFFERS.finding(message, place=Location(tensor=name), fix=_FIX_OF_PASSES)
-        if self._kept is not None and self._kept.changed is not None:
-            tensor, error = self._kept.changed.tensor, self._kept.changed.error
+        if self._pieces is not None and self._pieces.changed is not None:
+            tensor, error = self._pieces.changed.tensor, self._pieces.changed.error
             far = (
                 "has another shape or type" if math.isinf(error) else f"is off by {error:.2g} of its largest magnitude"
             )

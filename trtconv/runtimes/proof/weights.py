@@ -239,17 +239,17 @@ def _account(network: ReadNetwork, stock: _Stock, weight: Weight) -> Account:
     layer, size = weight.layer, weight.values.size
     if layer.kind == "CONSTANT":
         named = [constant for constant in stock.named(layer.name) if constant.size == size]
-        return _held(stock, weight, named, None) if named else _own(stock, weight)
+        return _account_of(stock, weight, named, None) if named else _own(stock, weight)
     places = stock.places(network, layer)
     for place in places:
         if place.node.op_type == "BatchNormalization":
             return _normalization(weight, place)
     read = [constant for place in places for constant in stock.read_by(place) if constant.size == size]
     moved = any(place.node.op_type in _REORDERED for place in places)
-    return _held(stock, weight, read, places[0].location, moved=moved) if read else _own(stock, weight)
+    return _account_of(stock, weight, read, places[0].location, moved=moved) if read else _own(stock, weight)
 
 
-def _held(
+def _account_of(
     stock: _Stock, weight: Weight, sources: Sequence[_Constant], place: Location | None, *, moved: bool = False
 ) -> Account:
     """Holds a weight to constants one of which it must be."""

@@ -46,7 +46,7 @@ class Meaning:
     Args:
         path: Where the model lies.
         original: The model that counts, serialized; None: the file itself.
-        given: Returns the model as the parser was given it, serialized: its inner tensors have the names that the
+        serialize: Returns the model as the parser was given it, serialized: its inner tensors have the names that the
             network's have. Asked only where something is to be looked for.
         makers: Returns for each tensor of that model the name of the node that makes it.
         tolerance: How far outputs may be off.
@@ -62,7 +62,7 @@ class Meaning:
 
     path: str
     original: bytes | None
-    given: Callable[[], bytes]
+    serialize: Callable[[], bytes]
     makers: Callable[[], Mapping[str, str]]
     parsed: OnnxModel
     edited: bytes | None
@@ -96,7 +96,7 @@ class Size:
     magnitude: float = 1.0
 
 
-def chosen(sizes: Sequence[Size], runs: Sequence[Expected]) -> list[Expected]:
+def choose(sizes: Sequence[Size], runs: Sequence[Expected]) -> list[Expected]:
     """Returns what is to be compared: of each group the first run that the model took, or else the first."""
     groups: dict[str, Expected] = {}
     for expected in runs:
@@ -113,7 +113,7 @@ def all_sizes(
     meaning: Meaning,
     sizes: Sequence[Size],
     runs: Sequence[Expected],
-    wanted: Wanted,
+    goal: Wanted,
     deadline: float,
     ahead: Ahead,
 ) -> ProofResult:
@@ -124,13 +124,13 @@ def all_sizes(
         meaning: What it should compute.
         sizes: At which sizes.
         runs: What the model computes there.
-        wanted: What it was run for.
+        goal: What it was run for.
         deadline: On the clock of `time.monotonic`.
         ahead: The run of the network at the first size.
     """
     proof = ProofResult("network")
     seen = 0
-    for expected in chosen(sizes, runs):
+    for expected in choose(sizes, runs):
         size = sizes[expected.number]
         if seen and time.monotonic() > deadline:
             break
@@ -145,7 +145,7 @@ def all_sizes(
         except NotProven as error:
             one = ProofResult("network", why=error.reason)
         else:
-            one = _one_size(network, meaning, size, expected, only(wanted, expected.number), deadline, ran)
+            one = _one_size(network, meaning, size, expected, only(goal, expected.number), deadline, ran)
         overflows = size.magnitude != 1 and one.divergence is not None and one.divergence.overflows
         if size.besides and (one.agrees is None or overflows):
             continue
@@ -159,15 +159,15 @@ def all_sizes(
     return proof
 
 
-def only(wanted: Wanted, number: int) -> Wanted:
+def only(goal: Wanted, number: int) -> Wanted:
     """Returns what makes the run of that number again, with the same inputs."""
     return dataclasses.replace(
-        wanted,
-        shapes=(wanted.shapes[number],),
-        values=(wanted.values[number],),
+        goal,
+        shapes=(goal.shapes[number],),
+        values=(goal.values[number],),
         groups=(),
-        magnitudes=wanted.magnitudes[number : number + 1],
-        seed=wanted.seed + number,
+        magnitudes=goal.magnitudes[number : number + 1],
+        seed=goal.seed + number,
     )
 
 
@@ -176,7 +176,7 @@ def _one_size(
     meaning: Meaning,
     size: Size,
     expected: Expected,
-    wanted: Wanted,
+    goal: Wanted,
     deadline: float,
     ran: NetworkRun,
 ) -> ProofResult:
@@ -194,7 +194,7 @@ def _one_size(
         shown = any(difference.passed for difference in differences)
         why = "" if shown else "the model returns nothing but NaN and infinities"
         return dataclasses.replace(_proof_of(network, run, differences, size), agrees=shown or None, why=why)
-    return _tensor_by_tensor(network, meaning, size, wanted, (run, differences, expected), deadline)
+    return _tensor_by_tensor(network, meaning, size, goal, (run, differences, expected), deadline)
 
 
 def assertion(network: ReadNetwork, layer: ReadLayer, size: Size) -> Divergence:
@@ -234,7 +234,7 @@ def _tensor_by_tensor(
     network: ReadNetwork,
     meaning: Meaning,
     size: Size,
-    wanted: Wanted,
+    goal: Wanted,
     first: tuple[Run, Sequence[Difference], Expected],
     deadline: float,
 ) -> ProofResult:
@@ -246,7 +246,7 @@ def _tensor_by_tensor(
     names = tuple(dict.fromkeys(tensor.name for tensor in network.tensors))
     # Integers may decide sizes: the rewritten model does not say which.
     same = {name: values for name, values in expected.feeds.items() if values.dtype.kind in "iu"}
-    again = dataclasses.replace(wanted, model=meaning.given(), inner=names, values=({**wanted.given(0), **same},))
+    again = dataclasses.replace(goal, model=meaning.serialize(), inner=names, values=({**goal.feeds(0), **same},))
     with Scratch("proof") as folder:
         reruns = _reruns(again, folder.path, deadline, meaning.megabytes)
         if not reruns or reruns[0].why:
@@ -257,7 +257,7 @@ def _tensor_by_tensor(
             return dataclasses.replace(proof, agrees=False, divergence=lost, why=f"the layer is not known: {why}")
         until = deadline + _LOOKING_SECONDS
         watch = _watch(network, meaning, reruns[0], until)
-        second = Run(network, reruns[0].feeds, watch.given, watch.seen, until, meaning.megabytes)
+        second = Run(network, reruns[0].feeds, watch.stand_in, watch.see, until, meaning.megabytes)
         why = ""
         try:
             second.outputs()
@@ -266,7 +266,7 @@ def _tensor_by_tensor(
         unproven = _proof_of(network, second, [], size).unproven
         proof = dataclasses.replace(proof, layers=len(second.ran), unproven=unproven)
         rewritten = _rewritten_error(meaning, expected, reruns[0], watch.overflows)
-    divergence = _divergence(network, meaning, watch, shapes, _extra_input(network, wanted)) or _changed(
+    divergence = _divergence(network, meaning, watch, shapes, _extra_input(network, goal)) or _changed(
         meaning, rewritten, shapes
     )
     if divergence is not None:
@@ -280,11 +280,11 @@ def _tensor_by_tensor(
     return dataclasses.replace(proof, agrees=True, error=largest, worst=WorstOutput(where, size.name))
 
 
-def _reruns(wanted: Wanted, folder: Path, deadline: float, megabytes: float) -> list[Expected]:
+def _reruns(goal: Wanted, folder: Path, deadline: float, megabytes: float) -> list[Expected]:
     """Runs a model once more, in a process of its own; none where there was no time."""
     reruns: list[Expected] = []
     with Process(SERVE, megabytes) as runner:
-        expect(runner, wanted, folder, max(deadline - time.monotonic(), _LOOKING_SECONDS), reruns, [])
+        expect(runner, goal, folder, max(deadline - time.monotonic(), _LOOKING_SECONDS), reruns, [])
     return reruns
 
 
@@ -304,20 +304,21 @@ def _changed(meaning: Meaning, rewritten: tuple[float, str] | None, shapes: dict
 
 
 def _rewritten_error(
-    meaning: Meaning, expected: Expected, given: Expected, overflows: bool
+    meaning: Meaning, expected: Expected, rewritten: Expected, overflows: bool
 ) -> tuple[float, str] | None:
     """Returns how far, relatively, the model the parser was given is from the one that counts, and at which output;
     None where the two ran on other inputs, or values overflow: zeros in a kernel make NaN of infinities."""
     if meaning.parsed.has(_RANDOM):
         return None
     if not all(
-        name in given.feeds and np.array_equal(values, given.feeds[name]) for name, values in expected.feeds.items()
+        name in rewritten.feeds and np.array_equal(values, rewritten.feeds[name])
+        for name, values in expected.feeds.items()
     ):
         return None
     errors = (
-        (relative_error(values, given.tensors[name], meaning.steps.get(name, 0.0)), name)
+        (relative_error(values, rewritten.tensors[name], meaning.steps.get(name, 0.0)), name)
         for name, values in expected.tensors.items()
-        if name in given.tensors and values.dtype.kind in "fiub"
+        if name in rewritten.tensors and values.dtype.kind in "fiub"
     )
     largest = max(errors, default=None)
     return None if overflows and largest is not None and math.isinf(largest[0]) else largest
@@ -329,9 +330,9 @@ _LOOKING_SECONDS = 30.0
 """How long the layer at fault may be looked for; that there is one is then known."""
 
 
-def _extra_input(network: ReadNetwork, wanted: Wanted) -> ReadTensor | None:
+def _extra_input(network: ReadNetwork, goal: Wanted) -> ReadTensor | None:
     """Returns an input of the network that the model does not have."""
-    names = wanted.shapes[0].keys()
+    names = goal.shapes[0].keys()
     inputs = (network.tensors[number] for number in network.inputs)
     return next((tensor for tensor in inputs if tensor.name not in names), None)
 
