@@ -92,7 +92,7 @@ class NetworkRuns:
     def run(self, profile: int, feeds: Feeds) -> dict[str, NDArray[Any]]:
         """Runs it once, and returns those outputs that are proven, and the inner tensors that are kept; see `Runs`."""
         self._inner = {}
-        run = Run(self._network, feeds, seen=self._see)
+        run = Run(self._network, feeds, see=self._see)
         results = run.outputs()
         self.layers = max(self.layers, len(run.ran))
         for index, reason in run.unproven.items():

@@ -307,7 +307,7 @@ def test_values_are_dropped_when_their_last_reader_has_run() -> None:
         alive.append(sum(each() is not None for each in seen))
         return value
 
-    Run(ReadNetwork(tensors, layers, (0,), (size,)), {"t0": normal(4)}, seen=watch).outputs()
+    Run(ReadNetwork(tensors, layers, (0,), (size,)), {"t0": normal(4)}, see=watch).outputs()
     assert max(alive) <= 4
 
 

@@ -182,6 +182,6 @@ def test_a_kind_that_is_not_known_is_named() -> None:
     run = Run(network, {"x0": x})
     assert run.outputs() == {}
     assert run.unproven == {0: "layers of kind RNN_V2 are not known"}
-    run = Run(network, {"x0": x}, given=lambda tensor: x + 1 if tensor.name == "y" else None)
+    run = Run(network, {"x0": x}, stand_in=lambda tensor: x + 1 if tensor.name == "y" else None)
     np.testing.assert_array_equal(run.outputs()["y"], x + 1)
     assert 0 in run.unproven

@@ -89,5 +89,5 @@ def _traced(
     ]
     feeds = make(sources, inputs, InputKind.ORDINARY, (), 1.0)
     with contextlib.suppress(NotProven):
-        Run(network, feeds, seen=see, deadline=time.monotonic() + _SECONDS, megabytes=megabytes).outputs()
+        Run(network, feeds, see=see, deadline=time.monotonic() + _SECONDS, megabytes=megabytes).outputs()
     return shapes

@@ -73,7 +73,7 @@ class Installed:
         self._capabilities = probe(trt)
         self._family = family
         self._keeps_network = keeps_network
-        self._kept: Network | None = None
+        self._network: Network | None = None
         with self._log.session() as session:
             try:
                 self._builder = trt.Builder(self._log.logger)
@@ -121,12 +121,12 @@ class Installed:
         """
         plugins.prepare(self._family, self._trt, self._log)
         # There are never two at a time.
-        self._kept = None
+        self._network = None
         handles, issues = self._parse_once(model, path)
         if not issues:
             serialized = tuple(str(library.path.absolute()) for library in foreign.current().serialized)
             network = Network(self._trt, self._log, self._capabilities, handles, serialized)
-            self._kept = network if self._keeps_network else None
+            self._network = network if self._keeps_network else None
             return network
         return refusals.all_issues(model, issues, lambda variant: self._parse_once(variant, path)[1], self._knows)
 

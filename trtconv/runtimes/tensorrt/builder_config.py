@@ -29,13 +29,13 @@ class _Option:
 
     Args:
         flag: As on the command line.
-        asked: Whether it was asked for.
+        is_set: Whether it was asked for.
         has: Whether a TensorRT module has it.
         where: Which TensorRT has it.
     """
 
     flag: str
-    asked: Callable[[BuilderOptions], bool]
+    is_set: Callable[[BuilderOptions], bool]
     has: Callable[[Any], bool]
     where: str
 
@@ -120,7 +120,7 @@ def lacking(trt: Any, product: str, options: BuilderOptions) -> tuple[Finding, .
     findings = [
         _lacks(option.flag, product, option.where)
         for option in _OPTIONS
-        if option.asked(options) and not option.has(trt)
+        if option.is_set(options) and not option.has(trt)
     ]
     if _is_rtx(trt):
         findings += [

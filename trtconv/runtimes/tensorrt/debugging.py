@@ -35,9 +35,9 @@ def mark(network: Any, names: Collection[str]) -> tuple[str, ...]:
     return tuple(marks)
 
 
-def not_shown(plan: BuildPlan, shown: tuple[str, ...]) -> tuple[Finding, ...]:
+def not_shown(plan: BuildPlan, tensors: tuple[str, ...]) -> tuple[Finding, ...]:
     """Says of debug tensors that the parser made nothing of; networks that are tried alone have a part of them."""
-    lacking = [name for name in plan.options.debug_tensors if name not in shown and not plan.trial]
+    lacking = [name for name in plan.options.debug_tensors if name not in tensors and not plan.trial]
     if not lacking:
         return ()
     message = f"the parsed network has no tensor {', '.join(map(repr, lacking))}, and the engine does not show it"
@@ -52,13 +52,13 @@ class Listener(Protocol):
     raised: Exception | None
 
 
-def make_listener(trt: Any, stream: Stream, wanted: Callable[[str], bool]) -> Listener:
+def make_listener(trt: Any, stream: Stream, selects: Callable[[str], bool]) -> Listener:
     """Makes an IDebugListener; a class made here, since its base exists only where TensorRT is installed.
 
     Args:
         trt: The TensorRT module.
         stream: Of the execution.
-        wanted: Which tensors are kept, by name; in a loop the last value is.
+        selects: Which tensors are kept, by name; in a loop the last value is.
     """
 
     own_stream = stream
@@ -73,7 +73,7 @@ def make_listener(trt: Any, stream: Stream, wanted: Callable[[str], bool]) -> Li
             self, addr: Any, location: Any, type: Any, shape: Any, name: str, stream: int
         ) -> bool:  # The names of the arguments are TensorRT's.
             try:
-                if wanted(name):
+                if selects(name):
                     on_host = location == trt.TensorLocation.HOST
                     sizes = tuple(int(size) for size in shape)
                     self.arrays[name] = self._read(_address(addr), on_host, sizes, numpy_type(enum_name(type)))

@@ -65,11 +65,11 @@ class Execution(Protocol):
             EngineFailed: The engine does not run.
         """
 
-    def watch(self, wanted: Callable[[str], bool]) -> Mapping[str, NDArray[Any]]:
+    def watch(self, selects: Callable[[str], bool]) -> Mapping[str, NDArray[Any]]:
         """Keeps the values of tensors inside the network, of an engine that was built with --debug-tensor.
 
         Args:
-            wanted: Which, by name.
+            selects: Which, by name.
 
         Returns:
             The values of the last run, by name; empty where this TensorRT, or the engine, shows none.

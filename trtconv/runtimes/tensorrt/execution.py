@@ -61,7 +61,7 @@ class ExecutionContext:
             raise self._no_context(said)
         if profile or len(engine.profiles) > 1:
             with self._checked("choose the profile"):
-                self._chosen(self._context.set_optimization_profile_async(profile, int(self.stream.handle)))
+                self._check(self._context.set_optimization_profile_async(profile, int(self.stream.handle)))
                 self.stream.wait()
 
     def _make_context(self, cache: bytes | None) -> Any:
@@ -77,11 +77,11 @@ class ExecutionContext:
         config.set_runtime_cache(self._runtime_cache)
         return handle.create_execution_context(config)
 
-    def _no_context(self, said: str) -> EnvironmentMissing:
+    def _no_context(self, reason: str) -> EnvironmentMissing:
         free, _ = self._engine.gpu.memory()
         needed = self._engine.memory_bytes
         return EnvironmentMissing(
-            f"TensorRT makes no execution context: {said} (it takes {needed} bytes of GPU memory, {free} are free)",
+            f"TensorRT makes no execution context: {reason} (it takes {needed} bytes of GPU memory, {free} are free)",
             "Free GPU memory, or build with smaller maximum sizes.",
         )
 
@@ -109,8 +109,8 @@ class ExecutionContext:
     def _lacks_profile(self) -> bool:
         return bool(self._context.active_optimization_profile != self._profile)
 
-    def _chosen(self, done: bool) -> None:
-        if not done:
+    def _check(self, accepts: bool) -> None:
+        if not accepts:
             raise _Refused("refused")
 
     def feed(self, values: Mapping[str, Array]) -> None:
@@ -135,11 +135,11 @@ class ExecutionContext:
             self._make_room(name)
 
     def _set_input(self, name: str, values: Array) -> None:
-        self._chosen(self._context.set_input_shape(name, values.shape))
+        self._check(self._context.set_input_shape(name, values.shape))
         values = pack(values, self._engine.format(name))
         self._hosts[name] = values
         if self._engine.on_host(name):
-            self._chosen(self._context.set_tensor_address(name, values.ctypes.data))
+            self._check(self._context.set_tensor_address(name, values.ctypes.data))
         else:
             self._place(name, values.nbytes)
             self._buffers[name].write(values)
@@ -187,7 +187,7 @@ class ExecutionContext:
             self._room.callback(buffer.close)
             self._pinned.pop(name, None)
         self._bytes[name] = nbytes
-        self._chosen(self._context.set_tensor_address(name, buffer.address))
+        self._check(self._context.set_tensor_address(name, buffer.address))
 
     def _shape(self, name: str) -> tuple[int, ...]:
         if name in self._allocators:
@@ -196,7 +196,7 @@ class ExecutionContext:
 
     def launch(self) -> None:
         """Puts one inference on the stream, without copies from and to the host."""
-        self._chosen(self._context.execute_async_v3(int(self.stream.handle)))
+        self._check(self._context.execute_async_v3(int(self.stream.handle)))
 
     def run(self) -> dict[str, Array]:
         """Runs once, and returns the outputs by name.
@@ -214,11 +214,11 @@ class ExecutionContext:
             raise self._listener.raised
         return {name: self._read(name) for name in self._outputs}
 
-    def watch(self, wanted: Callable[[str], bool]) -> Mapping[str, Array]:
+    def watch(self, selects: Callable[[str], bool]) -> Mapping[str, Array]:
         """Keeps the values of debug tensors in every later run; see `Execution.watch`."""
         if not hasattr(self._context, "set_debug_listener"):
             return {}
-        self._listener = make_listener(self._trt, self.stream, wanted)
+        self._listener = make_listener(self._trt, self.stream, selects)
         with self._engine.log.session():
             listens = self._context.set_debug_listener(self._listener)
             shows = listens and self._context.set_all_tensors_debug_state(True)

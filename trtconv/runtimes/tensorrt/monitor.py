@@ -20,7 +20,7 @@ class BuildProgress:
         self._session = session
         self._monitor = monitor
         self._steps: dict[str, int] = {}
-        self._done: dict[str, int] = {}
+        self._counts: dict[str, int] = {}
         self.cancelled = False
 
     def start(self, phase: str, steps: int) -> None:
@@ -36,17 +36,17 @@ class BuildProgress:
     def finish(self, phase: str) -> None:
         """A phase ends, of which TensorRT may have left steps out."""
         steps = self._steps.get(phase, 0)
-        if self._done.get(phase, 0) < steps:
+        if self._counts.get(phase, 0) < steps:
             self._tell(phase, steps)
 
-    def _tell(self, phase: str, done: int) -> None:
-        self._done[phase] = done
+    def _tell(self, phase: str, count: int) -> None:
+        self._counts[phase] = count
         # The logger may have been interrupted meanwhile.
         self.cancelled = self.cancelled or self._session.failure is not None
         if self.cancelled:
             return
         try:
-            if self._monitor is not None and not self._monitor(phase, done, self._steps.get(phase, done)):
+            if self._monitor is not None and not self._monitor(phase, count, self._steps.get(phase, count)):
                 self.cancelled = True
         except BaseException as error:  # Nothing may be raised through C++; the caller's thread raises it again.
             self._session.fail(error)

@@ -144,7 +144,7 @@ class Network:
         if blob is None:
             messages.require_memory(session.records)
             raise _failed(builder_config.refused(plan, messages.refusal_findings(session.records)))
-        tactics = None if choices is None or choices.trouble else choices.taken
+        tactics = None if choices is None or choices.trouble else choices.record
         return EngineBlob(memoryview(blob), session.warnings, notes + kept + _of_tactics(choices), tactics)
 
     def faults(self, plan: BuildPlan) -> tuple[Finding, ...]:

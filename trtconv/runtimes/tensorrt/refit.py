@@ -41,7 +41,7 @@ class EngineRefitter:
         with log.session():
             self._refitter = trt.Refitter(engine, log.logger)
         # They lie where TensorRT reads them until the engine has them.
-        self._held: list[Any] = []
+        self._buffers: list[Any] = []
 
     @property
     def weights(self) -> tuple[WeightKey, ...]:
@@ -93,10 +93,10 @@ class EngineRefitter:
         values = np.ascontiguousarray(values).reshape(-1)
         kind = _POINTED.get(values.dtype.name)
         if kind is None:
-            self._held.append(values)
+            self._buffers.append(values)
             return self._trt.Weights(values)
         raw = _packed(values) if kind in _HALF_BYTES else values
-        self._held.append(raw)
+        self._buffers.append(raw)
         return self._trt.Weights(getattr(self._trt.DataType, kind), raw.ctypes.data, values.size)
 
 

@@ -182,10 +182,10 @@ class _Graph:
         data = (TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16)
         return self._types[name].tensor_type.elem_type in data
 
-    def _behind(self, names: set[str], kept: Iterable[int]) -> set[str]:
+    def _behind(self, names: set[str], indices: Iterable[int]) -> set[str]:
         """Returns the given tensors and all that is computed from them."""
         behind = set(names)
-        for index in kept:
+        for index in indices:
             if self._reads[index] & behind:
                 behind.update(self._nodes[index].output)
         return behind

@@ -32,39 +32,39 @@ class Choices:
     """The tactics of one build.
 
     Args:
-        wanted: Those that its layers are to get; TensorRT chooses those of all others.
+        tactics: Those that its layers are to get; TensorRT chooses those of all others.
     """
 
-    def __init__(self, wanted: Sequence[Tactic] = ()) -> None:
-        self._wanted = {(tactic.profile, tactic.layer): tactic for tactic in wanted}
-        self._taken: dict[tuple[int, str], Tactic] = {}
+    def __init__(self, tactics: Sequence[Tactic] = ()) -> None:
+        self._tactics = {(tactic.profile, tactic.layer): tactic for tactic in tactics}
+        self._record: dict[tuple[int, str], Tactic] = {}
         self.profile = 0
         """Position of the optimization profile that the builder is at."""
         self.trouble = ""
         """Why nothing is known of what was taken, in words; empty where it is."""
 
-    def wanted(self, layer: str) -> Tactic | None:
+    def tactic_for(self, layer: str) -> Tactic | None:
         """Returns what a layer is to get in the current profile; None where TensorRT may choose."""
-        return self._wanted.get((self.profile, layer))
+        return self._tactics.get((self.profile, layer))
 
     def take(self, tactics: Iterable[Tactic]) -> None:
         """Notes what layers got; what a report cannot hold is left out."""
         for tactic in tactics:
-            if len(self._taken) < MOST_TACTICS and 0 < len(tactic.layer) <= MOST_NAME:
-                self._taken.setdefault((tactic.profile, tactic.layer), tactic)
+            if len(self._record) < MOST_TACTICS and 0 < len(tactic.layer) <= MOST_NAME:
+                self._record.setdefault((tactic.profile, tactic.layer), tactic)
 
     @property
-    def taken(self) -> tuple[Tactic, ...]:
+    def record(self) -> tuple[Tactic, ...]:
         """What the layers got."""
-        return () if self.trouble else tuple(self._taken.values())
+        return () if self.trouble else tuple(self._record.values())
 
     @property
     def unmet(self) -> tuple[str, ...]:
         """Names of layers that got another tactic than they were to get, or were to get one and are not there."""
-        if not self._wanted:
+        if not self._tactics:
             return ()
-        other = [key for key, tactic in self._taken.items() if self._wanted.get(key) != tactic]
-        absent = [key for key in self._wanted if key not in self._taken]
+        other = [key for key, tactic in self._record.items() if self._tactics.get(key) != tactic]
+        absent = [key for key in self._tactics if key not in self._record]
         return tuple(dict.fromkeys(layer for _, layer in (*other, *absent)))
 
 
@@ -108,7 +108,7 @@ def make_selector(trt: Any, choices: Choices) -> Any:
             every = list(range(len(offered)))
             # Nothing may be raised through C++, and the engine is none the worse where no tactic is known.
             try:
-                wanted = choices.wanted(context.name)
+                wanted = choices.tactic_for(context.name)
                 if wanted is None:
                     return every
                 return [i for i in every if tactic_of(context, offered[i], choices.profile) == wanted][:1] or every
@@ -116,9 +116,9 @@ def make_selector(trt: Any, choices: Choices) -> Any:
                 choices.trouble = f"{type(error).__name__}: {error}"
                 return every
 
-        def report_algorithms(self, contexts: Sequence[Any], taken: Sequence[Any]) -> None:
+        def report_algorithms(self, contexts: Sequence[Any], choice: Sequence[Any]) -> None:
             try:
-                choices.take(tactic_of(*pair, choices.profile) for pair in zip(contexts, taken, strict=True))
+                choices.take(tactic_of(*pair, choices.profile) for pair in zip(contexts, choice, strict=True))
             except Exception as error:
                 choices.trouble = f"{type(error).__name__}: {error}"
             choices.profile += 1
@@ -132,11 +132,11 @@ class TacticFollower:
     Args:
         trt: The TensorRT module.
         config: The IBuilderConfig, which is prepared at once; it must live until the build is over.
-        wanted: The tactics that layers are to get.
+        tactics: The tactics that layers are to get.
     """
 
-    def __init__(self, trt: Any, config: Any, wanted: Sequence[Tactic]) -> None:
-        self.choices = Choices(wanted)
+    def __init__(self, trt: Any, config: Any, tactics: Sequence[Tactic]) -> None:
+        self.choices = Choices(tactics)
         self.has_cache = has_editable_cache(trt)
         self._config = config
         if not self.has_cache:
@@ -144,7 +144,7 @@ class TacticFollower:
             config.algorithm_selector = self._selector
             return
         cache = config.create_timing_cache(b"")
-        for tactic in wanted:
+        for tactic in tactics:
             key = _key(trt, tactic.layer)
             if key is not None:
                 cache.update(key, trt.TimingCacheValue(int(tactic.tactic, 16), _MILLISECONDS))

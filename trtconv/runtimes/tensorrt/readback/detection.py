@@ -24,7 +24,7 @@ def _nms(call: Call) -> Sequence[Array]:
             corners = _corners(mine, call["bounding_box_format"])
             candidates += [
                 (-float(scores[batch, box, kind]), kind, box)
-                for box in _chosen(corners, scores[batch, :, kind], limit, overlap, floor, call["topk_box_limit"])
+                for box in _choice(corners, scores[batch, :, kind], limit, overlap, floor, call["topk_box_limit"])
             ]
         rows += [(batch, kind, box) for _, kind, box in sorted(candidates)]
     return np.array(rows, np.int64).reshape(-1, 3), np.array(len(rows))
@@ -45,7 +45,7 @@ def _corners(boxes: Array, form: str) -> Array:
     raise NotProven(f"boxes as {form}")
 
 
-def _chosen(boxes: Array, scores: Array, limit: int, overlap: float, floor: float, most: int) -> list[int]:
+def _choice(boxes: Array, scores: Array, limit: int, overlap: float, floor: float, most: int) -> list[int]:
     candidates = [int(i) for i in np.argsort(-scores, kind="stable") if scores[i] > floor]
     if 0 < most < len(candidates):
         candidates = candidates[:most]

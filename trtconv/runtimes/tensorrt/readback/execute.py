@@ -72,20 +72,20 @@ class Run:
     Args:
         network: The network.
         feeds: Values of its inputs by name.
-        given: Where values come from that cannot be computed.
-        seen: Told of every value.
+        stand_in: Where values come from that cannot be computed.
+        see: Told of every value.
         deadline: When to stop, on the clock of `time.monotonic`.
         megabytes: How much memory this process may take besides what it has now; then, too, the run stops.
         prepared: Of the network; runs that share it do not compute again what is the same in all of them. Not where
-            values are `seen`.
+            values are seen by `see`.
     """
 
     def __init__(
         self,
         network: ReadNetwork,
         feeds: Mapping[str, Any],
-        given: Given = lambda tensor: None,
-        seen: Seen = lambda tensor, value, computed: value,
+        stand_in: Given = lambda tensor: None,
+        see: Seen = lambda tensor, value, computed: value,
         deadline: float = math.inf,
         megabytes: float = math.inf,
         prepared: Prepared | None = None,
@@ -99,8 +99,8 @@ class Run:
         """Conditionals, by their numbers, with what decided them."""
         """Layers that were run."""
         self._network = network
-        self._given = given
-        self._seen = seen
+        self._stand_in = stand_in
+        self._see = see
         self.deadline = deadline
         self._prepared = prepared or Prepared(network)
         self._flow = self._prepared.flow
@@ -116,7 +116,7 @@ class Run:
         for number in network.inputs:
             tensor = network.tensors[number]
             if tensor.name in feeds:
-                self._values[0][number] = seen(tensor, cast(np.asarray(feeds[tensor.name]), tensor.dtype), False)
+                self._values[0][number] = see(tensor, cast(np.asarray(feeds[tensor.name]), tensor.dtype), False)
 
     def outputs(self) -> dict[str, Array]:
         """Runs, and returns the outputs by name; those that cannot be had are left out.
@@ -152,21 +152,21 @@ class Run:
         wanted = [number]
         while wanted:
             current = wanted[-1]
-            if self._known(current) is not None:
+            if self._current(current) is not None:
                 wanted.pop()
                 continue
             layer = self._makers.get(current)
-            needs = [] if layer is None else [need for need in self._needs(layer) if self._known(need) is None]
+            needs = [] if layer is None else [need for need in self._needs(layer) if self._current(need) is None]
             if needs:
                 wanted += reversed(needs)
                 continue
             wanted.pop()
             self._make(current, layer)
-        value = self._known(number)
+        value = self._current(number)
         assert value is not None
         return value
 
-    def _known(self, number: int) -> Array | Missing | None:
+    def _current(self, number: int) -> Array | Missing | None:
         return (self._frame(number) if self._loops else self._values[0]).get(number)
 
     def _frame(self, number: int) -> dict[int, Array | Missing]:
@@ -179,7 +179,7 @@ class Run:
         """Returns what must be known before a layer can run; of a conditional only the branch that is taken."""
         if layer.kind == "CONDITIONAL_OUTPUT":
             condition = self._flow.conditions[layer.values["conditional"]]
-            held = self._known(condition)
+            held = self._current(condition)
             return [condition] if held is None or isinstance(held, Missing) else self._branch(layer, held)
         if layer.kind == "LOOP_OUTPUT":
             return self._flow.loops[layer.values["loop"]].needs
@@ -217,7 +217,7 @@ class Run:
             raise OutOfTime("time was up")
 
     def _run(self, layer: ReadLayer, room: float) -> None:
-        missing = next((v for n in self._needs(layer) if isinstance(v := self._known(n), Missing)), None)
+        missing = next((v for n in self._needs(layer) if isinstance(v := self._current(n), Missing)), None)
         if missing is None:
             try:
                 results = self._results(layer, room)
@@ -234,7 +234,7 @@ class Run:
                     self._kept[number] = result
                 elif result.nbytes > _LARGE_BYTES:
                     self._asked = -math.inf
-                self._frame(number)[number] = self._seen(self._network.tensors[number], result, True)
+                self._frame(number)[number] = self._see(self._network.tensors[number], result, True)
         self._release(layer)
 
     def _note(self, layer: ReadLayer, error: NotProven) -> None:
@@ -246,22 +246,22 @@ class Run:
     def _fallback(self, number: int, missing: Missing) -> Array | Missing:
         tensor = self._network.tensors[number]
         # What changes from one pass of a loop to the next has no one value in the original.
-        value = None if self._flow.loops_of[number] else self._given(tensor)
-        return missing if value is None else self._seen(tensor, cast(np.asarray(value), tensor.dtype), False)
+        value = None if self._flow.loops_of[number] else self._stand_in(tensor)
+        return missing if value is None else self._see(tensor, cast(np.asarray(value), tensor.dtype), False)
 
     def _results(self, layer: ReadLayer, room: float) -> list[Array]:
         if layer.kind == "CONDITIONAL_OUTPUT":
             (taken,) = self._needs(layer)
-            held: Sequence[Any] = [self._known(taken)]
+            held: Sequence[Any] = [self._current(taken)]
         elif layer.kind in BOUNDARIES:
-            held = [self._known(n) for n in layer.inputs if n is not None][:1]
+            held = [self._current(n) for n in layer.inputs if n is not None][:1]
         else:
             kernel = KINDS.get(layer.kind)
             if layer.kind == "DEQUANTIZE" and self._prepared.int8_kernels.intersection(layer.outputs):
                 kernel = quantizing.dequantize_kernel
             if kernel is None:
                 raise NotProven(f"layers of kind {layer.kind} are not known")
-            held = kernel_results(self._network, layer, kernel, lambda n: self._known(n), room)
+            held = kernel_results(self._network, layer, kernel, lambda n: self._current(n), room)
         tensors = [self._network.tensors[number] for number in layer.outputs]
         held = _typed(layer, tensors, held)
         return [_checked(tensor, value) for tensor, value in zip(tensors, held, strict=False)]
@@ -277,11 +277,11 @@ class Run:
 
     def _run_loop(self, loop: Loop) -> None:
         """Runs a loop to its end, and sets all its results."""
-        missing = next((v for n in loop.needs if isinstance(v := self._known(n), Missing)), None)
+        missing = next((v for n in loop.needs if isinstance(v := self._current(n), Missing)), None)
         if missing is not None:
             self._set_loop(loop, dict.fromkeys((layer.index for layer in loop.outputs), missing))
             return
-        held = {n: self._known(n) for n in loop.needs}
+        held = {n: self._current(n) for n in loop.needs}
         self._loops.append(loop.number)
         try:
             collected, state = self._passes(loop, held)
@@ -298,15 +298,15 @@ class Run:
             self._loops.pop()
         self._set_loop(loop, results)
 
-    def _passes(self, loop: Loop, held: Mapping[int, Any]) -> tuple[dict[int, list[Any]], dict[int, Any]]:
+    def _passes(self, loop: Loop, values: Mapping[int, Any]) -> tuple[dict[int, list[Any]], dict[int, Any]]:
         """Runs a loop's passes; returns what its results collect, and its recurrences' last values."""
         collected: dict[int, list[Any]] = {layer.index: [] for layer in loop.outputs}
-        state = {r.outputs[0]: held[loop.start(r)] for r in loop.recurrences}
-        trips = loop.trips(held)
+        state = {r.outputs[0]: values[loop.start(r)] for r in loop.recurrences}
+        trips = loop.trips(values)
         for count in itertools.count() if trips is None else range(trips):
             # A pass may have nothing to compute.
             self._require_time()
-            self._values.append({**state, **loop.items(held, count)})
+            self._values.append({**state, **loop.items(values, count)})
             try:
                 if loop.condition is not None and not self._is_true(loop.condition):
                     break
@@ -338,7 +338,7 @@ class Run:
                 result = Missing(layer)
             is_known = not isinstance(result, Missing)
             self._frame(number)[number] = (
-                self._seen(tensor, result, True) if is_known else self._fallback(number, result)
+                self._see(tensor, result, True) if is_known else self._fallback(number, result)
             )
 
 
@@ -366,17 +366,17 @@ def kernel_results(
             raise Malformed(f"it does not compute at these sizes: {error}") from error
 
 
-def _typed(layer: ReadLayer, tensors: Sequence[ReadTensor], held: Sequence[Array]) -> Sequence[Array]:
+def _typed(layer: ReadLayer, tensors: Sequence[ReadTensor], values: Sequence[Array]) -> Sequence[Array]:
     """Returns results in the type that their layer is told to make.
 
     TensorRT 8.6 chooses between float types as it builds, and until then calls all of them float32.
     """
     to_type = numpy_name(layer.values["to_type"]) if "to_type" in layer.values else None
     if to_type is None or not tensors or to_type == tensors[0].dtype:
-        return held
+        return values
     if (to_type, tensors[0].dtype) != ("float16", "float32"):
         raise Malformed(f"it is told to make {to_type}, and TensorRT infers {tensors[0].dtype}")
-    return [cast(np.asarray(value), to_type) for value in held]
+    return [cast(np.asarray(value), to_type) for value in values]
 
 
 def _checked(tensor: ReadTensor, value: Array) -> Array:

@@ -73,18 +73,18 @@ class Loop:
         """Returns the tensor that a result is made of."""
         return _present(output, 0)
 
-    def trips(self, held: Mapping[int, Any]) -> int | None:
+    def trips(self, values: Mapping[int, Any]) -> int | None:
         """Returns how many passes there are at most, None where only a condition ends them."""
-        counts = [held[_present(layer, 0)] for layer in self.of_kind("TRIP_LIMIT") if layer.values["kind"] == "COUNT"]
+        counts = [values[_present(layer, 0)] for layer in self.of_kind("TRIP_LIMIT") if layer.values["kind"] == "COUNT"]
         if not counts and self.condition is None:
             raise NotProven("its loop has no limit")
         return min((int(count.reshape(())) for count in counts), default=None)
 
-    def items(self, held: Mapping[int, Any], index: int) -> dict[int, Array]:
+    def items(self, frame: Mapping[int, Any], index: int) -> dict[int, Array]:
         """Returns what its iterators have in a pass."""
         slices = {}
         for layer in self.of_kind("ITERATOR"):
-            values, axis = held[_present(layer, 0)], layer.values["axis"]
+            values, axis = frame[_present(layer, 0)], layer.values["axis"]
             place = values.shape[axis] - 1 - index if layer.values["reverse"] else index
             if not 0 <= place < values.shape[axis]:
                 raise Malformed("its loop goes on beyond what it runs over")
@@ -96,7 +96,7 @@ class Loop:
         return bool(output.values["kind"] != "LAST_VALUE")
 
     def result(
-        self, output: ReadLayer, collected: Mapping[int, list[Any]], state: Mapping[int, Any], held: Mapping[int, Any]
+        self, output: ReadLayer, collected: Mapping[int, list[Any]], state: Mapping[int, Any], values: Mapping[int, Any]
     ) -> Any:
         """Returns a result after the last pass, or as `NotProven` why there is none.
 
@@ -105,11 +105,11 @@ class Loop:
         """
         source = self.source(output)
         if not self.collects(output):
-            return state[source] if source in state else held.get(source, NotProven("its last value is not known"))
+            return state[source] if source in state else values.get(source, NotProven("its last value is not known"))
         parts, axis = collected[output.index], output.values["axis"]
         if any(not isinstance(part, np.ndarray) for part in parts):
             return next(part for part in parts if not isinstance(part, np.ndarray))
-        length = int(held[_present(output, 1)].reshape(())) if len(output.inputs) > 1 else len(parts)
+        length = int(values[_present(output, 1)].reshape(())) if len(output.inputs) > 1 else len(parts)
         if length != len(parts) or not parts:
             return NotProven(f"its loop ended after {len(parts)} of {length} passes")
         return np.stack(parts[::-1] if output.values["kind"] == "REVERSE" else parts, axis)

@@ -152,9 +152,9 @@ def _gather(call: Call) -> Sequence[Array]:
     return (np.stack([np.take(row, index, axis - shared) for row, index in pairs]),)
 
 
-def _zeroed(taken: Array, outside: Array) -> Array:
+def _zeroed(values: Array, outside: Array) -> Array:
     """Returns what was gathered with zeros where an index was beyond the end."""
-    return np.where(outside, np.zeros((), taken.dtype), taken) if outside.any() else taken
+    return np.where(outside, np.zeros((), values.dtype), values) if outside.any() else values
 
 
 def _gather_nd(call: Call) -> Array:

@@ -41,7 +41,7 @@ def read(trt: Any, network: Any) -> ReadNetwork:
     layers = tuple(reader.layer(network.get_layer(i), i) for i in range(network.num_layers))
     inputs = tuple(reader.number(network.get_input(i)) for i in range(network.num_inputs))
     outputs = tuple(reader.number(network.get_output(i)) for i in range(network.num_outputs))
-    return ReadNetwork(tuple(reader.tensors), layers, inputs, outputs, (network, *reader.kept))
+    return ReadNetwork(tuple(reader.tensors), layers, inputs, outputs, (network, *reader.owners))
 
 
 class _Reader:
@@ -50,7 +50,7 @@ class _Reader:
     def __init__(self, trt: Any) -> None:
         self.trt = trt
         self.tensors: list[ReadTensor] = []
-        self.kept: list[Any] = []
+        self.owners: list[Any] = []
         self._numbers: dict[int, int] = {}
         self._groups: dict[int, int] = {}
 
@@ -58,14 +58,14 @@ class _Reader:
         """Returns a tensor's number."""
         key = id(tensor)
         if key not in self._numbers:
-            self.kept.append(tensor)
+            self.owners.append(tensor)
             self._numbers[key] = len(self.tensors)
             self.tensors.append(ReadTensor(len(self.tensors), tensor.name, dtype_name(tensor.dtype), _shape(tensor)))
         return self._numbers[key]
 
     def layer(self, layer: Any, index: int) -> ReadLayer:
         """Reads one layer, as `get_layer` returned it."""
-        self.kept.append(layer)
+        self.owners.append(layer)
         # Read first: on some interfaces `type` means another thing.
         kind = enum_name(layer.type)
         inputs = (layer.get_input(i) for i in range(layer.num_inputs))
@@ -141,7 +141,7 @@ class _Reader:
         return PluginIdentity(core.plugin_name, core.plugin_version, core.plugin_namespace)
 
     def _group(self, value: Any) -> int:
-        self.kept.append(value)
+        self.owners.append(value)
         return self._groups.setdefault(id(value), len(self._groups))
 
     def _attention(self, value: Any) -> Mapping[str, Any]:
