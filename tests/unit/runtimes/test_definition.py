@@ -75,6 +75,15 @@ def test_an_output_shape_beyond_what_may_be_added_is_refused(opset: int) -> None
             run(parse(text.format(11), header).proto, feeds)
 
 
+@pytest.mark.parametrize(("axes", "shape"), [([-1], (2, 6)), ([-1, -2], (4, 6)), ([-2, 1], (4, 6)), ([1, 0], (4, 6))])
+def test_axes_of_a_resize_may_be_counted_from_the_end(axes: list[int], shape: tuple[int, ...]) -> None:
+    sizes = [shape[axis] for axis in axes]
+    text = f"""g (float[2,3] x) => (float[a,b] y) <int64[{len(axes)}] s = {{{", ".join(map(str, sizes))}}}>
+        {{ y = Resize <axes = {axes}> (x, , , s) }}"""
+    (resized,) = run(parse(text, '<ir_version: 8, opset_import: ["": 18]>').proto, {"x": VALUES})
+    assert np.array_equal(resized, VALUES.repeat(shape[0] // 2, 0).repeat(2, 1))
+
+
 def test_inside_a_function() -> None:
     text = """<ir_version: 8, opset_import: ["": 17, "local": 1]>
         g (float[1,1,4] x) => (float[1,1,m] y) <float[1,1,3] w = {1, 2, 4}> { y = local.up (x, w) }

@@ -24,6 +24,7 @@ from trtconv.runtimes.definition.normalization import (
     write_lp_normalization,
 )
 from trtconv.runtimes.definition.reduction import REDUCTIONS, write_reduction
+from trtconv.runtimes.definition.resizing import write_resize
 from trtconv.runtimes.definition.unpooling import write_max_unpool
 from trtconv.runtimes.definition.writing import Writing
 
@@ -34,6 +35,7 @@ WRITERS: dict[str, Callable[[Scope, int, Writing], bool]] = {
     "LayerNormalization": write_layer_normalization,
     "LpNormalization": write_lp_normalization,
     "MaxUnpool": write_max_unpool,
+    "Resize": write_resize,
     **dict.fromkeys(REDUCTIONS, write_reduction),
 }
 """By operator, what writes such a node out; returns whether it did."""
