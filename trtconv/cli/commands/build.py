@@ -257,7 +257,7 @@ def _divided(request: BuildRequest, flags: Collection[str]) -> tuple[QuantizeReq
 
 
 def _quantize_and_build(
-    flags: ManyFlags, requests: list[BuildRequest], given: Collection[str], page: str | None
+    flags: ManyFlags, requests: list[BuildRequest], names: Collection[str], page: str | None
 ) -> Outcome:
     """Quantises the model into a file beside the engine, and builds that."""
     from trtconv.cli.formats import json, text
@@ -269,7 +269,7 @@ def _quantize_and_build(
     if len(requests) > 1:
         raise InputError(f"{request.model} has several targets, and --data quantises it for one", "Add --target.")
     pages = [] if page is None else [openable(Path(page))]
-    quantizing, building = _divided(request, given)
+    quantizing, building = _divided(request, names)
     quantised = Output(quantizing.output, "the quantised model", typed=False, within=request.within)
     record = request.report_path.with_name(f"{request.report_path.name.removesuffix('.json')}.quantize.json")
     record_output = Output(record, "what was quantised", typed=False, within=request.within)

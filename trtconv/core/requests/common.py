@@ -312,9 +312,9 @@ SELECTION: Any = Option(
     load=lambda select, ignore: Selection(
         tuple(select or ()), {entry["code"]: entry["reason"] for entry in ignore or ()}
     ),
-    save=lambda chosen: (
-        list(chosen.select),
-        [{"code": code, "reason": reason or "asked for"} for code, reason in chosen.ignore.items()],
+    save=lambda selection: (
+        list(selection.select),
+        [{"code": code, "reason": reason or "asked for"} for code, reason in selection.ignore.items()],
     ),
 )
 """Which findings count."""
