@@ -86,7 +86,7 @@ def _check_network(scheme: str, name: str, library: Library) -> None:
 
 def _folder(package: str) -> Path | None:
     """Returns where a package or module lies that could be imported, None where there is none."""
-    found = PathFinder.find_spec(package, [str(Path.cwd()), *sys.path])
-    if found is None:
+    spec = PathFinder.find_spec(package, [str(Path.cwd()), *sys.path])
+    if spec is None:
         return None
-    return Path(next(iter(found.submodule_search_locations or ()), "") or found.origin or package)
+    return Path(next(iter(spec.submodule_search_locations or ()), "") or spec.origin or package)

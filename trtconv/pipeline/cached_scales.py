@@ -53,7 +53,7 @@ def cached_scales(path: Path, original: OnnxModel, model: OnnxModel, layers: Seq
     placement = place(scope, kept)
     while missing := _missing(placement, cached_ranges):
         spared = _in_need(scope, kept, missing)
-        lacking |= {each.index: next((x for x in each.read if x in missing), missing[0]) for each in spared}
+        lacking |= {layer.index: next((x for x in layer.read if x in missing), missing[0]) for layer in spared}
         kept = [layer for layer in kept if layer not in spared]
         placement = place(scope, kept)
     if not placement.layers:

@@ -98,7 +98,7 @@ def _read_only(values: Any) -> Any:
 
 _entering: list[dict[str, OperatorReference]] = []
 """Where `reference` enters functions: those of the files that are being run."""
-_held: dict[AgreedCode, Mapping[str, OperatorReference]] = {}
+_entries: dict[AgreedCode, Mapping[str, OperatorReference]] = {}
 """What files entered that were run for what else is in them."""
 _of_program: dict[str, OperatorReference] = {}
 """Those that a program entered that calls trtconv from Python."""
@@ -161,7 +161,7 @@ def _of_files(files: tuple[AgreedCode, ...], extensions: tuple[AgreedCode, ...])
     """Runs the user's files, once a process; returns what they enter, of the same operator the last."""
     references: dict[str, OperatorReference] = {}
     for file in (*extensions, *files):
-        entered = _held[file] if file in _held else _entered(file)
+        entered = _entries[file] if file in _entries else _entered(file)
         if not entered and file not in extensions:
             hint = 'Mark a function with @trtconv.reference("Domain::Op").'
             raise InputError(f"{file.path} has no reference in it", hint)
@@ -171,7 +171,7 @@ def _of_files(files: tuple[AgreedCode, ...], extensions: tuple[AgreedCode, ...])
 
 def hold(file: AgreedCode, entered: Mapping[str, OperatorReference]) -> None:
     """Takes what a file entered, which is then not run again for it."""
-    _held[file] = entered
+    _entries[file] = entered
 
 
 def _entered(file: AgreedCode) -> Mapping[str, OperatorReference]:

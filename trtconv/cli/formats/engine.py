@@ -115,8 +115,8 @@ def _skipped(cases: Sequence[VerifyCase], in_verdict: bool) -> list[VerifyCase]:
     for case in cases:
         if case.skipped:
             alike.setdefault(case.skipped, []).append(case)
-    told = next((case for case in cases if in_verdict and case.skipped and case.is_required), None)
-    return [case for group in alike.values() if told not in group for case in group]
+    verdict_case = next((case for case in cases if in_verdict and case.skipped and case.is_required), None)
+    return [case for group in alike.values() if verdict_case not in group for case in group]
 
 
 def _parsed_text(document: VerifyReport) -> str:

@@ -21,7 +21,7 @@ from trtconv.exporter.patches.output_size import computed_output_sizes
 from trtconv.exporter.patches.size_questions import size_questions
 from trtconv.exporter.patches.time_limit import ExportTimeOver, any_size, limited
 from trtconv.exporter.request import Axes
-from trtconv.exporter.sizing.asked import traced_region
+from trtconv.exporter.sizing.answers import traced_region
 from trtconv.exporter.sizing.guards import Guards, constant, guards_of
 from trtconv.exporter.sizing.region import Region
 
@@ -89,14 +89,14 @@ def export_program(
         sizing = computed_output_sizes(operator=True)
         with limited(seconds), restored(subject.module), masks_unseen(), skipping, adaptive_pooling(), sizing as sized:
             shapes = _dynamic_shapes(subject, axes, rules)
-            with any_size(), size_questions() as told:
+            with any_size(), size_questions() as questions:
                 program = torch.export.export(subject.module, example, dynamic_shapes=shapes, strict=False)
         subject.sized = subject.sized if shapes_only else sized.count if sized else 0
     except ExportTimeOver:
         return Objection("time", f"torch.export took more than {seconds:.0f} s of processor time")
     except Exception as failure:
         return _objection(failure)
-    validated = Validated(program, guards_of(program), traced_region(program, axes, told))
+    validated = Validated(program, guards_of(program), traced_region(program, axes, questions))
     return _specialized(validated, axes, rules) or validated
 
 

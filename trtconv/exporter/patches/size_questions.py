@@ -70,24 +70,24 @@ _watching: list[Questions] = []
 def size_questions() -> Iterator[Questions]:
     """While active, notes what the user's Python asks of sizes."""
     foreign = symbolic_shapes.uninteresting_files() | {__file__, size_reads.__file__}
-    told = Questions(frozenset(foreign))
-    _watching.append(told)
+    questions = Questions(frozenset(foreign))
+    _watching.append(questions)
     with contextlib.ExitStack() as stack:
         # A guard's line is the innermost one that torch does not take for its own.
         stack.enter_context(replaced(symbolic_shapes, "uninteresting_files", lambda: foreign))
         for name in _ASKING:
-            stack.enter_context(_watched(SymNode, name, functools.partial(_asking, told)))
+            stack.enter_context(_watched(SymNode, name, functools.partial(_asking, questions)))
         reads = [(SymNode, name) for name in _HEDGING] + [(symbolic_shapes, "_static_eval_sym_bool")]
         reads += [(kind, name) for kind in (torch.SymInt, torch.SymFloat) for name in size_reads.TEXTS]
         for owner, name in reads:
-            stack.enter_context(_watched(owner, name, functools.partial(_reading, told)))
+            stack.enter_context(_watched(owner, name, functools.partial(_reading, questions)))
         for flag in (_is_compiling, _is_exporting):
             own = getattr(torch.compiler, flag.__name__.lstrip("_"), None)
             stack.enter_context(_with_code(own, flag.__code__))
         try:
-            yield told
+            yield questions
         finally:
-            _watching.remove(told)
+            _watching.remove(questions)
 
 
 def read_of_export(flag: str) -> bool:
@@ -97,8 +97,8 @@ def read_of_export(flag: str) -> bool:
 
     # torch asks it itself while it answers the user; these two only hand the user's question on.
     passing = frozenset((__file__, external_utils.__file__))
-    for told in _watching:
-        told.reads_export = told.reads_export or _line(passing) is not None
+    for questions in _watching:
+        questions.reads_export = questions.reads_export or _line(passing) is not None
     return bool(getattr(torch.compiler, flag, False))
 
 

@@ -31,7 +31,7 @@ from trtconv.exporter.patches.fake_quantize import without_fake_quantize
 from trtconv.exporter.patches.size_questions import size_questions
 from trtconv.exporter.patches.size_reads import size_reads_asked
 from trtconv.exporter.patches.time_limit import ExportTimeOver, limited
-from trtconv.exporter.sizing.asked import places_of, told_region
+from trtconv.exporter.sizing.answers import places_of, region_of
 from trtconv.exporter.sizing.grid import Grid
 from trtconv.exporter.sizing.guards import environment_guards
 from trtconv.exporter.sizing.region import Region, Sizes
@@ -163,7 +163,7 @@ class Regions:
                 skipping = without_fake_quantize() if subject.fake_quantized else contextlib.nullcontext()
                 run = (torch.no_grad(), restored(subject.module), masks_unseen(), control_flow_chosen(), skipping)
                 with contextlib.ExitStack() as stack:
-                    told = stack.enter_context(size_questions())
+                    questions = stack.enter_context(size_questions())
                     # Sizes that are read as text or as a key are asked for within, by the user's lines.
                     for context in (*run, mode, enable_python_dispatcher(), _Recurrent(), size_reads_asked()):
                         stack.enter_context(context)
@@ -176,7 +176,7 @@ class Regions:
                 return None
             refused = True
         guards = environment_guards(environment, set(places))
-        region = None if refused else told_region(told, guards, places)
+        region = None if refused else region_of(questions, guards, places)
         if region is not None:
             return region
         return Region(tuple(guard for guard in guards if guard.decides), places, refused)

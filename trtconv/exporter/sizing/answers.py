@@ -29,10 +29,10 @@ def traced_region(program: torch.export.ExportedProgram, axes: Axes, questions: 
     inputs = placeholders(program)
     environment = next((value.fake_mode.shape_env for value in inputs), None)
     torchs = () if environment is None else environment_guards(environment)
-    return told_region(questions, torchs, places_of(axes, [value.shape for value in inputs]))
+    return region_of(questions, torchs, places_of(axes, [value.shape for value in inputs]))
 
 
-def told_region(questions: Questions | None, torchs: Sequence[Guard], places: Mapping[str, str]) -> Region | None:
+def region_of(questions: Questions | None, torchs: Sequence[Guard], places: Mapping[str, str]) -> Region | None:
     """Returns the sizes at which the user's Python takes the way that it took.
 
     Where it asked nothing, it runs through the same lines at all sizes, whatever torch asked of them.
@@ -49,12 +49,12 @@ def told_region(questions: Questions | None, torchs: Sequence[Guard], places: Ma
         return None
     if not (questions.entries or any(guard.blame for guard in torchs)):
         return Region((), places, False)
-    asked = [guard_of(question.expression, question.line, question.answer) for question in questions.entries]
-    known = [guard for guard in asked if guard is not None and guard.names <= places.keys()]
-    if len(known) < len(asked):
+    guards = [guard_of(question.expression, question.line, question.answer) for question in questions.entries]
+    answers = [guard for guard in guards if guard is not None and guard.names <= places.keys()]
+    if len(answers) < len(guards):
         return None
     others = (guard for guard in torchs if guard.decides and guard.names <= places.keys())
-    return Region(unique((*known, *others)), places, False)
+    return Region(unique((*answers, *others)), places, False)
 
 
 def _has_inner_programs(program: torch.export.ExportedProgram) -> bool:
