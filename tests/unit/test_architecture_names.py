@@ -94,6 +94,4 @@ def test_such_a_name_is_seen(source: str) -> None:
 
 
 def test_a_variable_may_be_called_by_what_became_of_it() -> None:
-    assert not faults(
-        ast.parse("class Plan:\n    def run(self):\n        kept = 1")
-    )
+    assert not faults(ast.parse("class Plan:\n    def run(self):\n        kept = 1"))

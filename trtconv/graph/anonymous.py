@@ -14,7 +14,7 @@ from google.protobuf.message import Message
 from onnx import AttributeProto, TensorProto, defs
 
 from trtconv.graph.functions import called_functions
-from trtconv.graph.types import KNOWN_DOMAINS
+from trtconv.graph.types import KNOWN_DOMAINS, MICROSOFT
 
 _VALUES = (*("raw_data", "float_data", "int32_data", "string_data"), *("int64_data", "double_data", "uint64_data"))
 _NUMBERS = ("f", "i", "floats", "ints")
@@ -109,7 +109,7 @@ class _Copy:
         return domain if domain in _public_domains() else self._alias("domain", domain)
 
     def _operator(self, domain: str, op: str) -> str:
-        is_public = domain in _public_domains() and (domain == "com.microsoft" or op in _operators())
+        is_public = domain in _public_domains() and (domain == MICROSOFT or op in _operators())
         return op if is_public and (domain, op) not in self._functions else self._alias("Op", op)
 
     def _tensor_name(self, name: str) -> str:

@@ -20,14 +20,14 @@ from onnx import AttributeProto, TensorProto
 from trtconv.graph.list_checker import LISTED, Dims, list_faults, lists_of
 from trtconv.graph.nodes import Columns
 from trtconv.graph.tensor_checker import BITS, MOST_DIMENSIONS, sparse_faults, tensor_faults
-from trtconv.graph.types import KNOWN_DOMAINS, ONNX_DOMAINS
+from trtconv.graph.types import KNOWN_DOMAINS, MICROSOFT, ONNX_DOMAINS
 from trtconv.graph.walk import operators
 
 _KNOWN_TYPES = frozenset({*BITS, TensorProto.STRING, TensorProto.UNDEFINED})
 _PLAIN_KINDS = frozenset({AttributeProto.INTS, AttributeProto.INT, AttributeProto.FLOAT, AttributeProto.FLOATS})
 _UNKNOWN: tuple[int, dict[str, int], int] = (0, {}, 0)
 _FOREIGN: dict[tuple[str, str], tuple[int, dict[str, int], int]] = {
-    ("com.microsoft", op): (2, {}, 2) for op in ("QuantizeLinear", "DequantizeLinear")
+    (MICROSOFT, op): (2, {}, 2) for op in ("QuantizeLinear", "DequantizeLinear")
 }
 """What `_signature` would say of operators of other domains that are read as ONNX's own."""
 Names = tuple[set[str], ...]

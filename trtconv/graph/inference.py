@@ -11,9 +11,9 @@ from onnx.external_data_helper import uses_external_data
 from trtconv.graph.deconv import crops, geometry_of
 from trtconv.graph.propagation import data_can_be_propagated
 from trtconv.graph.scope import Inferred, Scope, Whole
+from trtconv.graph.types import MICROSOFT
 from trtconv.graph.walk import inner_graphs
 
-_MICROSOFT = "com.microsoft"
 _QUANTIZERS = ("QuantizeLinear", "DequantizeLinear")
 SMALL_ELEMENTS = 64
 """Integer tensors up to this size are read from external data at once: shape inference needs their values."""
@@ -47,12 +47,12 @@ def _in_standard_domain(whole: Whole, data: bytes) -> bytes:
     places = (
         (scope.columns, index) for scope in whole.scopes for op in _QUANTIZERS for index in scope.by_op.get(op, ())
     )
-    if not any(columns.domains[index] == _MICROSOFT for columns, index in places):
+    if not any(columns.domains[index] == MICROSOFT for columns, index in places):
         return data
     copy = onnx.ModelProto.FromString(data)
     for graph in (copy.graph, *inner_graphs(copy.graph.node)):
         for node in graph.node:
-            if node.domain == _MICROSOFT and node.op_type in _QUANTIZERS:
+            if node.domain == MICROSOFT and node.op_type in _QUANTIZERS:
                 node.ClearField("domain")
     serialized: bytes = copy.SerializeToString()
     return serialized

@@ -10,8 +10,12 @@ import onnx
 ONNX_DOMAINS = ("", "ai.onnx")
 
 
-KNOWN_DOMAINS = (*ONNX_DOMAINS, "com.microsoft")
-"""Domains whose operators passes may ask for; ONNX Runtime's quantiser writes the last one."""
+MICROSOFT = "com.microsoft"
+"""The domain of ONNX Runtime's own operators, which its quantiser writes."""
+
+
+KNOWN_DOMAINS = (*ONNX_DOMAINS, MICROSOFT)
+"""Domains whose operators passes may ask for."""
 
 
 CONCERNED = (

@@ -7,6 +7,7 @@ import onnx_graphsurgeon as gs
 
 from trtconv.core.target import Target
 from trtconv.graph.editor import Field, label
+from trtconv.graph.types import MICROSOFT
 from trtconv.passes.base import NodePass, Refusal
 
 _INTEGERS = ("int8", "uint8", "int16", "uint16")
@@ -72,7 +73,7 @@ def _fold_parameters(field: Field, node: gs.Node) -> list[str]:
 
 def _standard_domain(field: Field, node: gs.Node) -> list[str]:
     """Writes ONNX Runtime's own 8-bit Q/DQ as ONNX's; its 16-bit ones have no ONNX form before opset 21."""
-    if (node.domain or "") != "com.microsoft" or field.model.opset < 13:
+    if (node.domain or "") != MICROSOFT or field.model.opset < 13:
         return []
     point = field.values(node.inputs[2]) if len(node.inputs) > 2 and not node.inputs[2].is_empty() else None
     if point is None or str(point.dtype) not in ("int8", "uint8"):

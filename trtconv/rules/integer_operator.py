@@ -9,6 +9,7 @@ import onnx
 from trtconv.core.findings import Finding
 from trtconv.core.target import Target
 from trtconv.graph.scope import Scope
+from trtconv.graph.types import KNOWN_DOMAINS
 from trtconv.rules.base import ModelView, Rule
 
 INTEGER_OPERATORS = frozenset(
@@ -51,7 +52,7 @@ class IntegerOperator(Rule):
         for scope in view.model.scopes:
             for index in sorted(i for op in (*INTEGER_OPERATORS, "Resize") for i in scope.by_op.get(op, ())):
                 node = scope.columns.nodes[index]
-                if node.op_type != "Resize" and node.domain in ("", "ai.onnx", "com.microsoft"):
+                if node.op_type != "Resize" and node.domain in KNOWN_DOMAINS:
                     yield self.finding(f"TensorRT has no {node.op_type}", scope.location(index))
                 elif node.op_type == "Resize" and _interpolates_integers(scope, node):
                     yield self.finding(

@@ -17,7 +17,7 @@ from trtconv.core.errors import InputError
 from trtconv.core.frozen import frozen
 from trtconv.core.rewrite_rules import RewriteRule
 from trtconv.graph.model import OnnxModel
-from trtconv.graph.types import KNOWN_DOMAINS, ONNX_DOMAINS
+from trtconv.graph.types import KNOWN_DOMAINS, MICROSOFT, ONNX_DOMAINS
 from trtconv.graph.walk import BODIES, constant_of, tensors
 
 _RANDOM = frozenset(
@@ -86,7 +86,7 @@ class Texts:
         ]
         outputs = [onnx.ValueInfoProto(name=name) for name in self.outputs]
         graph = helper.make_graph(self.nodes(side, kind, attributes), self.rule.name, inputs, outputs)
-        opsets = [helper.make_opsetid("", opset or self.rule.opset), helper.make_opsetid("com.microsoft", 1)]
+        opsets = [helper.make_opsetid("", opset or self.rule.opset), helper.make_opsetid(MICROSOFT, 1)]
         proto = helper.make_model(graph, opset_imports=opsets, ir_version=_IR_VERSION)
         return OnnxModel(proto, Path(f"{self.rule.name}.onnx"))
 
@@ -149,7 +149,7 @@ def _parsed(text: str, key: str, opset: int) -> onnx.FunctionProto:
     if _depth(text) > _MOST_DEPTH:
         raise InputError(f"{key!r} has brackets inside each other, more than {_MOST_DEPTH} deep", _HINT)
     body = text.strip()
-    header = f'<domain: "rule", opset_import: ["": {opset}, "com.microsoft": 1]>\n'
+    header = f'<domain: "rule", opset_import: ["": {opset}, "{MICROSOFT}": 1]>\n'
     try:
         function = onnx.parser.parse_function(header + body)
     # The parser has errors of its own, and protobuf, which reads what it made, has others.
