@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
@@ -75,11 +76,21 @@ SLOW = {
 """Places in tests/ that are left to `make test-all`, each with what is slow there: end to end, exhaustive, or fuzz."""
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+def is_slow(path: Path, config: pytest.Config) -> bool:
+    """Whether a file of tests, or a folder of them, is one of the slow ones."""
     tests = config.rootpath / "tests"
+    place = path.relative_to(tests).as_posix() if path.is_relative_to(tests) else ""
+    return any(place == slow or place.startswith(f"{slow}/") for slow in SLOW)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leaves slow tests alone where none of them is to run: to read them takes each worker seconds."""
+    return True if config.option.markexpr == "not slow" and is_slow(collection_path, config) else None
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
-        place = item.path.relative_to(tests).as_posix() if item.path.is_relative_to(tests) else ""
-        if any(place == slow or place.startswith(f"{slow}/") for slow in SLOW):
+        if is_slow(item.path, config):
             item.add_marker("slow")
 
 

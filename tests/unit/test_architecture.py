@@ -12,6 +12,8 @@ import sys
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
+import pytest
+
 from support.paths import ROOT
 
 PACKAGE = ROOT / "trtconv"
@@ -148,8 +150,24 @@ FACADE = ("__init__", "__main__")
 """They only hand on what others make."""
 
 SOURCES = sorted(PACKAGE.rglob("*.py"))
-TREES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in SOURCES}
-NODES = {path: list(ast.walk(tree)) for path, tree in TREES.items()}
+
+
+class Nodes(dict[Path, list[ast.AST]]):
+    """The nodes of each file, parsed when they are first asked for: each worker imports this module."""
+
+    def __missing__(self, path: Path) -> list[ast.AST]:
+        self[path] = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+        return self[path]
+
+
+NODES = Nodes()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _release() -> Iterator[None]:
+    """Millions of objects make each later collection of garbage slow."""
+    yield
+    NODES.clear()
 
 
 def module_of(path: Path) -> str:
@@ -293,8 +311,8 @@ def test_few_entries_stand_at_the_top() -> None:
 def test_functions_are_short() -> None:
     lengths = {
         f"{path.relative_to(PACKAGE)}:{node.lineno} {node.name}": (node.end_lineno or 0) - node.lineno + 1
-        for path, nodes in NODES.items()
-        for node in nodes
+        for path in SOURCES
+        for node in NODES[path]
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     }
     assert [name for name, lines in lengths.items() if lines > MOST_LINES_OF_A_FUNCTION] == []
@@ -308,8 +326,8 @@ def test_modules_are_short() -> None:
 
 def test_no_class_name_is_used_twice() -> None:
     places: dict[str, list[str]] = {}
-    for path, nodes in NODES.items():
-        for node in nodes:
+    for path in SOURCES:
+        for node in NODES[path]:
             if isinstance(node, ast.ClassDef):
                 places.setdefault(node.name, []).append(str(path.relative_to(PACKAGE)))
     assert {name: found for name, found in places.items() if len(found) > 1} == {}

@@ -7,7 +7,10 @@ import fnmatch
 from collections.abc import Iterator
 
 import pytest
-from test_architecture import PACKAGE, TREES
+
+from support.paths import ROOT
+
+PACKAGE = ROOT / "trtconv"
 
 NOWHERE = frozenset({"asked", "each", "found", "known", "made", "told"})
 """What nothing is called, variables included."""
@@ -56,7 +59,11 @@ def faults(tree: ast.AST, file: str = "module.py") -> list[str]:
 
 
 def test_what_the_code_offers_has_nouns_and_verbs() -> None:
-    places = [place for path, tree in TREES.items() for place in faults(tree, path.relative_to(PACKAGE).as_posix())]
+    places = [
+        place
+        for path in sorted(PACKAGE.rglob("*.py"))
+        for place in faults(ast.parse(path.read_text(encoding="utf-8")), path.relative_to(PACKAGE).as_posix())
+    ]
     assert not places, f"call these after what they are (docs/style.md): {', '.join(places)}"
 
 
@@ -66,7 +73,7 @@ def test_what_may_stay_is_there(pattern: str) -> None:
     there = {
         own.split(".")[-1]
         for path in PACKAGE.glob(file)
-        for own, is_variable in names(TREES[path])
+        for own, is_variable in names(ast.parse(path.read_text(encoding="utf-8")))
         if not is_variable and fnmatch.fnmatchcase(own, name)
     }
     assert any(own.strip("_") in PARTICIPLES for own in there)
