@@ -187,22 +187,26 @@ def test_a_float_network_that_makes_nan_is_no_measure(name: str) -> None:
         Goal(Metric(name), 0.5).own([{"y": IMAGE}, {"y": wanted}])
 
 
+_COUNT = 24
+"""Of samples; the network runs on each once for each that is left out."""
+
+
 @given(st.lists(st.tuples(st.floats(0.5, 2), st.floats(0.01, 0.5)), min_size=3, max_size=6))
 def test_the_standard_error_of_an_error_is_that_of_leaving_samples_out(scales: list[tuple[float, float]]) -> None:
     """Beside the jackknife, which knows no formula."""
     model = wrap(parse('<ir_version: 8, opset_import: ["": 17]> g (float[8] x) => (float[8] y) { y = Identity (x) }'))
-    noise = np.random.default_rng(0).standard_normal((2, 60, 8))
+    noise = np.random.default_rng(0).standard_normal((2, _COUNT, 8))
     samples, results = [], []
-    for number in range(60):
+    for number in range(_COUNT):
         size, error = scales[number % len(scales)]
         samples.append({"x": (size * noise[0, number]).astype(np.float32)})
         results.append({"y": samples[-1]["x"] + np.float32(error) * noise[1, number].astype(np.float32)})
     told = Reference(model, samples).distances_of(results)["y"].standard_error
     rests = [
         Reference(model, samples[:i] + samples[i + 1 :]).distances_of(results[:i] + results[i + 1 :])["y"].rms
-        for i in range(0, 60, 1)
+        for i in range(_COUNT)
     ]
-    jackknife = math.sqrt(59 / 60 * float(np.square(np.array(rests) - np.mean(rests)).sum()))
+    jackknife = math.sqrt((_COUNT - 1) / _COUNT * float(np.square(np.array(rests) - np.mean(rests)).sum()))
     assert told == pytest.approx(jackknife, rel=0.2)
 
 
