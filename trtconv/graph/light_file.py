@@ -34,7 +34,7 @@ _MOST_OTHERS = 0.25
 _NUMBER_BYTES = 10
 """That the longest number takes."""
 
-_kept: list[OnnxModel] | None = None
+_first: list[OnnxModel] | None = None
 
 
 def keep_first_model() -> None:
@@ -42,8 +42,8 @@ def keep_first_model() -> None:
 
     To take a model of 10,000 nodes apart takes as long as a tenth of a check.
     """
-    global _kept
-    _kept = []
+    global _first
+    _first = []
 
 
 class _Field(NamedTuple):
@@ -68,16 +68,16 @@ def light_model(path: Path, hashed: bool = False) -> OnnxModel:
     try:
         if path.stat().st_size >= _LARGE_FILE:
             states = FileStates.of([path])
-            return _held(OnnxModel.load(path, hashed, _light_bytes(path), states))
+            return _note(OnnxModel.load(path, hashed, _light_bytes(path), states))
     except (OSError, ValueError, DecodeError, TrtconvError):
         # Whoever reads all of a file says what is wrong with it.
         pass
-    return _held(OnnxModel.load(path, hashed))
+    return _note(OnnxModel.load(path, hashed))
 
 
-def _held(model: OnnxModel) -> OnnxModel:
-    if _kept == []:
-        _kept.append(model)
+def _note(model: OnnxModel) -> OnnxModel:
+    if _first == []:
+        _first.append(model)
     return model
 
 

@@ -58,7 +58,7 @@ class Scene:
             self.closed += 1
 
         return SimpleNamespace(
-            taken=lambda besides, goes_on=None: [size for size in sizes[1:] if size.besides == besides],
+            valid_sizes=lambda besides, goes_on=None: [size for size in sizes[1:] if size.besides == besides],
             free_runner=lambda: SimpleNamespace(close=lambda: None),
             run_ahead=lambda: None,
             finish=lambda seconds: self.whole,

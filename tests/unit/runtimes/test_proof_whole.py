@@ -64,7 +64,7 @@ def proven(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Pro
         meaning = Meaning(
             path=str(model.path),
             original=None,
-            given=passed.serialize,
+            serialize=passed.serialize,
             makers=lambda: {name: passed.main.columns.names[i] for name, i in passed.main.producers.items()},
             parsed=passed,
             edited=None,

@@ -34,12 +34,12 @@ class CastConstants(Spelling):
         """Returns values in the type that they are stored in."""
         return values.astype(self.through)
 
-    def _wanted(self, scope: Scope, target: Target) -> list[int]:
+    def _sites(self, scope: Scope, target: Target) -> list[int]:
         around: Scope | None = scope
-        while around is not None and self.held not in around.constant_types:
+        while around is not None and self.type not in around.constant_types:
             around = around.parent
         # Most models have no constant of that type.
-        return [] if around is None else super()._wanted(scope, target)
+        return [] if around is None else super()._sites(scope, target)
 
     def lacks(self, scope: Scope, index: int, target: Target) -> bool:
         return any(self._is_misread(scope, name, target) for name in scope.columns.inputs[index] if name)

@@ -22,7 +22,7 @@ from trtconv.runtimes.proof.feeds import Shape
 from trtconv.runtimes.proof.pieces import Pieces, PiecesResult
 from trtconv.runtimes.proof.reference import Expected, Wanted, expect, feeds_of
 from trtconv.runtimes.proof.result import Divergence, ProofResult
-from trtconv.runtimes.proof.whole import Meaning, Size, all_sizes, assertion, chosen
+from trtconv.runtimes.proof.whole import Meaning, Size, all_sizes, assertion, choose
 from trtconv.runtimes.tensorrt.readback.execute import Run
 from trtconv.runtimes.tensorrt.readback.records import NotProven, ReadNetwork
 
@@ -91,7 +91,7 @@ class WholeRun:
     def run_ahead(self) -> None:
         """Runs the network on what else the model was run on, where that is known already."""
         if not self._thread.is_alive():
-            for expected in chosen(self._sizes, self._found)[:_MOST_AHEAD]:
+            for expected in choose(self._sizes, self._runs)[:_MOST_AHEAD]:
                 if not expected.why:
                     self._ahead.also(expected.feeds)
 

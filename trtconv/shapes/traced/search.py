@@ -197,7 +197,7 @@ class Baked:
 
     def _is_free(self, example: Example, node: Node) -> bool:
         """Whether what a Resize takes has sizes of its own, at others of which the model as it is runs too."""
-        dims = self._seen[node.inputs[0]].shape or ()
+        dims = self._tensors[node.inputs[0]].shape or ()
         mask = functools.reduce(int.__or__, (dim.mask for dim in dims), 0)
         own = {name for bit, name in enumerate(self._sizes.names) if mask >> bit & 1} - set(example.batch)
         return bool(own) and self._accepts_others(example, own)

@@ -105,12 +105,12 @@ class Run:
         self._prepared = prepared or Prepared(network)
         self._flow = self._prepared.flow
         self._makers = self._prepared.makers
-        self._kept = {} if prepared is None else prepared.kept(feeds)
-        self.ran.update(self._makers[number].index for number in self._kept)
-        self._values: list[dict[int, Array | Missing]] = [dict(self._kept)]
+        self._settled = {} if prepared is None else prepared.results(feeds)
+        self.ran.update(self._makers[number].index for number in self._settled)
+        self._values: list[dict[int, Array | Missing]] = [dict(self._settled)]
         self._loops: list[int] = []
         self._megabytes = megabytes
-        self._held, self._asked = budget.held_megabytes(), time.monotonic()
+        self._held, self._ask_time = budget.held_megabytes(), time.monotonic()
         self._most = self._held + megabytes
         self._uses = dict(self._prepared.uses)
         for number in network.inputs:
@@ -208,8 +208,8 @@ class Run:
         """Returns how much more memory this process may take, in MB."""
         # Not asked for each layer: of small ones it takes as long as to compute them.
         now = time.monotonic()
-        if now - self._asked > _ASK_SECONDS:
-            self._held, self._asked = budget.held_megabytes(), now
+        if now - self._ask_time > _ASK_SECONDS:
+            self._held, self._ask_time = budget.held_megabytes(), now
         return self._most - self._held
 
     def _require_time(self) -> None:
@@ -231,9 +231,9 @@ class Run:
             elif position < len(results):
                 result = results[position]
                 if self._prepared.is_settled(number, result):
-                    self._kept[number] = result
+                    self._settled[number] = result
                 elif result.nbytes > _LARGE_BYTES:
-                    self._asked = -math.inf
+                    self._ask_time = -math.inf
                 self._frame(number)[number] = self._see(self._network.tensors[number], result, True)
         self._release(layer)
 

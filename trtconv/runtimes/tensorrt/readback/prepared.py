@@ -40,13 +40,13 @@ class Prepared:
         self.int8_kernels = {n for layer in network.layers if _may_run_in_int8(layer) for n in layer.inputs[1:2]}
         self.uses = self.flow.uses()
         self._settled = self._settled_tensors()
-        self._kept: dict[Shapes, dict[int, Array]] = {}
+        self._results: dict[Shapes, dict[int, Array]] = {}
         self._least: dict[int, float] = {}
 
-    def kept(self, feeds: Mapping[str, Any]) -> dict[int, Array]:
+    def results(self, feeds: Mapping[str, Any]) -> dict[int, Array]:
         """Returns the values, by their numbers, that earlier runs on inputs of these shapes have settled."""
         shapes = tuple(sorted((name, np.shape(values)) for name, values in feeds.items()))
-        return self._kept.setdefault(shapes, {})
+        return self._results.setdefault(shapes, {})
 
     def is_settled(self, number: int, value: Array) -> bool:
         """Whether a value is worth keeping, and the same whatever the values of the inputs are."""
