@@ -215,17 +215,17 @@ class InferredShapes(Mapping[str, "tuple[int | None, ...]"]):
 
     def __init__(self, values: Iterable[onnx.ValueInfoProto]) -> None:
         self._values = {value.name: value for value in values}
-        self._told: dict[str, tuple[int | None, ...]] = {}
+        self._shapes: dict[str, tuple[int | None, ...]] = {}
 
     def __getitem__(self, name: str) -> tuple[int | None, ...]:
-        told = self._told.get(name)
-        if told is not None:
-            return told
+        shape = self._shapes.get(name)
+        if shape is not None:
+            return shape
         tensor = self._values[name].type.tensor_type
         if not tensor.HasField("shape"):
             raise KeyError(name)
         sizes = (d.dim_value if d.HasField("dim_value") and d.dim_value >= 0 else None for d in tensor.shape.dim)
-        return self._told.setdefault(name, tuple(sizes))
+        return self._shapes.setdefault(name, tuple(sizes))
 
     def __iter__(self) -> Iterator[str]:
         return (name for name, value in self._values.items() if value.type.tensor_type.HasField("shape"))

@@ -21,7 +21,7 @@ from trtconv.core.requests.build import BuildRequest, BuildSettings
 from trtconv.core.stages import Stage
 from trtconv.core.stopwatch import Stopwatch
 from trtconv.core.target import Target
-from trtconv.graph.fitting import loaded, reloaded
+from trtconv.graph.fitting import reloaded
 from trtconv.graph.inner_tensors import tensors_meant
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.provenance import Origin
@@ -48,7 +48,7 @@ from trtconv.pipeline.racing import best_build, builds_of, require_gpu, require_
 from trtconv.pipeline.respelling import Forms, RefusedNetwork
 from trtconv.precision import Applied, Types
 from trtconv.runtimes import tensorrt
-from trtconv.runtimes.foreign_nodes import write_types
+from trtconv.runtimes.foreign_nodes import typed_model, write_types
 from trtconv.runtimes.proof.proving import NetworkProof
 from trtconv.runtimes.proof.subject import ProofSubject
 from trtconv.runtimes.tensorrt import EngineBlob, ParsedNetwork, Runtime, RuntimeInfo
@@ -81,8 +81,7 @@ def build(request: BuildRequest, progress: Progress | None = None) -> BuildRepor
 def _build(request: BuildRequest, clock: Stopwatch) -> BuildReport:
     with clock.stage(Stage.LOAD):
         check_outputs(request)
-        model = loaded(request.model, request.interface)
-        write_types(model)
+        model = typed_model(request.model, request.interface)
         protect_data(model, request.engine_path, request.report_path, *named_cache(request))
     with clock.stage(Stage.RUNTIME):
         engine = tensorrt.load(request.target)
@@ -362,12 +361,8 @@ class _Work:
         patterns = plan.options.debug_tensors
         shown = tensors_meant(model, patterns, "--debug-tensor") if patterns else ()
         plan, count = self._builder_plan(plan, prepared.types, shown), builds_of(self.request, self.engine)
-
-        def meanwhile() -> None:
-            proof.begin()
-            # The report names the code, and to read all of it takes a while.
-            source_checksum()
-
+        # The report names the code, and to read all of it takes a while.
+        meanwhile = proof.begin, source_checksum
         try:
             if count == 1:
                 return build_in_thread(network, plan, self.clock, meanwhile), None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from trtconv.core import codes
 from trtconv.core.documents.build import BuildPlan
@@ -63,7 +63,7 @@ def _refusal(model: OnnxModel, issue: ParserIssue) -> Finding:
 
 
 def build_in_thread(
-    network: ParsedNetwork, plan: BuildPlan, clock: Stopwatch, meanwhile: Callable[[], object] = lambda: None
+    network: ParsedNetwork, plan: BuildPlan, clock: Stopwatch, meanwhile: Sequence[Callable[[], object]] = ()
 ) -> EngineBlob:
     """Builds in another thread, so that Ctrl-C reaches this one; the native call itself cannot be interrupted.
 
@@ -92,7 +92,8 @@ def build_in_thread(
     with clock.stage(Stage.BUILD):
         thread.start()
         try:
-            meanwhile()
+            for beside in meanwhile:
+                beside()
             while thread.is_alive():
                 thread.join(0.2)
         except Exception:

@@ -92,7 +92,7 @@ def best_build(
     runtime: Runtime,
     count: int,
     clock: Stopwatch,
-    meanwhile: Callable[[], object],
+    meanwhile: Sequence[Callable[[], object]],
     *,
     must_run: bool = True,
 ) -> tuple[EngineBlob, BestOf]:

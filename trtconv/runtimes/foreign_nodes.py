@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,8 @@ from onnx import helper, numpy_helper
 
 from trtconv.core.errors import InputError
 from trtconv.core.frozen import frozen
+from trtconv.core.interface import Interface
+from trtconv.graph.fitting import loaded
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.operators import is_foreign
 from trtconv.graph.types import ONNX_DOMAINS
@@ -89,6 +92,15 @@ def _plain(attribute: onnx.AttributeProto) -> Any:
     if isinstance(value, bytes):
         return value.decode(errors="replace")
     return list(value) if attribute.type in (onnx.AttributeProto.INTS, onnx.AttributeProto.FLOATS) else value
+
+
+def typed_model(path: Path, interface: Interface) -> OnnxModel:
+    """Reads a model that is to be built, as `loaded`, and writes what references tell of types into it.
+
+    Raises:
+        InputError: As `loaded` and `write_types`.
+    """
+    return write_types(loaded(path, interface))
 
 
 def write_types(model: OnnxModel) -> OnnxModel:

@@ -33,7 +33,7 @@ def test_others_work_while_it_builds() -> None:
         assert not builder.ended
         builder.done.set()
 
-    assert build_in_thread(builder, None, Stopwatch(None), meanwhile) == "engine"
+    assert build_in_thread(builder, None, Stopwatch(None), [meanwhile]) == "engine"
 
 
 def test_what_fails_beside_it_stops_it_and_waits_for_it() -> None:
@@ -44,5 +44,5 @@ def test_what_fails_beside_it_stops_it_and_waits_for_it() -> None:
         raise InputError("the file is gone", "")
 
     with pytest.raises(InputError, match="gone"):
-        build_in_thread(builder, None, Stopwatch(None), meanwhile)
+        build_in_thread(builder, None, Stopwatch(None), [meanwhile])
     assert builder.ended

@@ -110,8 +110,8 @@ class Run:
         self._values: list[dict[int, Array | Missing]] = [dict(self._settled)]
         self._loops: list[int] = []
         self._megabytes = megabytes
-        self._held, self._ask_time = budget.held_megabytes(), time.monotonic()
-        self._most = self._held + megabytes
+        self._megabytes_held, self._ask_time = budget.held_megabytes(), time.monotonic()
+        self._most = self._megabytes_held + megabytes
         self._uses = dict(self._prepared.uses)
         for number in network.inputs:
             tensor = network.tensors[number]
@@ -209,8 +209,8 @@ class Run:
         # Not asked for each layer: of small ones it takes as long as to compute them.
         now = time.monotonic()
         if now - self._ask_time > _ASK_SECONDS:
-            self._held, self._ask_time = budget.held_megabytes(), now
-        return self._most - self._held
+            self._megabytes_held, self._ask_time = budget.held_megabytes(), now
+        return self._most - self._megabytes_held
 
     def _require_time(self) -> None:
         if time.monotonic() > self.deadline:

@@ -57,8 +57,8 @@ class Prepared:
         least = self._least.get(layer.index)
         if least is None:
             shapes = (self.network.tensors[number].shape for number in layer.outputs)
-            known = (shape for shape in shapes if shape is not None and min(shape, default=0) >= 0)
-            least = self._least[layer.index] = sum(map(math.prod, known)) * 4e-6
+            sized = (shape for shape in shapes if shape is not None and min(shape, default=0) >= 0)
+            least = self._least[layer.index] = sum(map(math.prod, sized)) * 4e-6
         return least
 
     def _settled_tensors(self) -> frozenset[int]:
