@@ -6,16 +6,19 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import numpy as np
 import onnx
 import pytest
+from hypothesis import strategies as st
 from numpy.typing import NDArray
 from onnx import numpy_helper
 
 from support.float_nets import net
 from trtconv.core.documents.proof import WeightCounts
 from trtconv.graph.model import OnnxModel
-from trtconv.runtimes.proof.bits import elements, same_bits, stored
+from trtconv.runtimes.proof import origin as origin_room
+from trtconv.runtimes.proof.bits import elements, fingerprint, same_bits, stored
 from trtconv.runtimes.proof.origin import Derivation, origins
 from trtconv.runtimes.proof.weights import Relation, accounts, weigh
 from trtconv.runtimes.tensorrt.readback.records import ReadLayer, ReadNetwork, ReadTensor
@@ -421,3 +424,37 @@ def test_constants_of_the_same_name_are_held_to_each_other(tmp_path: Path) -> No
         (inside(1, 2), inside(1, 2, 3), Derivation.CHANGED),
     ):
         assert origins(held(file), held(given)) == {"w": origin}
+
+
+@hypothesis.given(st.lists(st.integers(0, 3), max_size=5), st.lists(st.integers(0, 3), max_size=5))
+def test_fingerprints_are_equal_where_elements_are(left: list[int], right: list[int]) -> None:
+    one, other = np.array(left, np.float32), np.array(right, np.float32)
+    alike = np.array_equal(elements(one), elements(other))
+    # Of so few and small numbers count, sum and squares tell all apart.
+    assert (
+        (fingerprint(one) == fingerprint(other)) == alike == (sorted(filter(None, left)) == sorted(filter(None, right)))
+    )
+
+
+def test_constants_with_one_fingerprint_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(origin_room, "fingerprint", lambda values: (0, 0, 0))
+    text = """<ir_version: 8, opset_import: ["": 17]> g (float[2] x) => (float[2] y)
+    <float[2] v = {1, 2}, float[2] w = {3, 4}> { a = Add (x, v)  y = Add (a, w) }"""
+    file, rewritten = (OnnxModel(onnx.parser.parse_model(text), Path("m.onnx")) for _ in range(2))
+    for name, values in (("moved", [4, 3]), ("other", [1, 3])):
+        tensor = numpy_helper.from_array(np.array(values, np.float32), name)
+        rewritten.proto.graph.initializer.append(tensor)
+    rewritten.touch()
+    found = origins(file, rewritten)
+    assert (found["moved"], found["other"]) == (Derivation.DERIVED, Derivation.COMPUTED)
+
+
+def test_texts_are_no_source_of_numbers() -> None:
+    text = """<ir_version: 8, opset_import: ["": 17]> g (float[2] x) => (float[2] y, string[1] z)
+    <string[1] t = {"a"}> { y = Identity (x)  z = Identity (t) }"""
+    file, rewritten = (OnnxModel(onnx.parser.parse_model(text), Path("m.onnx")) for _ in range(2))
+    rewritten.proto.graph.initializer.append(numpy_helper.from_array(np.ones(2, np.float32), "new"))
+    rewritten.touch()
+    assert origins(file, rewritten) == {"t": Derivation.FILE, "new": Derivation.COMPUTED}
+    rewritten.main.initializers["t"].string_data[0] = b"b"
+    assert origins(file, rewritten)["t"] is Derivation.CHANGED

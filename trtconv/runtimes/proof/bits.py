@@ -52,11 +52,27 @@ def stored(model: OnnxModel, tensor: onnx.TensorProto) -> Iterator[Array]:
 
 def elements(values: Array) -> Array:
     """Returns the elements that are not zero, as unsigned integers in ascending order."""
-    flat = np.ascontiguousarray(values).reshape(-1)
-    bits = flat.view(f"u{flat.dtype.itemsize}")
-    kept = bits[np.asarray(flat != 0)]
+    kept = _other_than_zero(values)
     kept.sort()
-    return np.asarray(kept)
+    return kept
+
+
+Fingerprint = tuple[int, int, int]
+
+
+def fingerprint(values: Array) -> Fingerprint:
+    """Returns what is equal for arrays with the same `elements`, without sorting.
+
+    Returns:
+        How many there are, their sum, and the sum of their squares, modulo 2^64.
+    """
+    kept = _other_than_zero(values).astype(np.uint64)
+    return kept.size, int(kept.sum(dtype=np.uint64)), int(np.square(kept).sum(dtype=np.uint64))
+
+
+def _other_than_zero(values: Array) -> Array:
+    flat = np.ascontiguousarray(values).reshape(-1)
+    return np.asarray(flat.view(f"u{flat.dtype.itemsize}")[np.asarray(flat != 0)])
 
 
 def _parts(values: Array | Iterable[Array]) -> Iterator[Array]:

@@ -9,7 +9,8 @@ not seen here, but by running both.
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator, Mapping
+import functools
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from trtconv.core.errors import TrtconvError
 from trtconv.graph.folding import FOLDED, evaluate
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.scope import Scope
-from trtconv.runtimes.proof.bits import elements, same_bits, stored
+from trtconv.runtimes.proof.bits import Fingerprint, elements, fingerprint, same_bits, stored
 
 Array = NDArray[Any]
 
@@ -81,8 +82,10 @@ def _named(
     if old.data_type == new.data_type and old.dims == new.dims:
         if old.data_location == new.data_location == onnx.TensorProto.EXTERNAL:
             return Derivation.FILE if list(old.external_data) == list(new.external_data) else Derivation.CHANGED
-        if old.raw_data == new.raw_data and old.raw_data:
+        if (old.raw_data == new.raw_data and old.raw_data) or list(old.string_data) == list(new.string_data) != []:
             return Derivation.FILE
+    if onnx.TensorProto.STRING in (old.data_type, new.data_type):
+        return Derivation.CHANGED
     if not same_bits(stored(rewritten, new), stored(file, old)):
         return Derivation.CHANGED
     return Derivation.FILE if old.data_type == new.data_type else Derivation.DERIVED
@@ -94,34 +97,71 @@ class _Sources:
     def __init__(self, file: OnnxModel, tensors: Mapping[str, onnx.TensorProto]) -> None:
         self._file = file
         self._tensors = tensors
-        self._folded: list[Array] | None = None
-        self._elements: dict[int, Array] = {}
+        self._indices: dict[np.dtype[Any], _Index] = {}
 
-    def candidates(self, values: Array) -> Iterator[Array]:
-        """Yields the constants of the file that may have these elements, and then what they fold to."""
-        kind = values.dtype.kind
+    def have(self, values: Array) -> bool:
+        """Whether a constant of the file, or what they fold to, has the elements of an array."""
+        index = self._indices.get(values.dtype)
+        if index is None:
+            index = self._indices[values.dtype] = _Index(self._loads(), values.dtype)
+        return index.has(values)
+
+    def _loads(self) -> Iterator[_Load]:
+        """Yields what returns each constant, and then what they fold to."""
         for tensor in self._tensors.values():
-            if int(np.prod(tensor.dims)) * 2 >= np.count_nonzero(values):
-                array = self._file.array(tensor)
-                if array.dtype.kind == kind or kind in "fV":
-                    yield array
-        if self._folded is None:
-            self._folded = list(folded(self._file).values())
-        yield from self._folded
+            yield functools.partial(self._file.array, tensor)
+        for array in self._folded.values():
+            yield functools.partial(np.asarray, array)
+
+    @functools.cached_property
+    def _folded(self) -> dict[str, Array]:
+        return folded(self._file)
+
+
+_Load = Callable[[], Array]
+
+
+class _Index:
+    """Arrays by their elements in one type, looked through no further than was needed.
+
+    Args:
+        loads: Each returns one of the arrays, which are not held: they may be large.
+        dtype: The type that they are cast to.
+    """
+
+    def __init__(self, loads: Iterator[_Load], dtype: np.dtype[Any]) -> None:
+        self._ahead = loads
+        self._dtype = dtype
+        self._behind: dict[Fingerprint, list[_Load]] = {}
+
+    def has(self, values: Array) -> bool:
+        """Whether one of them has the elements of an array of that type."""
+        wanted, key = elements(values), fingerprint(values)
+        return any(np.array_equal(elements(self._cast(load())), wanted) for load in self._alike(key))
+
+    def _alike(self, key: Fingerprint) -> Iterator[_Load]:
+        yield from self._behind.get(key, ())
+        for load in self._ahead:
+            array = load()
+            if not self._takes(array.dtype.kind):
+                continue
+            other = fingerprint(self._cast(array))
+            self._behind.setdefault(other, []).append(load)
+            if other == key:
+                yield load
+
+    def _takes(self, kind: str) -> bool:
+        """Whether passes cast numbers of a kind of types to this one: any to floats, others to none but their own."""
+        return kind == self._dtype.kind or (self._dtype.kind in "fV" and kind not in "OUS")
+
+    def _cast(self, array: Array) -> Array:
+        with np.errstate(all="ignore"):
+            return array.astype(self._dtype, copy=False)
 
 
 def _derived(sources: _Sources, values: Array) -> Derivation:
-    if values.dtype.kind in "OUS":
-        return Derivation.COMPUTED
-    wanted = elements(values)
-    for candidate in sources.candidates(values):
-        if candidate.dtype != values.dtype:
-            with np.errstate(all="ignore"):
-                candidate = candidate.astype(values.dtype)
-        have = elements(candidate)
-        if have.size == wanted.size and np.array_equal(have, wanted):
-            return Derivation.DERIVED
-    return Derivation.COMPUTED
+    is_number = values.dtype.kind not in "OUS"
+    return Derivation.DERIVED if is_number and sources.have(values) else Derivation.COMPUTED
 
 
 def _folding_to(sources: _Sources, rewritten: OnnxModel, names: list[str]) -> Iterator[str]:

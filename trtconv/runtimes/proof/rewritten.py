@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import itertools
 import math
 import time
@@ -161,6 +162,11 @@ class Version:
                 wanted += self.reads[self.producers[name]]
         return sorted(indices), sources
 
+    @functools.cached_property
+    def _stated(self) -> dict[str, onnx.ValueInfoProto]:
+        graph = self.model.proto.graph
+        return {value.name: value for value in (*graph.value_info, *graph.output)}
+
     def reads_of(self, name: str) -> set[str]:
         """Returns what the node that makes a tensor reads."""
         return self.reads[self.producers[name]]
@@ -177,10 +183,10 @@ class Version:
         part.graph.name = "piece"
         part.graph.node.extend(self.nodes[index] for index in nodes)
         read = {name for index in nodes for name in self.reads[index]}
-        part.graph.initializer.extend(t for name, t in self.model.main.initializers.items() if name in read)
+        held = self.model.main.initializers
+        part.graph.initializer.extend(held[name] for name in sorted(read & held.keys()))
         part.graph.input.extend(given)
-        stated = (*self.model.proto.graph.output, *self.model.proto.graph.value_info)
-        part.graph.output.append(next((v for v in stated if v.name == target), onnx.ValueInfoProto(name=target)))
+        part.graph.output.append(self._stated.get(target) or onnx.ValueInfoProto(name=target))
         data: bytes = part.SerializeToString()
         return data
 
@@ -233,7 +239,8 @@ def _limit(sides: Sequence[Version], target: str, seams: set[str], claim: Claim)
     """Returns how far a piece may be off: by rounding, and by steps where it quantises."""
     nodes = [side.nodes[index] for side in sides for index in side.cone(target, seams)[0]]
     read = {name for node in nodes for name in node.input}
-    codes = {t.data_type for side in sides for n, t in side.model.main.initializers.items() if n in read}
+    held = [side.model.main.initializers for side in sides]
+    codes = {tensors[name].data_type for tensors in held for name in read & tensors.keys()}
     rounding = max((_ROUNDING[name] for name in map(known_dtype_name, codes) if name in _ROUNDING), default=_FLOAT)
     if not claim.exact:
         return max(rounding, claim.tolerance)

@@ -48,7 +48,7 @@ KINDS: dict[str, Kernel] = {
 }
 """Every kind of layer that computes; loops and conditionals are run by what is here."""
 
-_ASK_SECONDS = 0.005
+_ASK_SECONDS = 0.05
 """How long it is taken for known how much memory there is, where nothing large was made since."""
 _LARGE_BYTES = 1 << 20
 
