@@ -123,20 +123,3 @@ def test_numbers_of_loops_count_from_the_piece_on() -> None:
     )
     one, other = keys(network=network)
     assert one == other
-
-
-@pytest.mark.parametrize(("op", "kind", "alike"), [("Conv", "CONVOLUTION", True), ("PRelu", "SCALE", False)])
-def test_small_kernels_and_biases_of_convolutions_may_differ(op: str, kind: str, alike: bool) -> None:
-    text = f"""<ir_version: 8, opset_import: ["": 17]> g (float[1,1,4] x, float[1,1,4] other)
-    => (float[1,1,4] y, float[1,1,4] z) <float[1,1,1] v = {{2}}, float[1,1,1] w = {{3}}>
-    {{ a = Mul (x, x)  y = {op} (a, v)  b = Mul (other, other)  z = {op} (b, w) }}"""
-    first, *middle, last = layers()
-    held = [{"kernel": np.full((1, 1, 1), value, np.float32)} for value in (2, 3)]
-    pairs = zip((middle[0], last), held, strict=True)
-    convolved = [dataclasses.replace(layer, kind=kind, values=values) for layer, values in pairs]
-    network = ReadNetwork(TENSORS, (first, convolved[0], middle[1], convolved[1]), (X, OTHER), (Y, Z))
-    one, other = keys(text, network)
-    assert (one == other) == alike
-    strides = dataclasses.replace(convolved[1], values={**held[1], "stride_nd": (2,)})
-    one, other = keys(text, dataclasses.replace(network, layers=(*network.layers[:3], strides)))
-    assert one != other

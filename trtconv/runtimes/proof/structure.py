@@ -2,7 +2,7 @@
 
 That the weights of a network are those of its file is shown bit for bit by itself (`weights`), so that of pieces that
 are alike one is run. Small constants, which are often limits and exponents, make pieces unlike; so does anything that
-is not known to be a weight. Kernels and biases of convolutions are, however small.
+is not known to be a weight.
 """
 
 from __future__ import annotations
@@ -15,17 +15,12 @@ from typing import Any
 import numpy as np
 
 from trtconv.graph.model import OnnxModel
-from trtconv.graph.types import ONNX_DOMAINS
 from trtconv.graph.walk import BODIES, reads
 from trtconv.runtimes.proof.cut import Piece
 from trtconv.runtimes.tensorrt.readback.records import ReadNetwork, ReadTensor
 
 _SMALL = 64
 """Elements of constants that make pieces unlike."""
-_GROUPS = ("loop", "conditional")
-_CONVOLUTIONS = frozenset({"Conv", "ConvTranspose"})
-_WEIGHTS = {"CONVOLUTION": ("kernel", "bias"), "DECONVOLUTION": ("kernel", "bias")}
-"""What of a kind of layers is a weight, and multiplied or added alone."""
 
 
 def key_of(network: ReadNetwork, model: OnnxModel, piece: Piece, schemes: Sequence[Mapping[str, Any]]) -> Hashable:
@@ -54,12 +49,10 @@ def _nodes(model: OnnxModel, piece: Piece, names: dict[str, int]) -> Iterator[Ha
         node = scope.columns.nodes[index]
         inner = any(attribute.type in BODIES for attribute in node.attribute)
         inputs = []
-        weighs = node.op_type in _CONVOLUTIONS and node.domain in ONNX_DOMAINS
-        for position, name in enumerate((*node.input, *(sorted(reads(node) - set(node.input)) if inner else ()))):
+        for name in (*node.input, *(sorted(reads(node) - set(node.input)) if inner else ())):
             tensor = scope.initializer(name) if name else None
             if name and tensor is not None:
-                is_weight = weighs and position > 0
-                inputs.append(_constant(tensor.SerializeToString, tuple(tensor.dims), tensor.data_type, is_weight))
+                inputs.append(_constant(tensor.SerializeToString, tuple(tensor.dims), tensor.data_type))
             else:
                 inputs.append(names.setdefault(name, len(names)))
         attributes = tuple(
@@ -70,9 +63,8 @@ def _nodes(model: OnnxModel, piece: Piece, names: dict[str, int]) -> Iterator[Ha
         yield node.op_type, node.domain, tuple(inputs), attributes, outputs
 
 
-def _constant(data: Callable[[], bytes], shape: tuple[int, ...], dtype: Hashable, is_weight: bool = False) -> Hashable:
-    is_told = math.prod(shape) <= _SMALL and not is_weight
-    return (shape, dtype, hashlib.sha256(data()).digest() if is_told else b"")
+def _constant(data: Callable[[], bytes], shape: tuple[int, ...], dtype: Hashable) -> Hashable:
+    return (shape, dtype, hashlib.sha256(data()).digest() if math.prod(shape) <= _SMALL else b"")
 
 
 def _layers(
@@ -81,9 +73,8 @@ def _layers(
     groups: dict[tuple[str, Any], int] = {}
     for index in piece.layers:
         layer = network.layers[index]
-        weights = _WEIGHTS.get(layer.kind, ())
         values = tuple(
-            (name, groups.setdefault((name, value), len(groups)) if name in _GROUPS else _value(value, name in weights))
+            (name, groups.setdefault((name, value), len(groups)) if name in ("loop", "conditional") else _value(value))
             for name, value in sorted(layer.values.items())
         )
         ends = tuple(
@@ -98,9 +89,9 @@ def _tensor(tensor: ReadTensor, names: Mapping[str, int], tensors: dict[int, int
     return names.get(tensor.name, -1), number, tensor.dtype, tensor.shape
 
 
-def _value(value: Any, is_weight: bool = False) -> Hashable:
+def _value(value: Any) -> Hashable:
     if isinstance(value, np.ndarray):
-        return _constant(value.tobytes, value.shape, value.dtype, is_weight)
+        return _constant(value.tobytes, value.shape, str(value.dtype))
     if isinstance(value, (int, float, str, bool, tuple, type(None))):
         return type(value).__name__, value
     # What is not plain is like nothing else.
