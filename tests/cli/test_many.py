@@ -199,16 +199,24 @@ def test_jobs_are_bounded(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("target", "installed", "jobs"),
-    [("tensorrt", False, 1), ("tensorrt-10", False, 1), (None, True, 1), (None, False, 3), ("rtx", True, 3)],
+    ("target", "installed", "gpu", "jobs"),
+    [
+        ("tensorrt", False, False, 1),
+        ("tensorrt-10", False, False, 1),
+        (None, True, True, 1),
+        (None, True, False, 3),
+        (None, False, True, 3),
+        ("rtx", True, True, 3),
+    ],
 )
 def test_builds_that_time_kernels_come_one_after_another(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str | None, installed: bool, jobs: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str | None, installed: bool, gpu: bool, jobs: int
 ) -> None:
     from trtconv.core.requests.build import BuildRequest
-    from trtconv.runtimes.tensorrt import loader
+    from trtconv.runtimes import tensorrt
 
-    monkeypatch.setattr(loader, "is_installed", lambda of: installed and of == Target("tensorrt"))
+    monkeypatch.setattr(tensorrt, "is_installed", lambda of: installed and of == Target("tensorrt"))
+    monkeypatch.setattr(tensorrt, "card", lambda: object() if gpu else None)
     monkeypatch.setattr(batch, "_free_bytes", lambda: None)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(8), raising=False)
     build = BuildRequest(tmp_path / "m.onnx", target=Target.parse(target or "auto"))

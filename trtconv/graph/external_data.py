@@ -166,9 +166,9 @@ class FileStates:
         """Returns what the files are now; one that is gone has no state."""
         return cls({path: _state(path) for path in paths})
 
-    def joined(self, others: FileStates) -> FileStates:
-        """Returns these and others."""
-        return FileStates({**self.files, **others.files})
+    def stand(self) -> bool:
+        """Whether all files are as they were."""
+        return all(_state(path) == state for path, state in self.files.items())
 
     def require(self) -> None:
         """Raises InputError where a file is another one than it was."""

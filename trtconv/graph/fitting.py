@@ -34,13 +34,12 @@ def fit(model: OnnxModel, interface: Interface) -> None:
 
 
 def loaded(path: Path, interface: Interface) -> OnnxModel:
-    """Reads a model that is to be built, its large weights left in the file where they can be, and gives it the inputs
-    and outputs that are asked for.
+    """Reads a model that is to be built, and gives it the inputs and outputs that are asked for.
 
     Raises:
         InputError: As `OnnxModel.load` and `fit`.
     """
-    model = light_model(path, hashed=True)
+    model = OnnxModel.load(path, hashed=True)
     if interface:
         fit(model, interface)
     return model

@@ -113,11 +113,12 @@ def _begins(view: Deconv) -> bool:
 
 def _ends(view: Deconv) -> bool:
     """Whether nothing but activations and the like stands between a node and the output of the network."""
-    name = view.node.output[0]
-    while users := view.scope.consumers.get(name, ()):
+    names = [view.node.output[0]]
+    while names:
+        users = view.scope.consumers.get(names.pop(), ())
         if any(user.op_type not in _THROUGH for user in users):
             return False
-        name = users[0].output[0]
+        names += [user.output[0] for user in users]
     return True
 
 

@@ -15,7 +15,7 @@ from google.protobuf.message import DecodeError
 
 from trtconv.core.errors import TrtconvError
 from trtconv.core.reading import open_plain
-from trtconv.graph.external_data import LARGEST_BYTES, FileStates
+from trtconv.graph.external_data import LARGEST_BYTES
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.tensor_checker import nbytes
 
@@ -34,16 +34,8 @@ _MOST_OTHERS = 0.25
 _NUMBER_BYTES = 10
 """That the longest number takes."""
 
-_first: list[OnnxModel] | None = None
-
-
-def keep_first_model() -> None:
-    """Has the next model that is read live as long as the process; for one that ends when it has its result.
-
-    To take a model of 10,000 nodes apart takes as long as a tenth of a check.
-    """
-    global _first
-    _first = []
+_MOST_FIELDS = 200_000
+"""Of the messages in a file that are looked through: each costs as much as 20 kB that are read whole."""
 
 
 class _Field(NamedTuple):
@@ -55,30 +47,22 @@ class _Field(NamedTuple):
     end: int
 
 
-def light_model(path: Path, hashed: bool = False) -> OnnxModel:
+def light_model(path: Path) -> OnnxModel:
     """Does as `OnnxModel.load`, and leaves large weights in the file where it can.
 
     Args:
-        path: The file.
-        hashed: As for `OnnxModel.load`.
+        path: A file that was loaded before, and is to be read again.
 
     Raises:
         InputError: As `OnnxModel.load`.
     """
     try:
         if path.stat().st_size >= _LARGE_FILE:
-            states = FileStates.of([path])
-            return _note(OnnxModel.load(path, hashed, _light_bytes(path), states))
+            return OnnxModel.load(path, data=_light_bytes(path))
     except (OSError, ValueError, DecodeError, TrtconvError):
         # Whoever reads all of a file says what is wrong with it.
         pass
-    return _note(OnnxModel.load(path, hashed))
-
-
-def _note(model: OnnxModel) -> OnnxModel:
-    if _first == []:
-        _first.append(model)
-    return model
+    return OnnxModel.load(path)
 
 
 def _light_bytes(path: Path) -> bytes:
@@ -128,9 +112,15 @@ def _apart(file: BinaryIO, tensor: _Field, location: str) -> bytes | None:
 
 
 def _fields(file: BinaryIO, start: int, end: int) -> Iterator[_Field]:
+    number = 0
     while start < end:
         tag, at = _varint(file, start)
-        kind = tag & 7
+        kind, number = tag & 7, number + 1
+        if number > _MOST_FIELDS:
+            raise ValueError("it has too many fields to be looked through")
+        if tag >> 3 in (_GRAPH, _INITIALIZER, _RAW_DATA) and kind != _LENGTH:
+            # Readers of protobuf pass over a field of another kind than its number has.
+            raise ValueError("a field has the number of a message, and is none")
         if kind == _LENGTH:
             size, at = _varint(file, at)
         elif kind == _VARINT:

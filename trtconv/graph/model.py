@@ -43,7 +43,6 @@ from trtconv.graph.external_data import (
     data_path,
     external_entry,
     inside_bytes,
-    lies_in,
     raw_bytes,
     raw_chunks,
     read_chunks,
@@ -69,7 +68,6 @@ from trtconv.graph.types import ONNX_DOMAINS, PROTOBUF_LIMIT
 # It prints to stdout, which belongs to the report.
 G_LOGGER.severity = G_LOGGER.CRITICAL
 
-_NONE = FileStates({})
 _UNTRACEABLE = re.compile(r" \| |\](?=[^\]\w])")
 """What TensorRT's layer metadata, "[ONNX Layer: name | inside]", could not be read back from if a name had it."""
 _UNREADABLE_HINT = "Export the model again, or copy the file again: it may be truncated or a Git LFS pointer."
@@ -92,24 +90,23 @@ class OnnxModel:
         self.io: TensorIos = {}
         self.images: ImageInput | None = None
         self._hashing: Hashing | None = None
-        self._data, self._size = _NONE, 0
+        self._size, self._data, self._file = 0, FileStates({}), FileStates({})
 
     @classmethod
-    def load(cls, path: Path, hashed: bool = False, data: bytes | None = None, states: FileStates = _NONE) -> OnnxModel:
+    def load(cls, path: Path, hashed: bool = False, data: bytes | None = None) -> OnnxModel:
         """Reads a model; its external data is checked for being there, not read.
 
         Args:
             path: The file.
             hashed: Whether `digest` will be asked for, which then need not read the file again.
-            data: What is taken for its content.
-            states: The file before `data` was read of it, where that is not all of it.
+            data: Its content, if it was read.
 
         Raises:
             InputError: The file is missing, truncated or no ONNX model, or its external data is not as it should be.
         """
-        data = read_file(path) if data is None else data
-        hashing, model = Hashing(path if states.files else data) if hashed else None, cls(_parse(data, path), path)
-        model._data, model._hashing = states, hashing if hashing is None or states.files else hashing.wait()
+        state, data = FileStates.of([path]), read_file(path) if data is None else data
+        hashing, model = Hashing(data) if hashed else None, cls(_parse(data, path), path)
+        model._file, model._hashing = state, None if hashing is None else hashing.wait()
         model._size, data = len(data), b""  # What follows copies each tensor that it looks at.
         take_census(model.proto)
         forget_meaningless(model.proto.graph)
@@ -121,7 +118,7 @@ class OnnxModel:
         model.whole = model._whole_of(examined)
         if external := list(model.external_tensors()):
             check_external_all(external, path)
-            model._data = FileStates.of(model.external_files).joined(states)
+            model._data = FileStates.of(model.external_files)
             model._embed_small_tensors()
         return model
 
@@ -191,8 +188,9 @@ class OnnxModel:
 
     @functools.cached_property
     def _is_light(self) -> bool:
-        """Whether all weights are in the model's file, and few in memory; found out once: what passes add is little."""
-        return (self._size or inside_bytes(self.proto)) <= _LIGHT_BYTES and not self.external_files
+        """Whether all weights are inside and few; found out once, since what passes add is little."""
+        few = (self._size or inside_bytes(self.proto)) <= _LIGHT_BYTES
+        return few and not any(True for _ in self.external_tensors())
 
     def touch(self) -> None:
         """Forgets what was derived from the graph; call after changing it."""
@@ -286,23 +284,25 @@ class OnnxModel:
         """Returns the SHA-256 of the model file, `alone` or followed by what it uses of its external data files."""
         hashing = self._hashing or Hashing(read_file(self.path))
         sha = hashing.result()
-        for name, begin, end in () if alone else used_parts(self._beside()):
+        for name, begin, end in () if alone else used_parts(self.external_tensors()):
             for chunk in read_chunks(self.path.parent / name, begin, end):
                 sha.update(chunk)
         return str(sha.hexdigest())
 
     @property
     def external_files(self) -> tuple[Path, ...]:
-        """The files beside the model's own that hold external data, in order of name."""
-        names = {external_entry(t)["location"] for t in self._beside()}
+        """The files that hold external data, in order of name."""
+        names = {external_entry(t)["location"] for t in self.external_tensors()}
         return tuple(self.path.parent / name for name in sorted(names))
 
-    def _beside(self) -> Iterator[onnx.TensorProto]:
-        return (tensor for tensor in self.external_tensors() if not lies_in(tensor, self.path))
-
     def require_unchanged_data(self) -> None:
-        """Raises InputError where a file that weights lie in is another one than when the model was loaded."""
+        """Raises InputError where the model's file or one of external data is another one than when it was loaded."""
         self._data.require()
+        # A link or a right that was added is no change, and a file that is gone has had its say.
+        if self._file.stand() or self._hashing is None or not self.path.exists():
+            return
+        if Hashing(read_file(self.path)).result().digest() != self._hashing.result().digest():
+            self._file.require()
 
     def _embed_small_tensors(self) -> None:
         for tensor in [t for t in self.proto.graph.initializer if t.data_location == EXTERNAL]:

@@ -147,10 +147,13 @@ def suitable_jobs(requests: Sequence[Request]) -> int:
 
 def _times_kernels(build: BuildRequest) -> bool:
     """Whether a build runs on a GPU: TensorRT-RTX alone builds without one."""
-    from trtconv.runtimes.tensorrt.loader import is_installed
+    from trtconv.runtimes import tensorrt
 
     full = Target("tensorrt")
-    return is_installed(full) if build.target is None else build.target.family == full.family
+    if build.target is not None:
+        return build.target.family == full.family
+    # Where it is installed and there is no GPU, TensorRT-RTX is taken.
+    return tensorrt.is_installed(full) and tensorrt.card() is not None
 
 
 def _model_bytes(path: Path) -> int:

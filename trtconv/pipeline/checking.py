@@ -27,7 +27,6 @@ from trtconv.core.stages import Stage
 from trtconv.core.stopwatch import Stopwatch
 from trtconv.core.target import Target
 from trtconv.graph.divisible import hold_outputs
-from trtconv.graph.light_file import light_model
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.order import sort
 from trtconv.graph.stored_bounds import stored_bounds
@@ -75,7 +74,7 @@ def check(request: CheckRequest, progress: Progress | None = None) -> CheckRepor
 
 def _check(request: CheckRequest, clock: Stopwatch) -> CheckReport:
     with clock.stage(Stage.LOAD):
-        model = light_model(request.model, hashed=True)
+        model = OnnxModel.load(request.model, hashed=True)
         write_types(model)
         identity = model_identity(model)
         dims = dynamic_dims(model.inputs)

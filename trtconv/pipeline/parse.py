@@ -99,7 +99,8 @@ def build_in_thread(
         except Exception:
             # What goes on with the network would find it in the builder's hands.
             stopped = True
-            thread.join()
+            while thread.is_alive():
+                thread.join(0.2)
             raise
         finally:
             stopped = True

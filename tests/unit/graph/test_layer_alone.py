@@ -23,6 +23,8 @@ AROUND = {
     # It goes on wherever one of its users does.
     "u = ConvTranspose (x, w)  z = Relu (u)  y = Softmax (u)": (True, False, True),
     "u = ConvTranspose (x, w)  z = Softmax (u)  y = Relu (u)": (True, False, True),
+    "u = ConvTranspose (x, w)  y = Relu (u)  v = Sigmoid (u)  z = Softmax (v)": (True, False, True),
+    "u = ConvTranspose (x, w)  v = Sigmoid (u)  y = Relu (u)  z = Softmax (v)": (True, False, True),
 }
 
 

@@ -130,25 +130,6 @@ def test_fields_of_newer_versions_are_passed_over(value: bytes, tmp_path: Path) 
     assert [node.op_type for node in light_model(path).proto.graph.node] == [n.op_type for n in proto.graph.node]
 
 
-def test_a_light_model_has_the_digest_of_its_file_and_no_files_beside_it(tmp_path: Path) -> None:
-    path = tmp_path / "m.onnx"
-    onnx.save_model(model_of({"w": np.ones((40_000, 1), np.float32)}), path)
-    light = light_model(path, hashed=True)
-    assert light.digest() == light_model(path).digest() == OnnxModel.load(path).digest()
-    assert light.external_files == ()
-
-
-@pytest.mark.parametrize("size", [40_000, 4])
-def test_a_light_model_notices_that_its_file_changed(tmp_path: Path, size: int) -> None:
-    path = tmp_path / "m.onnx"
-    onnx.save_model(model_of({"w": np.ones((size, 1), np.float32)}), path)
-    light = light_model(path, hashed=True)
-    light.require_unchanged_data()
-    onnx.save_model(model_of({"w": np.zeros((size, 1), np.float32)}), path)
-    with pytest.raises(InputError, match="changed"):
-        light.require_unchanged_data()
-
-
 def test_a_tensor_with_too_many_values_stays_inside_to_be_complained_of(tmp_path: Path) -> None:
     path = tmp_path / "m.onnx"
     model = model_of({"w": np.ones((40_000, 1), np.float32)})
@@ -180,3 +161,34 @@ def test_a_check_of_a_file_that_changes_meanwhile_has_no_verdict(tmp_path: Path)
 
     with pytest.raises(InputError, match="changed while"):
         trtconv.check(CheckRequest(path, target=Target("tensorrt", (10,))), Changing())
+
+
+@pytest.mark.parametrize("linked", [True, False])
+def test_a_file_that_has_a_second_name_since_is_no_other(tmp_path: Path, linked: bool) -> None:
+    path = tmp_path / "m.onnx"
+    onnx.save_model(model_of({"w": np.ones((4, 1), np.float32)}), path)
+    model = OnnxModel.load(path, hashed=True)
+    if linked:
+        (tmp_path / "again.onnx").hardlink_to(path)
+    else:
+        path.unlink()
+    model.require_unchanged_data()
+
+
+@pytest.mark.parametrize("number", [5, 7, 9])
+def test_a_field_that_has_the_number_of_a_message_and_is_none_is_passed_over(tmp_path: Path, number: int) -> None:
+    proto = model_of({"w0": np.ones((40_000, 1), np.float32)})
+    output = b"b\x03\n\x01x"
+    path = tmp_path / "m.onnx"
+    path.write_bytes(varint(number << 3 | 1) + output.ljust(8, b"\0") + proto.SerializeToString())
+    assert light_model(path).outputs == OnnxModel.load(path).outputs
+
+
+def test_a_file_of_more_fields_than_are_looked_through_is_read_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "m.onnx"
+    onnx.save_model(model_of({"w0": np.ones((40_000, 1), np.float32)}), path)
+    assert any(True for _ in light_model(path).external_tensors())
+    monkeypatch.setattr(light_file, "_MOST_FIELDS", 2)
+    assert not any(True for _ in light_model(path).external_tensors())

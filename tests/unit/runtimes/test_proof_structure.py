@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from onnx import numpy_helper
 
 from trtconv.graph.model import OnnxModel
 from trtconv.runtimes.proof.cut import Piece
-from trtconv.runtimes.proof.structure import key_of
+from trtconv.runtimes.proof.structure import Alike, key_of, tells
 from trtconv.runtimes.tensorrt.readback.records import ReadLayer, ReadNetwork, ReadTensor
 
 TEXT = """<ir_version: 8, opset_import: ["": 17]>
@@ -123,3 +124,64 @@ def test_numbers_of_loops_count_from_the_piece_on() -> None:
     )
     one, other = keys(network=network)
     assert one == other
+
+
+RANDOM = np.random.default_rng(0).standard_normal((4, 32)).astype(np.float32)
+ZEROS, TWINS = np.zeros_like(RANDOM), np.concatenate([RANDOM[:, :16]] * 2, 1)
+
+
+@pytest.mark.parametrize(
+    ("weights", "firsts"),
+    [
+        ([RANDOM, RANDOM + 1], [0]),
+        # What runs on zeros shows nothing of what others do with theirs.
+        ([ZEROS, RANDOM], [0, 1]),
+        ([RANDOM, ZEROS], [0, 1]),
+        ([TWINS, RANDOM], [0, 1]),
+        ([ZEROS, ZEROS], [0]),
+        ([ZEROS, TWINS], [0, 1]),
+        ([ZEROS, RANDOM, ZEROS, RANDOM + 1, TWINS], [0, 1, 4]),
+    ],
+    ids=str,
+)
+def test_a_piece_stands_for_others_where_its_weights_tell(weights: list[np.ndarray], firsts: list[int]) -> None:
+    count = len(weights)
+    ends = ", ".join(f"float[2,4] x{n}" for n in range(count)), ", ".join(f"float[2,32] y{n}" for n in range(count))
+    body = " ".join(f"y{n} = MatMul (x{n}, w{n})" for n in range(count))
+    text = f'<ir_version: 8, opset_import: ["": 17]> g ({ends[0]}) => ({ends[1]}) {{ {body} }}'
+    proto = onnx.parser.parse_model(text)
+    proto.graph.initializer.extend(numpy_helper.from_array(values, f"w{n}") for n, values in enumerate(weights))
+    model = OnnxModel(proto, Path("m.onnx"))
+    tensors = [ReadTensor(n, f"x{n}", "float32", (2, 4)) for n in range(count)]
+    tensors += [ReadTensor(count + n, f"y{n}", "float32", (2, 32)) for n in range(count)]
+    read = tuple(ReadLayer(n, f"y{n}", "MATRIX_MULTIPLY", (n,), (count + n,), {}) for n in range(count))
+    alike = Alike[int](ReadNetwork(tuple(tensors), read, (), ()), model)
+    pieces = [Piece(f"y{n}", (f"x{n}",), (n,), (n,), True, frozenset()) for n in range(count)]
+    found = [alike.first(piece, [{f"x{n}": (2, 4)}], n) for n, piece in enumerate(pieces)]
+    assert alike.firsts == firsts
+    assert all(first in firsts and first <= n for n, first in enumerate(found))
+
+
+KERNEL = np.random.default_rng(1).standard_normal((6, 5, 3, 3)).astype(np.float32)
+
+
+@pytest.mark.parametrize(
+    ("values", "answer"),
+    [
+        (KERNEL, True),
+        (KERNEL.astype(np.float16), True),
+        ((KERNEL * 40).astype(np.int8), True),
+        (KERNEL * 0, False),
+        (np.abs(KERNEL) * 0 + 1, False),
+        (KERNEL + KERNEL[..., ::-1], False),
+        (KERNEL + KERNEL[..., ::-1, :], False),
+        (KERNEL + KERNEL.swapaxes(2, 3), False),
+        (KERNEL * (np.arange(6) != 2).reshape(6, 1, 1, 1), False),
+        (KERNEL[:, [0, 1, 2, 3, 3]], False),
+        (np.where(KERNEL > 3, np.nan, KERNEL) + np.float32(np.inf), False),
+        (KERNEL > 0, False),
+        (np.float32(2), True),
+    ],
+)
+def test_what_shows_how_its_elements_are_used(values: np.ndarray, answer: bool) -> None:
+    assert tells(np.asarray(values)) is answer

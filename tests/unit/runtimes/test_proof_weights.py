@@ -458,3 +458,23 @@ def test_texts_are_no_source_of_numbers() -> None:
     assert origins(file, rewritten) == {"t": Derivation.FILE, "new": Derivation.COMPUTED}
     rewritten.main.initializers["t"].string_data[0] = b"b"
     assert origins(file, rewritten)["t"] is Derivation.CHANGED
+
+
+@pytest.mark.parametrize("op", ["Conv", "ConvTranspose"])
+def test_kernel_and_bias_of_one_size_are_told_apart(op: str) -> None:
+    """Of a depthwise layer of one tap both are as many numbers."""
+    text = (
+        HEAD
+        + f"""(float[1,3,8] x) => (float[1,3,8] y) <float[3,1,1] k = {{1, 2, 3}}, float[3] b = {{4, 5, 6}}>
+        {{ [one] a = {op} <group = 3> (x, k, b)  [two] y = {op} <group = 3> (a, k) }}"""
+    )
+    model = OnnxModel(onnx.parser.parse_model(text), Path("m.onnx"))
+    kernel, bias = np.array([1, 2, 3], np.float32), np.array([4, 5, 6], np.float32)
+    kind = {"Conv": "CONVOLUTION", "ConvTranspose": "DECONVOLUTION"}[op]
+    right = {"one": layer(0, kind, "one", {"kernel": kernel, "bias": bias})}
+    assert set(relations(right, model).values()) == {Relation.EQUAL}
+    exchanged = {"one": layer(0, kind, "one", {"kernel": bias, "bias": kernel})}
+    assert set(relations(exchanged, model).values()) == {Relation.DIFFERENT}
+    # What a parser makes where a node has no bias is no kernel that was changed.
+    made = {"two": layer(1, kind, "two", {"kernel": kernel, "bias": np.zeros(3, np.float32)})}
+    assert list(relations(made, model).values()) == [Relation.EQUAL, Relation.OWN]

@@ -101,10 +101,8 @@ def _seconds_before(report: Path | None) -> Mapping[str, float]:
 def _own_tensorrt() -> None:
     """Has TensorRT serve a process that does nothing else, where it is one: what it logs is told to who watches."""
     if status.is_watched():
-        from trtconv.graph.light_file import keep_first_model
         from trtconv.runtimes import tensorrt
 
-        keep_first_model()
         tensorrt.follow_log(lambda severity, text: status.announce(status.LOG, f"[{severity}] {text}"))
         tensorrt.keep_network()
 

@@ -27,7 +27,7 @@ NAME = "fill-channels"
 LANES = 32
 """Channels of a vector of int8."""
 _MOST = 2
-"""How many times as many channels there may be: vectors have place for these; what stays in float computes zeros."""
+"""Less than so many times as many may there be: vectors have place for these; what stays in float computes zeros."""
 
 
 @frozen
@@ -107,7 +107,7 @@ def _layers_to_fill(scope: Scope, parts: list[_Filled]) -> set[int]:
         complete = sum(part.channels for _, part in joined) == channels
         if not complete or all(first % LANES == 0 for first, _ in joined):
             continue
-        if all(part.filled <= _MOST * part.channels for _, part in joined):
+        if all(part.filled < _MOST * part.channels for _, part in joined):
             wanted |= {part.link.maker for _, part in joined if part.filled > part.channels}
     return wanted
 

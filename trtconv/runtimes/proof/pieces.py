@@ -11,7 +11,7 @@ import contextlib
 import dataclasses
 import math
 import time
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -182,14 +182,14 @@ class Pieces:
 
     def _unlike(self) -> list[_Trial]:
         """Returns a piece of each structure."""
-        trials: dict[Hashable, _Trial] = {}
+        alike = structure.Alike[_Trial](self._network, self._model)
         for piece in self._seams.pieces():
             trial = self._trial(piece)
             if self._model.main.dtype(piece.target) in _ROUNDED_OTHERWISE:
                 self._give_up(trial, Lack.REFERENCE, "ONNX Runtime does not cast to 4 bits as ONNX defines it")
-            first = trials.setdefault(structure.key_of(self._network, self._model, piece, trial.schemes), trial)
+            first = alike.first(piece, trial.schemes, trial)
             first.alike += first is not trial
-        return list(trials.values())
+        return alike.firsts
 
     def _trial(self, piece: cut.Piece, wider: int = 0) -> _Trial:
         of = describe.Description.of(self._network, self._model, piece, self._shapes)

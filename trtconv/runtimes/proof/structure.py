@@ -2,7 +2,7 @@
 
 That the weights of a network are those of its file is shown bit for bit by itself (`weights`), so that of pieces that
 are alike one is run. Small constants, which are often limits and exponents, make pieces unlike; so does anything that
-is not known to be a weight.
+is not known to be a weight, and weights that would not show what others do: zeros, or a kernel that is its own mirror.
 """
 
 from __future__ import annotations
@@ -10,9 +10,11 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
+import onnx
+from numpy.typing import NDArray
 
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.walk import BODIES, reads
@@ -21,6 +23,87 @@ from trtconv.runtimes.tensorrt.readback.records import ReadNetwork, ReadTensor
 
 _SMALL = 64
 """Elements of constants that make pieces unlike."""
+_NEAR = 1e-5
+"""How near, over the largest, two sums in float32 are that may be of the same numbers."""
+T = TypeVar("T")
+
+
+class Alike(Generic[T]):
+    """Finds for each piece the first that shows what it computes.
+
+    Args:
+        network: The network.
+        model: Its model.
+
+    Attributes:
+        firsts: What was given with those, in their order.
+    """
+
+    def __init__(self, network: ReadNetwork, model: OnnxModel) -> None:
+        self.firsts: list[T] = []
+        self._network = network
+        self._model = model
+        self._lone: dict[Hashable, tuple[Piece, T] | None] = {}
+        self._items: dict[Hashable, T] = {}
+
+    def first(self, piece: Piece, schemes: Sequence[Mapping[str, Any]], item: T) -> T:
+        """Returns what was given with the first piece that is alike; `item`, where this one is that.
+
+        Args:
+            piece: The piece.
+            schemes: Shapes of its sources.
+            item: What stands for it.
+        """
+        key = key_of(self._network, self._model, piece, schemes)
+        if key not in self._lone:
+            # What its weights are like is asked where there is a second.
+            self._lone[key], first = (piece, item), item
+        else:
+            lone, self._lone[key] = self._lone[key], None
+            if lone is not None:
+                self._items[key, _likeness(self._model, lone[0])] = lone[1]
+            first = self._items.setdefault((key, _likeness(self._model, piece)), item)
+        self.firsts += [item] if first is item else []
+        return first
+
+
+def _likeness(model: OnnxModel, piece: Piece) -> Hashable:
+    """Returns what must be the same of the large constants of pieces that are alike: those that may hide something."""
+    scope = model.main
+    read = (name for index in piece.nodes for name in reads(scope.columns.nodes[index]))
+    tensors = (tensor for name in dict.fromkeys(read) if (tensor := scope.initializer(name)) is not None)
+    return tuple(_hidden(model, tensor) for tensor in tensors if math.prod(tensor.dims) > _SMALL)
+
+
+def _hidden(model: OnnxModel, tensor: onnx.TensorProto) -> bytes:
+    values = model.array(tensor)
+    return b"" if tells(values) else hashlib.sha256(np.ascontiguousarray(values).tobytes()).digest()
+
+
+def _has_twins(values: NDArray[Any], axis: int, sums: NDArray[Any]) -> bool:
+    """Whether two slices along an axis are equal, as those may be whose weighted sums nearly are."""
+    order = np.argsort(sums)
+    near = np.flatnonzero(np.diff(sums[order]) <= _NEAR * np.abs(sums).max())
+    return any(np.array_equal(*(values.take(order[place], axis) for place in (at, at + 1))) for at in near)
+
+
+def tells(values: NDArray[Any]) -> bool:
+    """Whether an array shows how its elements are used: no two slices along an axis are equal, none is zero, and to
+    exchange two axes makes another one."""
+    if values.dtype.kind in "OUSb":
+        return False
+    numbers = values.astype(np.float32)
+    random = np.random.default_rng(0)
+    for axis, size in enumerate(numbers.shape):
+        sides = math.prod(numbers.shape[:axis]), math.prod(numbers.shape[axis + 1 :])
+        before, behind = (random.uniform(1, 2, side).astype(np.float32) for side in sides)
+        slices = before @ (numbers.reshape(sides[0], size, sides[1]) @ behind)
+        if not slices.all() or not np.isfinite(slices).all() or _has_twins(numbers, axis, slices):
+            return False
+        for other in range(axis):
+            if numbers.shape[other] == size > 1 and np.array_equal(numbers, numbers.swapaxes(axis, other)):
+                return False
+    return True
 
 
 def key_of(network: ReadNetwork, model: OnnxModel, piece: Piece, schemes: Sequence[Mapping[str, Any]]) -> Hashable:

@@ -30,6 +30,8 @@ from trtconv.runtimes.tensorrt.readback.records import ReadLayer, ReadNetwork
 Array = NDArray[Any]
 
 _ATTRIBUTES = ("kernel", "bias", "weights", "shift", "scale", "power")
+_POSITIONS = {op: {"kernel": 1, "bias": 2} for op in ("Conv", "ConvTranspose")}
+"""Which input of a node a weight is, where each is one for sure."""
 _REORDERED = ("Gemm", "MatMul", "LSTM", "GRU", "RNN", "Einsum")
 """Operators whose constants a parser hands on in another order."""
 _OWN_NAMES = ("tmp_weight", "ONNXTRT_")
@@ -215,9 +217,10 @@ class _Stock:
         """Returns all constants of so many elements."""
         return self._sized.get(count, [])
 
-    def read_by(self, place: _Place) -> Iterator[_Constant]:
-        """Yields the constants that a node reads."""
-        for name in place.node.input:
+    def read_by(self, place: _Place, attribute: str) -> Iterator[_Constant]:
+        """Yields the constants that a node reads, of which one is to be a weight of its layer."""
+        position = _POSITIONS.get(place.node.op_type, {}).get(attribute)
+        for name in place.node.input if position is None else place.node.input[position : position + 1]:
             tensor = place.scope.constant(name)
             if tensor is not None:
                 yield _Constant(name, tensor)
@@ -244,7 +247,9 @@ def _account(network: ReadNetwork, stock: _Stock, weight: Weight) -> Account:
     for place in places:
         if place.node.op_type == "BatchNormalization":
             return _normalization(weight, place)
-    read = [constant for place in places for constant in stock.read_by(place) if constant.size == size]
+    read = [
+        constant for place in places for constant in stock.read_by(place, weight.attribute) if constant.size == size
+    ]
     moved = any(place.node.op_type in _REORDERED for place in places)
     return _account_of(stock, weight, read, places[0].location, moved=moved) if read else _own(stock, weight)
 

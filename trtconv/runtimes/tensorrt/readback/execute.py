@@ -95,9 +95,9 @@ class Run:
         self.malformed: set[int] = set()
         """Those of them that fit neither what they are given nor what TensorRT inferred."""
         self.ran: set[int] = set()
+        """Layers that were run."""
         self.branches: set[tuple[int, bool]] = set()
         """Conditionals, by their numbers, with what decided them."""
-        """Layers that were run."""
         self._network = network
         self._stand_in = stand_in
         self._see = see
@@ -106,8 +106,10 @@ class Run:
         self._flow = self._prepared.flow
         self._makers = self._prepared.makers
         self._settled = {} if prepared is None else prepared.results(feeds)
-        self.ran.update(self._makers[number].index for number in self._settled)
-        self._values: list[dict[int, Array | Missing]] = [dict(self._settled)]
+        # Another thread may run the same network, and settle more meanwhile.
+        settled: dict[int, Array | Missing] = {**self._settled}
+        self.ran.update(self._makers[number].index for number in settled)
+        self._values = [settled]
         self._loops: list[int] = []
         self._megabytes = megabytes
         self._megabytes_held, self._ask_time = budget.held_megabytes(), time.monotonic()
