@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,8 +15,10 @@ from onnx import helper, numpy_helper
 
 from support.onnx_models import wrap
 from trtconv.core.target import Target
+from trtconv.graph.model import OnnxModel
 from trtconv.graph.reference_evaluator import reference_evaluator
 from trtconv.passes import PASSES, run_passes
+from trtconv.passes.spelling.int8_constants import CastInt8Constants
 from trtconv.passes.spelling.writer import is_held
 
 RTX = Target("rtx", (1, 7))
@@ -262,3 +265,14 @@ def test_every_input_that_has_the_type_is_computed_in_the_wider_one(op: str, dty
     made = computed(after, feeds)
     assert made.dtype == np.dtype(output or dtype)
     np.testing.assert_array_equal(made, computed(proto, feeds))
+
+
+@pytest.mark.parametrize("outer", [True, False])
+def test_bytes_that_a_branch_reads_are_cast_wherever_they_are_held(outer: bool) -> None:
+    held = "c = Constant <value = int8[2] {1, -2}> ()"
+    branches = [f"t () => (int8[2] {name}) {{ {'' if outer else held} {name} = Add (x, c) }}" for name in "pq"]
+    text = f"""<ir_version: 8, opset_import: ["": 14]> g (int8[2] x, bool k) => (int8[2] y)
+    {{ {held if outer else ""} y = If (k) <then_branch = {branches[0]}, else_branch = {branches[1]}> }}"""
+    model = OnnxModel(onnx.parser.parse_model(text), Path("m.onnx"))
+    result = CastInt8Constants().run(model, Target("rtx", (1, 7)))
+    assert len(result.edits) == 2
