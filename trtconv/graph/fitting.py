@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from trtconv.core.interface import Interface
 from trtconv.graph.interface import retype
 from trtconv.graph.light_file import light_model
@@ -31,18 +29,6 @@ def fit(model: OnnxModel, interface: Interface) -> None:
 
         give_results(model, interface.results)
     retype(model, interface.io)
-
-
-def loaded(path: Path, interface: Interface) -> OnnxModel:
-    """Reads a model that is to be built, and gives it the inputs and outputs that are asked for.
-
-    Raises:
-        InputError: As `OnnxModel.load` and `fit`.
-    """
-    model = OnnxModel.load(path, hashed=True)
-    if interface:
-        fit(model, interface)
-    return model
 
 
 def reloaded(model: OnnxModel, *, light: bool = False) -> OnnxModel:

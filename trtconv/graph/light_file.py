@@ -33,9 +33,8 @@ _MOST_OTHERS = 0.25
 """Share of a file that what is no weight may have, nodes most of all: each is looked at by itself."""
 _NUMBER_BYTES = 10
 """That the longest number takes."""
-
 _MOST_FIELDS = 200_000
-"""Of the messages in a file that are looked through: each costs as much as 20 kB that are read whole."""
+"""That a message may have to be looked through, which takes some microseconds a field."""
 
 
 class _Field(NamedTuple):

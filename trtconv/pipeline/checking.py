@@ -41,7 +41,7 @@ from trtconv.pipeline.refusals import is_curable, refused_nodes
 from trtconv.rules import RULES, STANDING, Rule
 from trtconv.rules.sizes import MISFITS
 from trtconv.runtimes import tensorrt
-from trtconv.runtimes.foreign_nodes import write_types
+from trtconv.runtimes.foreign_nodes import typed_model
 from trtconv.runtimes.observed import observe
 from trtconv.runtimes.proof.proving import NetworkProof
 from trtconv.runtimes.proof.subject import ProofSubject
@@ -74,8 +74,7 @@ def check(request: CheckRequest, progress: Progress | None = None) -> CheckRepor
 
 def _check(request: CheckRequest, clock: Stopwatch) -> CheckReport:
     with clock.stage(Stage.LOAD):
-        model = OnnxModel.load(request.model, hashed=True)
-        write_types(model)
+        model = typed_model(request.model)
         identity = model_identity(model)
         dims = dynamic_dims(model.inputs)
         request, bounds = _divided(request, model)

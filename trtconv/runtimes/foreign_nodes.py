@@ -14,7 +14,7 @@ from onnx import helper, numpy_helper
 from trtconv.core.errors import InputError
 from trtconv.core.frozen import frozen
 from trtconv.core.interface import Interface
-from trtconv.graph.fitting import loaded
+from trtconv.graph.fitting import fit
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.operators import is_foreign
 from trtconv.graph.types import ONNX_DOMAINS
@@ -94,13 +94,16 @@ def _plain(attribute: onnx.AttributeProto) -> Any:
     return list(value) if attribute.type in (onnx.AttributeProto.INTS, onnx.AttributeProto.FLOATS) else value
 
 
-def typed_model(path: Path, interface: Interface) -> OnnxModel:
-    """Reads a model that is to be built, as `loaded`, and writes what references tell of types into it.
+def typed_model(path: Path, interface: Interface | None = None) -> OnnxModel:
+    """Reads a model, gives it the inputs and outputs that are asked for, and writes what references tell of types.
 
     Raises:
-        InputError: As `loaded` and `write_types`.
+        InputError: As `OnnxModel.load`, `fit` and `write_types`.
     """
-    return write_types(loaded(path, interface))
+    model = OnnxModel.load(path, hashed=True)
+    if interface:
+        fit(model, interface)
+    return write_types(model)
 
 
 def write_types(model: OnnxModel) -> OnnxModel:

@@ -56,7 +56,7 @@ def origins(file: OnnxModel, rewritten: OnnxModel) -> dict[str, Derivation]:
     new = {name: rewritten.array(tensor) for name, tensor in constants(rewritten) if named_origins[name] is None}
     sources = _Sources(file, held) if new else None
     other_origins = {name: _derived(sources, values) for name, values in new.items() if sources is not None}
-    left = [name for name, origin in other_origins.items() if origin is Derivation.COMPUTED]
+    left = {name for name, origin in other_origins.items() if origin is Derivation.COMPUTED}
     if sources is not None:
         other_origins.update(dict.fromkeys(_folding_to(sources, rewritten, left), Derivation.DERIVED))
     return {name: origin or other_origins[name] for name, origin in named_origins.items()}
@@ -164,7 +164,7 @@ def _derived(sources: _Sources, values: Array) -> Derivation:
     return Derivation.DERIVED if is_number and sources.have(values) else Derivation.COMPUTED
 
 
-def _folding_to(sources: _Sources, rewritten: OnnxModel, names: list[str]) -> Iterator[str]:
+def _folding_to(sources: _Sources, rewritten: OnnxModel, names: set[str]) -> Iterator[str]:
     """Yields those constants of which the rewritten model computes what the file computes too: codes and scales."""
     if not names:
         return
