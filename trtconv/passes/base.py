@@ -19,6 +19,8 @@ from trtconv.graph.folding import spend_on_constants
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.scope import Scope
 
+_WRITTEN = "Of a Field, only nodes given to `replace` are written, neighbours that were changed too."
+
 
 class BrokenContract(Exception):
     """A pass did what no pass may do: a bug in trtconv."""
@@ -179,7 +181,8 @@ def run_passes(model: OnnxModel, passes: Sequence[Pass], target: Target) -> Pass
         wrong = complaint(model.without_weights())
         # What was invalid before need not be valid now.
         if wrong is not None and not complaint(original):
-            raise BrokenContract(f"the passes made an invalid model: {wrong}")
+            names = ", ".join(dict.fromkeys(edit.pass_name for edit in total.edits))
+            raise BrokenContract(f"passes made an invalid model: {wrong} It was edited by: {names}. {_WRITTEN}")
     spend_on_constants(model.scopes)
     return total
 
@@ -200,8 +203,10 @@ def run_one(model: OnnxModel, pass_: Pass, target: Target, before: int) -> tuple
     result = pass_.run(model, target)
     after = fingerprint(model)
     changed = after != before
-    if changed != bool(result.edits):
-        raise BrokenContract(f"pass {pass_.name}: changed={changed} but {len(result.edits)} edits")
+    if changed and not result.edits:
+        raise BrokenContract(f"pass {pass_.name} changed the model and reports no edit: say in words what it did")
+    if result.edits and not changed:
+        raise BrokenContract(f"pass {pass_.name} reports edits and changed nothing. {_WRITTEN}")
     if interface(model) != outside:
         raise BrokenContract(f"pass {pass_.name} changed the model's inputs, outputs or metadata")
     return result, after
@@ -227,7 +232,7 @@ def complaint(model: bytes) -> str | None:
     try:
         onnx.checker.check_model(model)
     except (onnx.checker.ValidationError, ValueError) as error:
-        return str(error).strip().partition("\n")[0]
+        return " ".join(str(error).split())[:300]
     return None
 
 

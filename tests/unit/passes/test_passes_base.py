@@ -74,8 +74,8 @@ def test_a_pass_that_refuses_reports_why() -> None:
 @pytest.mark.parametrize(
     ("bad", "words"),
     [
-        (Scripted(set_op("Neg"), edits=0), "changed=True but 0 edits"),
-        (Scripted(lambda model: None, edits=2), "changed=False but 2 edits"),
+        (Scripted(set_op("Neg"), edits=0), "reports no edit"),
+        (Scripted(lambda model: None, edits=2), "reports edits and changed nothing"),
         (once(rename), "inputs, outputs or metadata"),
         (
             once(lambda m: (set_op("Neg")(m), m.proto.graph.input[0].type.tensor_type.shape.dim.add())),
@@ -84,7 +84,7 @@ def test_a_pass_that_refuses_reports_why() -> None:
         (once(lambda m: (set_op("Neg")(m), m.proto.graph.output.add(name="h"))), "inputs, outputs or metadata"),
         (once(lambda m: (set_op("Neg")(m), m.proto.metadata_props.pop())), "inputs, outputs or metadata"),
         (once(set_op("NoSuchOperator")), "invalid model"),
-        (once(lambda m: m.proto.graph.node.pop(0)), "invalid model"),
+        (once(lambda m: m.proto.graph.node.pop(0)), "invalid model: .*'h'.*Relu.*: scripted"),
         (
             Scripted(lambda m: set_op("Neg" if m.proto.graph.node[-1].op_type == "Relu" else "Relu")(m)),
             "not idempotent",
