@@ -1,11 +1,14 @@
-"""What is written and not entered in its registry, so that it would never run."""
+"""What is written and not entered in its registry, so that it would never run, or has no page."""
 
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import pkgutil
 import types
 from collections.abc import Sequence
+
+from support.paths import ROOT
 
 
 def not_entered(package: types.ModuleType, base: type, attribute: str, entered: Sequence[object]) -> list[str]:
@@ -26,3 +29,13 @@ def not_entered(package: types.ModuleType, base: type, attribute: str, entered: 
         queue += subclasses
         written |= {kind for kind in subclasses if attribute in vars(kind) and kind.__module__.startswith("trtconv.")}
     return sorted(f"{kind.__name__} ({kind.__module__})" for kind in written - {type(entry) for entry in entered})
+
+
+def stale_pages(folder: str) -> list[str]:
+    """Returns the files of a folder of docs/, rules or passes, that are not what the docstrings say."""
+    spec = importlib.util.spec_from_file_location("make_pages", ROOT / "docs" / "make_pages.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return [name for name in module.stale() if name.startswith(f"{folder}/")]
