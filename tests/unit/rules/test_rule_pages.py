@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import onnx
@@ -25,12 +24,7 @@ PAGE = """a page is the docstring of the rule (docs/extending.md): a sentence, a
     After:              one in which it finds nothing
     Fix:
     Source:"""
-EXAMPLES = [
-    (rule, title, text)
-    for rule in CHECKS
-    for title, text in sections(rule.page)
-    if title.split()[0] in ("Before", "After")
-]
+EXAMPLES = [(rule, text) for rule in CHECKS for title, text in sections(rule.page) if title.split()[0] == "Before"]
 
 TARGETS = {
     "8.6": Target("tensorrt", (8, 6)),
@@ -54,30 +48,12 @@ OF_SOME = {
 """Rules to the targets that they find something in the example for; all others do for every one."""
 
 
-def _target(title: str) -> Target:
-    named = re.search(r"\((.*)\)", title)
-    return (Target.parse(named[1]) if named else None) or Target("rtx", (1, 7))
-
-
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.code)
 def test_page_is_complete(rule: Rule) -> None:
     titles = [title.split()[0] for title, _ in sections(rule.page)]
     assert rule.summary.endswith("."), f"the first line of {rule.code} is no sentence; {PAGE}"
     for title in ("What", "Why", "Versions", "Fix", "Source", *(("Before", "After") if rule in CHECKS else ())):
         assert title in titles, f"{rule.code} has no {title!r}; {PAGE}"
-
-
-def test_codes_and_names_are_given_once() -> None:
-    assert len({rule.code for rule in RULES}) == len({rule.name for rule in RULES}) == len(RULES)
-    assert all(re.fullmatch(r"TC\d{3}", rule.code) for rule in RULES)
-
-
-@pytest.mark.parametrize(("rule", "title", "text"), EXAMPLES, ids=[f"{r.code}-{t.split()[0]}" for r, t, _ in EXAMPLES])
-def test_example(rule: Rule, title: str, text: str) -> None:
-    model = OnnxModel(onnx.parser.parse_model(text), Path("example.onnx"))
-    targets = [title for title, _ in sections(rule.page) if title.startswith("Before")]
-    found = [finding.code for finding in rule.check(ModelView(model), _target(targets[0]))]
-    assert (rule.code in found) == title.startswith("Before")
 
 
 def test_every_rule_is_in_the_registry() -> None:
@@ -91,11 +67,7 @@ def test_docs_are_up_to_date() -> None:
     assert not stale, f"run `make docs`, which writes {', '.join(stale)}"
 
 
-@pytest.mark.parametrize(
-    ("rule", "text"),
-    [(rule, text) for rule, title, text in EXAMPLES if title.startswith("Before")],
-    ids=[rule.code for rule, title, _ in EXAMPLES if title.startswith("Before")],
-)
+@pytest.mark.parametrize(("rule", "text"), EXAMPLES, ids=[rule.code for rule, _ in EXAMPLES])
 def test_a_rule_warns_of_the_targets_that_it_is_about(rule: Rule, text: str) -> None:
     model = OnnxModel(onnx.parser.parse_model(text), Path("example.onnx"))
     warns = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import re
 import textwrap
 
@@ -60,10 +61,20 @@ def test_every_section_of_a_page_says_something(rule: Rule) -> None:
 
 
 def test_codes_and_names_are_unique_and_in_order() -> None:
-    assert len({rule.code for rule in RULES}) == len(RULES)
-    assert len({rule.name for rule in RULES}) == len(RULES)
+    for what in ("code", "name"):
+        counts = collections.Counter(getattr(rule, what) for rule in RULES)
+        twice = [given for given, count in counts.items() if count > 1]
+        assert not twice, f"{what} of several rules: {', '.join(twice)}; take one that docs/rules/README.md has not"
     codes = [rule.code for rule in CHECKS]
-    assert codes == sorted(codes)
+    assert all(re.fullmatch(r"TC\d{3}", rule.code) for rule in RULES)
+    late = [code for code, before in zip(codes[1:], codes, strict=False) if code < before]
+    assert not late, f"CHECKS of trtconv/rules/__init__.py is in the order of codes; further up belong {late}"
+
+
+def test_what_a_rule_promises_of_trtconv_a_pass_does() -> None:
+    promised = {rule.code for rule in CHECKS if rule.by_hand or "Let trtconv" in rule.fix}
+    idle = sorted(promised - set(MENDED))
+    assert not idle, f"name in `fixes` of the pass that mends it, or promise nothing in `fix` and `by_hand`: {idle}"
 
 
 @pytest.mark.parametrize("rule", CHECKS, ids=lambda rule: rule.code)
