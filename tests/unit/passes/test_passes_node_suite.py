@@ -1,6 +1,6 @@
 """Every node test of ONNX's backend suite goes through the passes: it computes what it did, where they act.
 
-`python tests/unit/passes/test_passes_node_suite.py` records on how many tests of each operator which pass acts.
+Run as a script, as `RECORDING` says, it records on how many tests of each operator which pass acts.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from trtconv.passes import passes_for
 RECORD = Path(__file__).parents[2] / "data" / "passes-node-suite.json"
 TARGETS = (RTX, TENSORRT_8)
 MODULES = sorted(module.name for module in pkgutil.iter_modules(suite.__path__))
+RECORDING = "PYTHONPATH=tests .venv/bin/python tests/unit/passes/test_passes_node_suite.py"
 RANDOM = ("bernoulli", "dropout", "random", "training")
 
 
@@ -112,7 +113,7 @@ def test_the_passes_act_where_they_acted(module: str) -> None:
     record = json.loads(RECORD.read_text("utf-8"))
     if onnx.__version__ != record["onnx"]:
         pytest.skip(f"recorded with the tests of ONNX {record['onnx']}")
-    assert acting(module) == record["acting"].get(module, {}), "if that is meant, run this file as a script"
+    assert acting(module) == record["acting"].get(module, {}), f"if that is meant: {RECORDING}"
 
 
 if __name__ == "__main__":
