@@ -30,6 +30,7 @@ from trtconv.core.documents.build import BuildPlan
 from trtconv.core.documents.tactics import Tactic, hexadecimal
 from trtconv.core.encode import plain
 from trtconv.core.errors import BuildFailed, EnvironmentMissing, InputError
+from trtconv.core.options import options as declared
 from trtconv.core.target import Target
 from trtconv.core.tensor_io import FORMATS, TensorIo
 from trtconv.runtimes.tensorrt import builder_config
@@ -656,6 +657,55 @@ def test_what_a_version_lacks_is_a_finding_that_names_one_that_has_it(
     assert finding.code == "TC405"  # type: ignore[attr-defined]
     assert "TensorRT" in finding.fix  # type: ignore[attr-defined]
     assert script.config is None
+
+
+TEXTS = {"workspace_bytes": 1 << 30, "debug_tensors": ("y",), "compute_capabilities": ("8.9",)}
+"""A value of each builder option whose declaration does not say which it takes."""
+ALONG = {"exclude_lean_runtime": {"version_compatible": True}}
+"""What an option has no effect without."""
+
+
+def values(field: str) -> list[Any]:
+    """Returns values of a builder option, all but its default."""
+    option = dict(declared(BuilderOptions))[field]
+    (flag,) = option.flags
+    if field in TEXTS:
+        return [TEXTS[field]]
+    if isinstance(flag.takes, tuple):
+        return [word for word in flag.takes if word != option.default]
+    numbers = [number for number in (flag.least, flag.most) if number is not None]
+    found = [value for value in (True, False) if value != option.default] if flag.takes is bool else numbers
+    assert found, f"name a value of {field} in TEXTS of {Path(__file__).name}"
+    return found
+
+
+def seen(name: str, options: dict[str, Any], cache: Path) -> Any:
+    """Returns what a version saw of a build with options; None where it refuses them in words."""
+    script = Script()
+    adapter = Installed("rtx" if "rtx" in name else "tensorrt", fake_module(name, script))
+    cache.write_bytes(b"timings")
+    try:
+        build_with(adapter, BuilderOptions(**options), cache)
+    except BuildFailed as failed:
+        assert {finding.code for finding in failed.findings} == {"TC405"}, failed  # type: ignore[attr-defined]
+        return None
+    except AttributeError as lacking:
+        pytest.fail(f"{name}: {lacking}; give {[*options]} a row in _OPTIONS of runtimes/tensorrt/builder_config.py")
+    config = {key: value for key, value in vars(script.config).items() if key != "progress_monitor"}
+    return script.flags, script.cleared, script.marked, config
+
+
+@pytest.mark.parametrize("field", [field.name for field in dataclasses.fields(BuilderOptions)])
+def test_every_option_reaches_the_builder_or_is_refused(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, field: str
+) -> None:
+    monkeypatch.setattr(network_module, "gpu_name", lambda: "NVIDIA RTX")
+    along, cache = ALONG.get(field, {}), tmp_path / "t.timing"
+    for value in values(field):
+        built = {name: seen(name, {**along, field: value}, cache) for name in NAMES}
+        assert any(saw is not None and saw != seen(name, along, cache) for name, saw in built.items()), (
+            f"{field}={value!r} changes nothing in the builder's config: set it in runtimes/tensorrt/builder_config.py"
+        )
 
 
 TIMED = BuilderOptions(error_on_timing_cache_miss=True)
