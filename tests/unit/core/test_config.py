@@ -241,5 +241,6 @@ def test_the_page_has_every_key_of_the_schema_and_no_other() -> None:
     told = {key: meaning for keys, meaning in rows for key in re.findall(r"`([^`]+)`", keys)}
     models: Any = config.SCHEMA["properties"]
     properties = models["models"]["items"]["properties"]
-    assert told.keys() == properties.keys()
-    assert set(re.findall(r"`([a-z0-9-]+)`", told["options"])) >= properties["options"]["properties"].keys()
+    assert told.keys() == properties.keys(), f"rows of docs/config.md: {sorted(told.keys() ^ properties.keys())}"
+    untold = properties["options"]["properties"].keys() - set(re.findall(r"`([a-z0-9-]+)`", told["options"]))
+    assert not untold, f"name in the row `options` of docs/config.md: {sorted(untold)}"
