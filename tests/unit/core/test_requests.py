@@ -92,6 +92,15 @@ def test_all_requests_are_in_the_table() -> None:
     assert {name for name in trtconv.__all__ if name.endswith("Request")} <= set(REQUESTS)
 
 
+def test_every_option_is_read() -> None:
+    sources = " ".join(path.read_text(encoding="utf-8") for path in Path(trtconv.__file__).parent.rglob("*.py"))
+    read = set(re.findall(r"\.([a-z]\w*)", sources))
+    unread = {
+        f"{name}.{field}" for name in REQUESTS for field, _ in options(getattr(trtconv, name)) if field not in read
+    }
+    assert not unread, f"declared, and without an effect: {sorted(unread)}"
+
+
 @pytest.mark.parametrize("name", REQUESTS)
 def test_every_field_refuses_other_types_and_words_where_the_request_is_made(name: str) -> None:
     kind = getattr(trtconv, name)
