@@ -8,12 +8,17 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import importlib.util
+import inspect
+import pkgutil
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+import trtconv.engine.farm
+import trtconv.pipeline
 from support.farm import LocalFarm, write_project
 from support.slurm import put_up_sbatch
 from trtconv.core.dims import Range
@@ -56,7 +61,12 @@ def slurm(folder: Path, patch: pytest.MonkeyPatch) -> Iterator[Callable[[], Exec
     yield lambda: Slurm(FarmRequest(on="slurm", store=folder / "shared"))
 
 
-EXECUTORS: dict[str, Callable[[Path, pytest.MonkeyPatch], Opened]] = {"local": local, "farm": farm, "slurm": slurm}
+EXECUTORS: dict[str, Callable[[Path, pytest.MonkeyPatch], Opened]] = {
+    "LocalPool": local,
+    "Farm": farm,
+    "Slurm": slurm,
+}
+"""Every class that runs builds, by its name."""
 
 
 @pytest.fixture(params=EXECUTORS)
@@ -73,6 +83,33 @@ def executors(
 def builds(folder: Path, *names: str) -> list[BuildRequest]:
     dims = {"n": Range(1, 2, 4)}
     return [BuildRequest(folder / f"{name}.onnx", dims=dims, target=Target("rtx"), prove="none") for name in names]
+
+
+def children() -> set[int]:
+    """Returns the processes that this one has started and that still run."""
+    found = set()
+    for tasks in Path("/proc/self/task").glob("*/children"):
+        for number in tasks.read_text().split():
+            with contextlib.suppress(OSError):  # It may end meanwhile.
+                found |= set() if "State:\tZ" in Path(f"/proc/{number}/status").read_text() else {int(number)}
+    return found
+
+
+def test_every_executor_is_held_to_this() -> None:
+    """One that is written and not entered would be held to nothing."""
+    for package in (trtconv.engine.farm, trtconv.pipeline):
+        for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
+            importlib.import_module(module.name)
+    rooms = ("trtconv.engine.", "trtconv.pipeline.")
+    loaded = [module for name, module in sys.modules.items() if name.startswith(rooms)]
+    kinds = {kind for module in loaded for kind in vars(module).values() if isinstance(kind, type)} - {Executor}
+    yields = inspect.signature(Executor.run).return_annotation
+    runs = {
+        kind
+        for kind in kinds
+        if "run" in vars(kind) and inspect.signature(vars(kind)["run"]).return_annotation == yields
+    }
+    assert {kind.__name__ for kind in runs} == set(EXECUTORS), "enter it into EXECUTORS of this file"
 
 
 def test_each_build_has_one_result_in_its_place(executors: Callable[[], Executor], tmp_path: Path) -> None:
@@ -105,10 +142,14 @@ def test_each_build_has_one_result_in_its_place(executors: Callable[[], Executor
 def test_to_stop_early_leaves_nothing_half_written(executors: Callable[[], Executor], tmp_path: Path) -> None:
     project = write_project(tmp_path / "project", ("a", "b", "c"), "")
     requests = builds(project, "a", "b", "c")
-    before = {str(path) for path in project.iterdir()}
+    before, waiting = {str(path) for path in project.iterdir()}, children()
     running = executors().run(requests)
     first: tuple[int, Result] = next(running)
     running.close()
+    left = time.monotonic() + 1
+    while (started := children() - waiting) and time.monotonic() < left:
+        time.sleep(0.1)
+    assert not started, "to close what `run` returned ends what still runs: these processes do"
     assert first[1].exit_code == 0
     assert requests[first[0]].engine_path.exists()
     for request in requests:
