@@ -209,7 +209,10 @@ def test_batch_normalization_goes_into_the_scales_of_codes(
         "w": random.integers(-127, 128, [int(n) for n in weight.split(",")]).astype(np.int8)
     }
     values |= {"s": scales, "b": random.standard_normal(6).astype(np.float32)}
-    values |= {"i": random.integers(-99, 99, 6).astype(np.int32), "t": np.broadcast_to(scales * 0.1, 6).copy()}
+    values |= {
+        "i": random.integers(-99, 99, 6).astype(np.int32),
+        "t": np.broadcast_to(scales * np.float32(0.1), 6).copy(),
+    }
     values |= {f"g{i}": random.uniform(0.5, 2, 6).astype(np.float32) for i in range(4)}
     values["g0"][::2] *= -1
     for name, array in values.items():
