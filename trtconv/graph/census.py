@@ -11,9 +11,6 @@ from trtconv.core import budget
 from trtconv.core.findings import Location
 from trtconv.graph.walk import BODIES, bodies
 
-_HAS_METADATA = "metadata_props" in onnx.NodeProto.DESCRIPTOR.fields_by_name
-"""Nodes of older versions of onnx have none."""
-
 
 def take_census(proto: onnx.ModelProto) -> None:
     """Holds all that a model lists to the budget.
@@ -66,5 +63,5 @@ def _entries(nodes: Sequence[onnx.NodeProto], pending: list[onnx.GraphProto | on
         for attribute in attributes:
             if attribute.type in BODIES:
                 pending += bodies(attribute)
-        total += ends + held + (len(node.metadata_props) if _HAS_METADATA else 0)
+        total += ends + held + len(node.metadata_props)
     return total

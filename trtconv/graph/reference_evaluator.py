@@ -1,4 +1,4 @@
-"""ONNX's reference implementation, with a few operators mended that it computes otherwise."""
+"""ONNX's reference implementation, with OneHot mended, whose depth may have an axis."""
 
 from __future__ import annotations
 
@@ -13,21 +13,12 @@ def reference_evaluator(model: onnx.ModelProto) -> Any:
     """Returns onnx.reference.ReferenceEvaluator of a model; raises whatever that raises, its operators' errors too."""
     from onnx.reference import ReferenceEvaluator
 
-    return ReferenceEvaluator(model, new_ops=list(_mended()))
+    return ReferenceEvaluator(model, new_ops=[_one_hot()])
 
 
 @functools.cache
-def _mended() -> tuple[type, ...]:
+def _one_hot() -> type:
     from onnx.reference.op_run import OpRun
-
-    class Div(OpRun):  # type: ignore[misc]
-        """Integers are divided as integers: before onnx 1.20 as floats, which loses the last bits of large ones."""
-
-        def _run(self, a: Any, b: Any) -> Any:
-            if a.dtype.kind not in "iu":
-                return (np.divide(a, b).astype(a.dtype),)
-            quotient = np.floor_divide(a, b)
-            return (quotient + ((quotient < 0) & (quotient * b != a)).astype(a.dtype),)
 
     class OneHot(OpRun):  # type: ignore[misc]
         """Classes are made integers, where they are compared as they are; the depth may have an axis."""
@@ -40,4 +31,4 @@ def _mended() -> tuple[type, ...]:
             classes = np.expand_dims(np.where(classes < 0, classes + count, classes), axis)
             return (np.where(classes == grid, values[1], values[0]),)
 
-    return Div, OneHot
+    return OneHot

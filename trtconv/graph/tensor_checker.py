@@ -15,16 +15,10 @@ BITS = {
     **dict.fromkeys((TensorProto.INT8, TensorProto.UINT8, TensorProto.BOOL), 8),
     **dict.fromkeys((TensorProto.DOUBLE, TensorProto.INT64, TensorProto.UINT64, TensorProto.COMPLEX64), 64),
     TensorProto.COMPLEX128: 128,
-    **{
-        getattr(TensorProto, name): bits
-        for name, bits in (
-            *((name, 8) for name in ("FLOAT8E4M3FN", "FLOAT8E4M3FNUZ", "FLOAT8E5M2", "FLOAT8E5M2FNUZ", "FLOAT8E8M0")),
-            *((name, 4) for name in ("INT4", "UINT4", "FLOAT4E2M1")),
-            *((name, 2) for name in ("INT2", "UINT2")),
-        )
-        # Older versions of onnx lack the newer types.
-        if hasattr(TensorProto, name)
-    },
+    **dict.fromkeys((TensorProto.FLOAT8E4M3FN, TensorProto.FLOAT8E4M3FNUZ, TensorProto.FLOAT8E8M0), 8),
+    **dict.fromkeys((TensorProto.FLOAT8E5M2, TensorProto.FLOAT8E5M2FNUZ), 8),
+    **dict.fromkeys((TensorProto.INT4, TensorProto.UINT4, TensorProto.FLOAT4E2M1), 4),
+    **dict.fromkeys((TensorProto.INT2, TensorProto.UINT2), 2),
 }
 """Bits of one element, by element type; strings aside."""
 _TYPED_DATA = {

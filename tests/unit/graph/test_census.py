@@ -89,7 +89,6 @@ def test_a_node_of_many_ends_is_named() -> None:
     assert finding.location.node == "crowd"
 
 
-@pytest.mark.skipif("metadata_props" not in onnx.NodeProto.DESCRIPTOR.fields_by_name, reason="onnx is older")
 def test_metadata_of_nodes_are_entries() -> None:
     proto = counted()
     for number in range(3):

@@ -7,8 +7,6 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from trtconv.graph.reference_evaluator import reference_evaluator
@@ -25,32 +23,6 @@ def computed(op: str, *arrays: NDArray[Any], **attributes: Any) -> NDArray[Any]:
     proto = onnx.helper.make_model(graph, ir_version=8, opset_imports=[onnx.helper.make_opsetid("", 17)])
     (y,) = reference_evaluator(proto).run(None, dict(zip(names, arrays, strict=True)))
     return np.asarray(y)
-
-
-_WIDE = st.integers(-(2**63), 2**63 - 1)
-
-
-@given(st.lists(_WIDE, min_size=1, max_size=4), _WIDE.filter(bool))
-def test_integers_are_divided_towards_zero_to_the_last_bit(values: list[int], divisor: int) -> None:
-    def quotient(value: int) -> int:
-        size = abs(value) // abs(divisor)
-        return size if (value < 0) == (divisor < 0) else -size
-
-    values = [value for value in values if quotient(value) < 2**63]
-    y = computed("Div", np.array(values, np.int64), np.array(divisor, np.int64))
-    assert y.dtype == np.int64
-    assert y.tolist() == [quotient(value) for value in values]
-
-
-def test_integers_without_a_sign_are_divided_too() -> None:
-    y = computed("Div", np.array([2**64 - 1, 7], np.uint64), np.array([1, 2], np.uint64))
-    assert (y.dtype, y.tolist()) == (np.uint64, [2**64 - 1, 3])
-
-
-@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
-def test_floats_keep_their_type_and_fractions(dtype: type) -> None:
-    y = computed("Div", np.array([1, -7], dtype), np.array([2, 2], dtype))
-    assert (y.dtype, y.tolist()) == (dtype, [0.5, -3.5])
 
 
 @pytest.mark.parametrize("axis", [None, 0, 1, 2, -1, -2])

@@ -125,7 +125,7 @@ def test_a_settled_constant_means_what_it_meant(drawn: tuple[onnx.ModelProto, tu
 def test_two_bits_are_folded(kind: str) -> None:
     values = np.arange(4).reshape(2, 2)
     proto = constant_net(np.zeros((2, 2), np.int8), np.array(0.5, np.float32), None)
-    tensor = helper.make_tensor("q", getattr(onnx.TensorProto, kind.upper(), 0), [2, 2], (values % 2).ravel().tolist())
+    tensor = helper.make_tensor("q", getattr(onnx.TensorProto, kind.upper()), [2, 2], (values % 2).ravel().tolist())
     proto.graph.initializer[0].CopyFrom(tensor)
     model, done = settled(proto)
     assert [edit.node for edit in done.edits] == ["dq"]

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+import ml_dtypes
 import numpy as np
 import onnx
 from numpy.typing import NDArray
-from onnx import numpy_helper
 
-from trtconv.core.errors import EnvironmentMissing, InputError
+from trtconv.core.errors import InputError
 from trtconv.core.frozen import frozen
 from trtconv.core.target import Target
 from trtconv.graph.quantization import quantize_symmetric, symmetric_scale
@@ -56,26 +56,14 @@ def in_blocks(values: NDArray[Any], node: onnx.NodeProto) -> Codes:
     scale = np.abs(blocks).max(axis + 1, initial=0.0).astype(np.float32) / np.float32(_LARGEST_INT4)
     scale[scale == 0] = 1.0
     codes = np.clip(np.rint(blocks / np.expand_dims(scale, axis + 1)), -_LARGEST_INT4, _LARGEST_INT4)
-    return Codes(codes.reshape(values.shape).astype(_narrow("int4")), scale, {"axis": axis, "block_size": size})
+    return Codes(codes.reshape(values.shape).astype(ml_dtypes.int4), scale, {"axis": axis, "block_size": size})
 
 
 def as_float8(values: NDArray[Any], node: onnx.NodeProto) -> Codes:
     """Returns float8 (E4M3) with one scale: its steps are relative, so that channels need none of their own."""
     scale = np.asarray(np.abs(values).max(initial=0.0) / _LARGEST_FLOAT8, np.float32)
     scale = scale if scale else np.asarray(1.0, np.float32)
-    return Codes((values / scale).astype(_narrow("float8_e4m3fn")), scale, {})
-
-
-def _narrow(name: str) -> np.dtype[Any]:
-    """Returns a type that NumPy has only with ml_dtypes, which newer versions of onnx bring along, and write."""
-    try:
-        import ml_dtypes
-
-        dtype: np.dtype[Any] = np.dtype(getattr(ml_dtypes, name))
-        numpy_helper.from_array(np.zeros(2, dtype))
-    except (ImportError, KeyError, ValueError, TypeError) as error:
-        raise EnvironmentMissing(f"onnx {onnx.__version__} writes no {name}", "pip install 'onnx>=1.19'") from error
-    return dtype
+    return Codes((values / scale).astype(ml_dtypes.float8_e4m3fn), scale, {})
 
 
 def summed_axis(node: onnx.NodeProto) -> int:
@@ -117,7 +105,8 @@ class QuantizationKind:
     @property
     def element(self) -> np.dtype[Any]:
         """The type of the codes."""
-        return np.dtype(np.int8) if self.type_name == "int8" else _narrow(self.type_name)
+        dtype: np.dtype[Any] = np.dtype(getattr(np if self.type_name == "int8" else ml_dtypes, self.type_name))
+        return dtype
 
     def require(self, target: Target, method: str, attention: bool = False) -> None:
         """Checks that a kind can be written.
@@ -129,9 +118,7 @@ class QuantizationKind:
 
         Raises:
             InputError: The target does not take the kind, or the method or those products are of no use to it.
-            EnvironmentMissing: The onnx that is installed cannot write its codes.
         """
-        _ = self.element
         if target.before(self.since):
             raise InputError(
                 f"--kind {self.name} is for TensorRT {self.since} and newer, and TensorRT-RTX; the target is {target}",
