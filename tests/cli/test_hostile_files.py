@@ -11,9 +11,11 @@ import subprocess
 import sys
 import zipfile
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
+import onnx
 import pytest
 
 from support.paths import MODELS, ROOT
@@ -78,6 +80,21 @@ def test_a_pipe_is_not_waited_for(call, folder: Path) -> None:
     os.mkfifo("pipe.onnx")
     for command in ("check", "sizes", "explain", "inspect"):
         assert call(command, "pipe.onnx").code == 2
+
+
+def test_a_model_that_ends_onnx_itself_is_no_crash_of_tensorrt(spawn: Any, tmp_path: Path) -> None:
+    # In onnx 1.23 inference of shapes reads in front of the shape of x.
+    text = "g (float[2,3] x, int64[2,1] i) => (float[a] y) { y = GatherND <batch_dims = -2> (x, i) }"
+    onnx.save(onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["": 17]> {text}'), tmp_path / "m.onnx")
+    (tmp_path / "tmp").mkdir()
+    code = "from trtconv.cli import run; run()"
+    command = ("check", str(tmp_path / "m.onnx"), "--target", "rtx")
+    process = spawn(code, *command, env={"TMPDIR": str(tmp_path / "tmp")})
+    _, said = process.communicate(timeout=120)
+    assert process.returncode in (1, 2), said
+    assert "was ended" not in said
+    assert (process.returncode == 2) == ("not a valid ONNX model" in said)
+    assert not list((tmp_path / "tmp").iterdir())
 
 
 def test_arrays_are_weighed_before_they_are_read(tmp_path: Path) -> None:

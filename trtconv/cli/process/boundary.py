@@ -7,7 +7,6 @@ import gc
 import os
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import NoReturn
 
 import click
@@ -27,8 +26,6 @@ from trtconv.core.text import indented
 
 INTERRUPTED = 130
 TERMINATED = 143
-CHECK_SECONDS, CHECK_MEGABYTES = 15.0, 1500.0
-"""What ONNX's checker may take over a model that something else has failed on."""
 COLLECT_EVERY = 1_000_000
 """Objects that the process makes between two searches for cycles; Python's own 700 makes large models superlinear."""
 
@@ -148,32 +145,13 @@ def _as_failure(error: Exception) -> TrtconvError:
 
 
 def _blamed(error: Exception, arguments: list[str]) -> TrtconvError | None:
-    """Returns the failure for a file that ONNX's own checker refuses, where work on it ended in no error of ours.
-
-    A model that is none may break anything at any place; one that ONNX accepts shows a bug of ours.
-    """
+    """Returns the failure for a file that ONNX's own checker refuses, where work on it ended in no error of ours."""
     ours = (TrtconvError, click.ClickException, OutputLost, OSError, MemoryError)
     if isinstance(error, ours) or _starved(error) is not None:
         return None
-    from trtconv.core import process
+    from trtconv.cli.process.blame import blamed
 
-    for path in filter(_is_file, arguments):
-        try:
-            said = process.call("trtconv.graph.complaint:complaint", path, CHECK_SECONDS, megabytes=CHECK_MEGABYTES)
-        except (process.WorkerBug, TrtconvError):
-            continue
-        except process.Lost as lost:
-            said = f"it breaks down ({lost})"
-        if said:
-            what = f"{path} is not a valid ONNX model: ONNX's checker says: {said}"
-            return InputError(what, "Correct the model, or export it again.")
-    return None
-
-
-def _is_file(argument: str) -> bool:
-    with contextlib.suppress(OSError, ValueError):
-        return Path(argument).is_file()
-    return False
+    return blamed(arguments)
 
 
 def _starved(error: Exception) -> EnvironmentMissing | None:

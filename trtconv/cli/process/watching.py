@@ -26,6 +26,7 @@ GRACE_SECONDS = 0.7
 _WAIT_SECONDS = 0.03
 """In this time native code may take some fifty megabytes; the limit of memory must not come late."""
 _CHUNK = 1 << 16
+_CRASHES = (signal.SIGSEGV, signal.SIGABRT, signal.SIGFPE, signal.SIGILL)
 
 
 class ProcessEnded(BuildFailed):
@@ -105,7 +106,7 @@ def watch(child: Child, mask: set[int], arguments: list[str], params: dict[str, 
 
     Raises:
         ProcessEnded: Something killed it.
-        InputError: A file was cut short under it.
+        InputError: A file was cut short under it, or ends ONNX's own checker too.
         KeyboardInterrupt: SIGINT came, and the child could not end by itself.
         Terminated: The same for SIGTERM.
     """
@@ -127,10 +128,13 @@ def watch(child: Child, mask: set[int], arguments: list[str], params: dict[str, 
     if interrupts:
         signals.raise_as_received(interrupts[0])
     from trtconv.cli.process import reproduction
+    from trtconv.cli.process.blame import blamed
 
     number = os.WTERMSIG(ended)
     if number == signal.SIGBUS:
         raise cut_short(child.place)
+    if number in _CRASHES and (failure := blamed(arguments, crashed=True)) is not None:
+        raise failure
     starved = number == signal.SIGKILL and _out_of_memory_kills() > kills
     what = _cause(number, starved)
     where = reproduction.save(f"{what} during {child.place}", list(child.log), arguments, params)
