@@ -50,7 +50,6 @@ MARKED = {"compute-wider"}
 """Passes that know their own nodes by metadata, which ONNX's text format does not have."""
 UNTIL_1_23 = {
     "deform-by-samples": "DeformConv is not there, and ONNX's reference implementation divides by zero at sizes of 1",
-    "put-time-first": "layout=1 is not there, and ONNX's reference implementation takes the batch for the time",
 }
 """What no ONNX Runtime up to 1.23, the last one for Python 3.10, can judge."""
 TARGETS = {
