@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import importlib.util
 import json
 import os
@@ -39,6 +40,11 @@ path = "quantized_autoencoder.onnx"
 ignore = [{ code = "TC311", reason = "ten classes" }]
 """
 BROKEN = CONFIG + '[[models]]\npath = "broken.onnx"\n'
+
+
+def rtx() -> str:
+    """Returns the TensorRT-RTX that is here, as a target."""
+    return "rtx-" + ".".join(importlib.metadata.version("tensorrt-rtx").split(".")[:2])
 
 
 @pytest.fixture
@@ -136,7 +142,7 @@ def test_what_is_proven_and_what_fails_may_be_said_of_all_models(
 
 def test_a_named_model_is_taken_as_the_configuration_has_it(call, project: Path) -> None:
     checked = json.loads(call("check", "./unet.onnx", "-q", "--format", "json").out)
-    assert (checked["target"], checked["unbounded"]) == ("rtx-1.7", [])
+    assert (checked["target"], checked["unbounded"]) == (rtx(), [])
     built = json.loads(call("build", "unet.onnx", "-q", "--format", "json").out)
     assert built["plan"]["dims"] == [{"batch": "1:1:1", "height": "64:64:64", "width": "64:64:64"}]
     assert built["engine"]["path"] == "unet.engine"
@@ -148,18 +154,18 @@ def test_the_command_line_has_the_last_word(call, project: Path) -> None:
     sizes = ("--dim", "batch=2", "--dim", "height=128", "--dim", "width=128", "-o", "other.engine")
     built = json.loads(call("build", "unet.onnx", *sizes, "-q", "--format", "json").out)
     assert built["plan"]["dims"] == [{"batch": "2:2:2", "height": "128:128:128", "width": "128:128:128"}]
-    assert (built["plan"]["target"], built["engine"]["path"]) == ("rtx-1.7", "other.engine")
+    assert (built["plan"]["target"], built["engine"]["path"]) == (rtx(), "other.engine")
     assert call("build", "unet.onnx", "--dim", "batch=2", "-q").code == 2
 
 
 def test_of_several_targets_one_is_picked(call, project: Path) -> None:
     (project / "trtconv.toml").write_text(CONFIG.replace('["rtx"]', '["rtx"]\ncheck-targets = ["tensorrt-8.6"]'))
     both = json.loads(call("check", "unet.onnx", "-q", "--format", "json").out)
-    assert [run["target"] for run in both["runs"]] == ["rtx-1.7", "tensorrt-8.6"]
+    assert [run["target"] for run in both["runs"]] == [rtx(), "tensorrt-8.6"]
     one = json.loads(call("check", "unet.onnx", "--target", "tensorrt-8.6", "-q", "--format", "json").out)
     assert (one["target"], one["unbounded"]) == ("tensorrt-8.6", [])
     built = json.loads(call("build", "-q", "--format", "json").out)
-    assert [run["plan"]["target"] for run in built["runs"] if "plan" in run] == ["rtx-1.7"]
+    assert [run["plan"]["target"] for run in built["runs"] if "plan" in run] == [rtx()]
     assert len(built["runs"]) == 2
 
 
