@@ -1,8 +1,8 @@
 # make demo    from a fresh clone to a TensorRT engine; needs Python >= 3.10, no GPU
 # make test    the tests of minutes; no GPU either. On another Python: make test PYTHON=python3.12 VENV=.venv-3.12
 # make test-all   these and make test-slow: end to end, exhaustive, hostile (tests/conftest.py has the list)
-# make test-oldest   the tests on Python 3.10 with the oldest of each dependency that pyproject.toml allows; for another
-#                    part of them: make test-oldest PYTEST_ARGS=tests/unit/passes
+# make test-oldest   make test on Python 3.10 with the oldest of each dependency that pyproject.toml allows; for a part of
+#                    it: make test-oldest PYTEST_ARGS=tests/unit/passes
 # make check   format, lint, types, all tests
 # make bench   side-by-side benchmarks on the CPU, into bench/results/cpu.json
 # make docs    docs/rules/, docs/passes/, docs/trtconv.schema.json, docs/cli.md, docs/cli/ and docs/api.md, from the sources
@@ -60,7 +60,7 @@ test-slow: $(VENV)/dev.stamp
 test-all: test test-slow
 
 test-oldest: $(OLDEST)/dev.stamp
-	$(OLDEST)/bin/python -m pytest -n $(JOBS) $(PYTEST_ARGS)
+	$(OLDEST)/bin/python -m pytest -n $(JOBS) -m "not slow" $(PYTEST_ARGS)
 
 test-export: $(VENV)/export.stamp
 	$(BIN)/python -m pytest -n $(JOBS) tests/unit/exporter tests/cli/test_export_*.py $(PYTEST_ARGS)
