@@ -67,6 +67,22 @@ def test_inputs_are_the_same_each_time_and_differ_between_names(kind: InputKind,
     np.testing.assert_array_equal(one, again)
 
 
+@pytest.mark.parametrize("kind", [K.ORDINARY, K.LIMITS])
+def test_no_two_inputs_of_a_piece_have_the_same_numbers(kind: InputKind) -> None:
+    names = [f"x{number}" for number in range(200)]
+    feeds = make([Source(name, "float32") for name in names], dict.fromkeys(names, (40,)), kind, (1.5, -3.0), 50.0)
+    assert len({values.tobytes() for values in feeds.values()}) == len(names)
+    again = make([Source("x7", "float32")], {"x7": (40,)}, kind, (1.5, -3.0), 50.0)
+    assert again["x7"].std() > 0
+
+
+def test_more_inputs_than_places_have_numbers_too() -> None:
+    names = [f"x{number}" for number in range(400)]
+    feeds = make([Source(name, "float16") for name in names], dict.fromkeys(names, (5,)), K.ORDINARY, (), 1.0)
+    assert {values.shape for values in feeds.values()} == {(5,)}
+    assert all(values.any() for values in feeds.values())
+
+
 def test_places_of_many_numbers_are_told_apart() -> None:
     for shape in ((3, 16_411), (16_411, 3), (2, 16_417)):
         values = made(Source("x", "float32"), shape, K.ORDINARY)

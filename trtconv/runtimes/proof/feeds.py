@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import functools
 import math
 import zlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -29,6 +30,8 @@ CALM = (0, 1, 2)
 """How calm integers may be."""
 LARGEST_SIZE = 4
 """The largest integer, of either sign, that is drawn where integers decide sizes."""
+_APART = 64
+"""Places between what two inputs of a piece begin with in the numbers that are drawn once for all."""
 _WIDEST = 300.0
 _UNKNOWN = 5
 """Size of an axis that only values decide, such as how many boxes there are."""
@@ -163,27 +166,41 @@ def make(
         calm: 0: integers as their role says; 1: none but 0 and 1; 2: ones, which are valid wherever anything is;
             beyond: others for those that decide sizes, another draw with each number.
     """
-    return {source.name: _values(source, shapes[source.name], kind, limits, largest, calm) for source in sources}
+    starts = _starts(sources, kind)
+    return {
+        source.name: _values(source, shapes[source.name], kind, limits, largest, calm, start)
+        for source, start in zip(sources, starts, strict=True)
+    }
 
 
-def _values(source: Source, shape: Shape, kind: InputKind, limits: Sequence[float], largest: float, calm: int) -> Array:
-    random = np.random.default_rng([zlib.crc32(source.name.encode()), int(kind)])
+def _starts(sources: Sequence[Source], kind: InputKind) -> list[int]:
+    """Returns where the numbers of each source begin, apart from all others as long as there are places."""
+    places = min(_PERIODS) // _APART
+    starts: list[int] = []
+    for source in sources:
+        place = zlib.crc32(source.name.encode(), int(kind)) % places
+        while place in starts and len(starts) < places:
+            place = (place + 1) % places
+        starts.append(place)
+    return [place * _APART for place in starts]
+
+
+def _values(
+    source: Source, shape: Shape, kind: InputKind, limits: Sequence[float], largest: float, calm: int, start: int
+) -> Array:
     dtype = numpy_type(source.dtype)
     if source.role is Role.SIZES and calm > CALM[-1]:
         return sizes(shape, dtype, np.random.default_rng([zlib.crc32(source.name.encode()), calm]))
+    if dtype.kind not in "iub" and not (source.role is Role.BOXES and shape[-1:] == (4,)):
+        return _floats(shape, kind, limits, largest, start, dtype)
+    random = np.random.default_rng([zlib.crc32(source.name.encode()), int(kind)])
     if dtype.kind == "b":
         # A single one decides which branch is taken.
         booleans: Any = np.full(shape, kind % 2 == 0) if math.prod(shape) == 1 else random.integers(0, 2, shape)
         return np.asarray(booleans, dtype)
     if dtype.kind in "iu":
         return np.asarray(_integers(source, shape, kind, calm, random, dtype), dtype)
-    if source.role is Role.BOXES and shape[-1:] == (4,):
-        return _boxes(shape, kind, random).astype(dtype)
-    count = math.prod(shape)
-    period = next((candidate for candidate in _PERIODS if all(size % candidate for size in shape)), _PERIODS[0])
-    with np.errstate(all="ignore"):
-        drawn = _floats(min(count, period), kind, limits, largest, random).astype(dtype)
-    return drawn.reshape(shape) if count == drawn.size else np.resize(drawn, shape)
+    return _boxes(shape, kind, random).astype(dtype)
 
 
 def _integers(
@@ -241,12 +258,33 @@ def _indices(bound: int, shape: Shape, kind: InputKind, random: np.random.Genera
     return indices.reshape(shape)
 
 
-def _floats(count: int, kind: InputKind, limits: Sequence[float], largest: float, random: np.random.Generator) -> Array:
-    normal = random.standard_normal(count)
-    if kind is InputKind.LARGE:
-        return normal * largest
+def _floats(
+    shape: Shape, kind: InputKind, limits: Sequence[float], largest: float, start: int, dtype: np.dtype[Any]
+) -> Array:
+    count = math.prod(shape)
+    period = next((candidate for candidate in _PERIODS if all(size % candidate for size in shape)), _PERIODS[0])
+    stretch = slice(start, start + min(count, period))
+    with np.errstate(all="ignore"):
+        if kind is InputKind.LIMITS:
+            drawn = _around(np.array([*limits, 0.0]), _choices(period)[:, stretch])
+        elif kind is InputKind.LARGE:
+            drawn = _numbers(kind, period)[stretch] * largest
+        else:
+            drawn = _numbers(kind, period)[stretch]
+        drawn = drawn.astype(dtype)
+    return drawn.reshape(shape) if count == drawn.size else np.resize(drawn, shape)
+
+
+@functools.cache
+def _numbers(kind: InputKind, period: int) -> Array:
+    """Draws numbers of a kind, once for all pieces, and twice over, for stretches that begin anywhere."""
+    random = np.random.default_rng([period, int(kind)])
+    return np.tile(_drawn(random.standard_normal(period), kind, random), 2)
+
+
+def _drawn(normal: Array, kind: InputKind, random: np.random.Generator) -> Array:
     if kind is InputKind.WIDE:
-        return np.asarray(normal * _WIDEST ** random.random(count))
+        return np.asarray(normal * _WIDEST ** random.random(normal.size))
     if kind is InputKind.SMALL:
         return normal * 3e-3
     if kind is InputKind.NEGATIVE:
@@ -257,10 +295,22 @@ def _floats(count: int, kind: InputKind, limits: Sequence[float], largest: float
         return np.abs(normal) * 3 + 1
     if kind is InputKind.TIES:
         return np.asarray(np.rint(normal * 3) / 2)
-    if kind is InputKind.ZEROS:
-        return np.zeros(count)
-    if kind is InputKind.LIMITS:
-        around = np.array([*limits, 0.0])
-        near = random.choice(around, count) * random.choice([1.0, 1.0 - 1e-3, 1.0 + 1e-3, 0.5, 1.5], count)
-        return np.asarray(near + random.choice([0.0, 0.0, 1e-3, -1e-3], count))
-    return normal
+    return np.zeros(normal.size) if kind is InputKind.ZEROS else normal
+
+
+@functools.cache
+def _choices(period: int) -> NDArray[np.int64]:
+    """Draws what `_around` chooses by, as `_numbers` draws numbers."""
+    return np.tile(np.random.default_rng(period).integers(0, 1 << 40, (3, period)), 2)
+
+
+def _around(limits: Array, choices: NDArray[np.int64]) -> Array:
+    """Returns limits, and numbers a little and a lot beside them."""
+    limit, factor, step = (
+        options[choice % len(options)] for options, choice in zip((limits, _FACTORS, _STEPS), choices, strict=True)
+    )
+    return np.asarray(limit * factor + step)
+
+
+_FACTORS = np.array([1.0, 1.0 - 1e-3, 1.0 + 1e-3, 0.5, 1.5])
+_STEPS = np.array([0.0, 0.0, 1e-3, -1e-3])
