@@ -59,6 +59,8 @@ def model_shapes(sizes: Sizes, points: Sequence[Mapping[str, int]]) -> list[dict
 
 def _column(value: Any, rows: int) -> list[int | None]:
     """Returns a size at each point; None where it is not a whole number, as at points that the network refuses."""
+    if type(value) is int and value >= 0:
+        return [value] * rows
     values = np.broadcast_to(np.asarray(value), rows).tolist()
     return [
         int(number) if math.isfinite(number) and number == int(number) and number >= 0 else None for number in values

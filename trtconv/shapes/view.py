@@ -10,7 +10,7 @@ from trtconv.core.documents.lattice import LatticeRecord
 from trtconv.core.documents.memory import Activations
 from trtconv.core.named_sizes import KnownSizes
 from trtconv.graph.model import OnnxModel
-from trtconv.shapes.lattice import Check, SizeLattice, Sizes, Trial, first_faults
+from trtconv.shapes.lattice import Check, SizeLattice, Trial, first_faults, sizes_of
 from trtconv.shapes.memory import activations
 from trtconv.shapes.model_shapes import known_sizes
 from trtconv.shapes.traced.search import baked_in
@@ -28,7 +28,7 @@ class SizesView:
 
     def __init__(self, model: OnnxModel, profiles: Sequence[ShapeProfile]) -> None:
         self.model = model
-        self.sizes = Sizes(model)
+        self.sizes = sizes_of(model)
         self.profiles = tuple(profiles)
 
     @functools.cached_property

@@ -17,7 +17,7 @@ from trtconv.runtimes.proof.feeds import InputKind, Shape, Source, make
 from trtconv.runtimes.proof.roles import role_of
 from trtconv.runtimes.tensorrt.readback.execute import Run
 from trtconv.runtimes.tensorrt.readback.records import NotProven, ReadNetwork, ReadTensor
-from trtconv.shapes.lattice import Sizes
+from trtconv.shapes.lattice import sizes_of
 from trtconv.shapes.model_shapes import model_shapes
 
 Shapes = Mapping[str, tuple[int | None, ...]]
@@ -59,7 +59,7 @@ def _filled(shapes: Shapes, others: Mapping[str, Shape], names: Collection[str])
 def _by_lattice(model: OnnxModel, inputs: Mapping[str, Shape]) -> Mapping[str, Shape]:
     """Returns what the size lattice knows: sizes that are computed and read by Expand, Tile and Reshape are beyond
     ONNX's inference, and a run of a large network at its own sizes costs too much."""
-    sizes = Sizes(model)
+    sizes = sizes_of(model)
     point = {
         dim: size
         for spec in model.inputs

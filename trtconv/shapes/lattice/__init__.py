@@ -62,4 +62,27 @@ class Sizes:
         return self.runner.points(columns, bits, rows=len(points), keep=keep, revise=revise)
 
 
-__all__ = ["Check", "DimLattice", "Imposed", "Num", "SizeLattice", "Sizes", "Spans", "Tensor", "Trial", "first_faults"]
+def sizes_of(model: OnnxModel) -> Sizes:
+    """Returns the sizes of a model, read once for whoever asks as long as it does not change."""
+    derived = model.whole.derived
+    if _KEY not in derived:
+        derived[_KEY] = Sizes(model)
+    sizes: Sizes = derived[_KEY]
+    return sizes
+
+
+_KEY = "sizes"
+
+__all__ = [
+    "Check",
+    "DimLattice",
+    "Imposed",
+    "Num",
+    "SizeLattice",
+    "Sizes",
+    "Spans",
+    "Tensor",
+    "Trial",
+    "first_faults",
+    "sizes_of",
+]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 from collections import ChainMap
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from typing import Any
@@ -52,6 +53,8 @@ class Program:
         self._model = model
         self._work = 0
         self._repeats: Repeats
+        # Of a run, which threads may ask for at the same time.
+        self._lock = threading.RLock()
         graph = _inlined(model).graph if model.proto.functions else model.proto.graph
         indexed = not model.proto.functions
         self._opset = model.opset
@@ -85,11 +88,22 @@ class Program:
         Returns:
             The conditions that the nodes imposed, and the tensors.
         """
-        trial, self._work = Trial(rows), 0
+        with self._lock:
+            return self._run(Trial(rows), inputs, values or {}, keep, revise)
+
+    def _run(
+        self,
+        trial: Trial,
+        inputs: Mapping[str, Sequence[Num]],
+        values: Mapping[str, Tensor],
+        keep: bool,
+        revise: Revision | None,
+    ) -> Trial:
+        self._work = 0
         self._repeats = Repeats(trial)
         tensors: dict[str, Tensor] = dict(self.constants)
         for name, dims in inputs.items():
-            value = (values or {}).get(name)
+            value = values.get(name)
             shape = None if name in self._shapeless else list(dims)
             if shape is None:
                 trial.opaque[f"input {name}"] = "it does not declare a shape"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -116,6 +117,11 @@ class Runner:
                 sizes[name] = Num(vector, 1 << bit)
         return self.program.run(total, symbols(self.inputs, sizes), self.values), parts
 
+    @functools.cached_property
+    def _still(self) -> Trial:
+        """The run of a network of which nothing is free: it is the same each time."""
+        return self.program.run(1, symbols(self.inputs, {}), self.values, keep=True)
+
     def points(
         self,
         columns: Mapping[str, Vector],
@@ -126,6 +132,8 @@ class Runner:
         revise: Revision | None = None,
     ) -> Trial:
         """Runs combinations of sizes, each as it is."""
+        if not columns and revise is None:
+            return self._still.repeated(1 if rows is None else rows)
         rows = len(next(iter(columns.values()), np.ones(1))) if rows is None else rows
         sizes = {name: Num(column, 1 << bits[name]) for name, column in columns.items()}
         return self.program.run(rows, symbols(self.inputs, sizes), self.values, keep=keep, revise=revise)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -98,6 +99,15 @@ class Trial:
         self.data_dependent: list[Node] = []
         self.tensors: dict[str, Tensor] = {}
         self.node: Node | None = None
+
+    def repeated(self, rows: int) -> Trial:
+        """Returns a run of one candidate as one of many that are the same."""
+        if rows == self.rows:
+            return self
+        copy = Trial(rows)
+        checks = [dataclasses.replace(check, holds=np.broadcast_to(check.holds, (rows,))) for check in self.checks]
+        vars(copy).update(vars(self), rows=rows, checks=checks)
+        return copy
 
     def equal(self, a: Num, b: Num, says: str) -> None:
         """Demands that two sizes are equal."""
