@@ -303,10 +303,12 @@ def _why(error: Exception) -> str:
 @functools.cache
 def source_checksum() -> str:
     """Returns a checksum of this package's own code: checkouts of one version may make different engines."""
-    package = Path(__file__).resolve().parents[1]
+    package = str(Path(__file__).resolve().parents[1])
     sha = hashlib.sha256()
-    # Not rglob, which takes as long as to read the files.
+    # A Path for each of hundreds of files takes longer than to read them.
     for folder, _, names in sorted(os.walk(package)):
-        for path in (Path(folder, name) for name in sorted(names) if name.endswith(".py")):
-            sha.update(path.relative_to(package).as_posix().encode() + b"\0" + path.read_bytes())
+        within = folder[len(package) + 1 :].replace(os.sep, "/") + "/" if folder != package else ""
+        for name in sorted(name for name in names if name.endswith(".py")):
+            with open(f"{folder}{os.sep}{name}", "rb", buffering=0) as file:  # noqa: PTH123
+                sha.update(f"{within}{name}".encode() + b"\0" + file.readall())
     return sha.hexdigest()[:16]

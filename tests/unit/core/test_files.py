@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from trtconv.core import files
 from trtconv.core.errors import EnvironmentMissing, InputError
 from trtconv.core.files import atomic_write, real_path, streams_together
 from trtconv.core.process import SystemProgram
@@ -163,3 +164,14 @@ def test_temporary_files_are_not_the_users_to_move(tmp_path: Path) -> None:
             (folder / "file").touch()
             with pytest.raises(InputError, match="cannot be written"):
                 check_writable(folder / "file" / "x")
+
+
+def test_the_checksum_of_the_sources_is_of_each_name_and_content() -> None:
+    package = Path(files.__file__).resolve().parents[1]
+    names = sorted(path.relative_to(package).as_posix() for path in package.rglob("*.py"))
+    # By folder, and in each by name.
+    names.sort(key=lambda name: (str(package / name).rpartition("/")[0], name.rpartition("/")[2]))
+    sha = hashlib.sha256()
+    for name in names:
+        sha.update(name.encode() + b"\0" + (package / name).read_bytes())
+    assert files.source_checksum() == sha.hexdigest()[:16]
