@@ -52,7 +52,7 @@ def negation() -> ReadNetwork:
 
 TENSORS = {"x": "float32", "go": "bool", "y": "float32"}
 MEANING: Any = SimpleNamespace(megabytes=1e6, tolerance=TOLERANCES["float32"])
-NOT_AHEAD: Any = SimpleNamespace(ran=lambda feeds, deadline: None, prepared=None)
+NOT_AHEAD: Any = SimpleNamespace(ran=lambda feeds, deadline: NetworkRun.of(Run(negation(), feeds, deadline=deadline)))
 
 
 def run_of(number: int, outcome: str) -> Expected:

@@ -64,6 +64,7 @@ class Ahead:
         self._megabytes = megabytes
         self._network = network
         self._run: Run | None = None
+        self._is_asked = False
         self._runs: list[tuple[Arrays, NetworkRun]] = []
         self._lock = threading.Lock()
         # A daemon, as the one that waits for the model.
@@ -75,21 +76,22 @@ class Ahead:
         with contextlib.suppress(Exception):
             feeds = feeds_of(goal, 0, inputs)
             self.prepared = Prepared(self._network)
-            self._add(feeds)
+            self._runs.append((feeds, self._run_now(feeds)))
 
-    def _add(self, feeds: Arrays) -> None:
+    def _run_now(self, feeds: Arrays) -> NetworkRun:
         run = Run(self._network, feeds, deadline=self._deadline, megabytes=self._megabytes, prepared=self.prepared)
         self._run = run
         run.deadline = self._deadline
-        self._runs.append((feeds, NetworkRun.of(run)))
+        return NetworkRun.of(run)
 
     def also(self, feeds: Arrays) -> None:
-        """Runs the network on other inputs as well, in the thread that calls."""
+        """Runs the network on other inputs as well, in the thread that calls, unless somebody waits for results: who
+        does runs it himself."""
         self._thread.join()
         # As above.
         with self._lock, contextlib.suppress(Exception):
-            if self._of(feeds) is None:
-                self._add(feeds)
+            if not self._is_asked and self._of(feeds) is None:
+                self._runs.append((feeds, self._run_now(feeds)))
 
     def _of(self, feeds: Arrays) -> NetworkRun | None:
         for fed, ran in self._runs:
@@ -106,8 +108,8 @@ class Ahead:
         if self._run is not None:
             self._run.deadline = deadline
 
-    def ran(self, feeds: Arrays, deadline: float) -> NetworkRun | None:
-        """Waits for the run; returns None where there is none with these inputs.
+    def ran(self, feeds: Arrays, deadline: float) -> NetworkRun:
+        """Returns the run with some inputs: waits for it where it is under way, and runs it where it is not.
 
         Args:
             feeds: The inputs that the model was given.
@@ -115,7 +117,9 @@ class Ahead:
 
         Raises:
             OutOfTime: It is in a layer that does not end.
+            NotProven: As `Run.outputs`.
         """
+        self._is_asked = True
         self._end_at(deadline)
         while self._thread.is_alive():
             if time.monotonic() > deadline + _GRACE_SECONDS:
@@ -125,6 +129,6 @@ class Ahead:
         if not self._lock.acquire(timeout=max(0.0, deadline + _GRACE_SECONDS - time.monotonic())):
             raise OutOfTime("one layer took longer than there was time for")
         try:
-            return self._of(feeds)
+            return self._of(feeds) or self._run_now(feeds)
         finally:
             self._lock.release()
