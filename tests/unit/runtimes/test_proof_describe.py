@@ -77,6 +77,30 @@ def test_kinds_are_those_that_tell_something() -> None:
     assert described("y = Abs (x)").kinds_at({"x": (4, 8), "z": (1,)}, 32) == every[:1]
 
 
+LINEAR, MOVING = (InputKind.ORDINARY, InputKind.ZEROS, InputKind.LARGE), (InputKind.ORDINARY, InputKind.LIMITS)
+SIZES = "s = Shape (x)  i = Constant <value_ints = [1]> ()  g = Gather (s, i)  m = Mul (g, g)  n = Abs (m)"
+
+
+@pytest.mark.parametrize(
+    ("body", "kind", "kinds"),
+    [
+        ("a = Identity (x)  y = Conv (a, w)", "CONVOLUTION", LINEAR),
+        ("m = Mul (x, x)  y = ReduceMean (m)", "REDUCE", LINEAR),
+        # What is computed of sizes alone is no part of it, in whatever order it stands.
+        (f"{SIZES}  y = Reshape (x, n)", "SHUFFLE", MOVING),
+        (f"y = Reshape (x, n)  {SIZES}", "SHUFFLE", MOVING),
+        (f"y = Reshape (x, n)  {SIZES}", "UNARY", None),
+        (f"{SIZES}  a = Abs (x)  y = Reshape (a, n)", "SHUFFLE", None),
+        ("s = Shape (x)  f = Cast <to = 1> (s)  e = Exp (f)  y = Mul (x, e)", "ELEMENTWISE", LINEAR),
+        ("e = Exp (x)  y = Reshape (e, n)", "SHUFFLE", None),
+    ],
+)
+def test_kinds_are_those_of_what_is_done_to_values(body: str, kind: str, kinds: tuple[InputKind, ...] | None) -> None:
+    constants = "float[1,4,1] w = {1,2,3,4}" if "Conv" in body else "int64[1] n = {4}" if "Exp (x)" in body else ""
+    found = described(body, "float[1,4,4] x", kind=kind, constants=constants).kinds
+    assert found == kinds if kinds else len(found) > len(LINEAR)
+
+
 def test_a_piece_rounds_as_its_coarsest_type_and_what_is_approximated_takes_smaller_inputs() -> None:
     plain, half, doubles = (described("y = Abs (x)", f"{kind}[1,4] x") for kind in ("float", "float16", "double"))
     assert (plain.eps, plain.largest) == (2.0**-23, 300)

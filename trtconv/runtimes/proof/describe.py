@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import onnx
 
 from trtconv.core.frozen import frozen
 from trtconv.graph.model import OnnxModel
-from trtconv.graph.walk import all_nodes
+from trtconv.graph.walk import all_nodes, reads
 from trtconv.runtimes.proof.cut import Piece
 from trtconv.runtimes.proof.feeds import InputKind, Role, Source
 from trtconv.runtimes.proof.numbers import numbers, numbers_of
@@ -36,7 +37,9 @@ _EXPONENTIAL = frozenset(
 )
 """Operators that are read otherwise, if at all, where their exponentials overflow or vanish."""
 _QUANTIZED = (-128.5, -127.5, -128.0, 127.5, 126.5, 127.0, 255.0, 0.5, 1.5, 2.5, -0.5)
-_LINEAR = frozenset("Conv ConvTranspose Gemm MatMul Add Sub Constant".split())  # noqa: SIM905
+_LINEAR = frozenset(
+    "Conv ConvTranspose Gemm MatMul Add Sub Mul Sum Mean ReduceMean ReduceSum GlobalAveragePool".split()  # noqa: SIM905
+)
 _LINEAR_KINDS = (InputKind.ORDINARY, InputKind.ZEROS, InputKind.LARGE)
 """What tells a sum of products from another: its factors, and what it adds."""
 _MOVING = frozenset(
@@ -44,6 +47,8 @@ _MOVING = frozenset(
         "Reshape Transpose Concat Slice Squeeze Unsqueeze Flatten Expand Tile DepthToSpace SpaceToDepth Split Identity"
     ).split()
 )
+_OF_SIZES = frozenset({"Shape", "Size"})
+"""Operators that look at sizes and not at values."""
 _MOVING_LAYERS = frozenset("SHUFFLE CONCATENATION SLICE IDENTITY CONSTANT".split())  # noqa: SIM905
 _MOVING_KINDS = (InputKind.ORDINARY, InputKind.LIMITS)
 """What tells places apart is all that tells where a value is moved to."""
@@ -163,16 +168,58 @@ class Description:
 
 
 def _kinds(nodes: list[onnx.NodeProto], layers: list[ReadLayer], sources: tuple[Source, ...]) -> tuple[InputKind, ...]:
-    if all(node.op_type in _LINEAR for node in nodes):
-        return _LINEAR_KINDS
-    moves = all(node.op_type in _MOVING for node in nodes) and all(layer.kind in _MOVING_LAYERS for layer in layers)
-    if moves and all(source.role is Role.NUMBER for source in sources):
+    numbers = all(source.role is Role.NUMBER for source in sources)
+    ops = _working_ops(nodes, sources)
+    kinds = _working_kinds(layers)
+    if numbers and ops <= _MOVING and kinds <= _MOVING_LAYERS:
         return _MOVING_KINDS
+    if numbers and ops <= _LINEAR | _MOVING and not ops <= _MOVING:
+        return _LINEAR_KINDS
     # TensorRT computes doubles as float32, and has no exponentials beyond those of its own.
     wide = any(node.op_type in _EXPONENTIAL for node in nodes) and all(source.dtype != "float64" for source in sources)
     thresholded = any(node.op_type == "NonMaxSuppression" for node in nodes)
     special = {InputKind.WIDE: wide, InputKind.DEEP: thresholded}
     return tuple(kind for kind in InputKind if special.get(kind, True))
+
+
+def _working_ops(nodes: list[onnx.NodeProto], sources: Iterable[Source]) -> set[str]:
+    """Returns the operators that what a piece starts from goes through; those that its sizes alone go through are left
+    out."""
+    rows = [(set(reads(node)), node.output, node.op_type) for node in nodes]
+    return _downstream(rows, {source.name for source in sources}, _OF_SIZES)
+
+
+def _working_kinds(layers: list[ReadLayer]) -> set[str]:
+    """Returns the kinds of layer likewise."""
+    rows = [({n for n in layer.inputs if n is not None}, layer.outputs, layer.kind) for layer in layers]
+    results = {number for layer in layers for number in layer.outputs}
+    return _downstream(rows, set().union(*(read for read, _, _ in rows)) - results, frozenset({"SHAPE"}))
+
+
+def _downstream(
+    rows: Sequence[tuple[set[Any], Iterable[Any], str]], start: set[Any], blind: Collection[str]
+) -> set[str]:
+    """Returns what is done to some tensors and to what comes of them; rows may come in any order.
+
+    Args:
+        rows: What is read, what is made of it, and how.
+        start: The tensors.
+        blind: What looks at sizes and not at values.
+    """
+    reached, done, left = set(start), set[str](), [row for row in rows if row[2] not in blind]
+    while left:
+        apart = []
+        for row in left:
+            read, results, what = row
+            if reached.isdisjoint(read):
+                apart.append(row)
+            else:
+                reached.update(results)
+                done.add(what)
+        if len(apart) == len(left):
+            break
+        left = apart
+    return done
 
 
 def _placed(op: str) -> float:
