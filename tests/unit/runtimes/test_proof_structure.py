@@ -185,3 +185,14 @@ KERNEL = np.random.default_rng(1).standard_normal((6, 5, 3, 3)).astype(np.float3
 )
 def test_what_shows_how_its_elements_are_used(values: np.ndarray, answer: bool) -> None:
     assert tells(np.asarray(values)) is answer
+
+
+SQUARE = np.random.default_rng(1).standard_normal((5, 3, 5)).astype(np.float32)
+
+
+@pytest.mark.parametrize("cell", [(0, 0, 1), (4, 2, 3)], ids=["first", "last"])
+def test_an_array_that_is_its_own_mirror_but_for_one_element_tells(cell: tuple[int, ...]) -> None:
+    mirrored = SQUARE + SQUARE.swapaxes(0, 2)
+    assert not tells(mirrored) and tells(SQUARE)
+    mirrored[cell] += 1
+    assert tells(mirrored)
