@@ -12,7 +12,8 @@ import pytest
 from numpy.typing import NDArray
 
 from trtconv.runtimes.proof.feeds import InputKind, Role, Source, make
-from trtconv.runtimes.proof.models import Models, Task, load
+from trtconv.runtimes.proof.models import Models, load
+from trtconv.runtimes.proof.task import Look, Task
 from trtconv.runtimes.proof.tolerance import PERTURBATION
 
 HEAD = '<ir_version: 8, opset_import: ["": 17]> g '
@@ -60,7 +61,7 @@ def test_each_kind_has_its_result(tmp_path: Path) -> None:
 def test_of_a_sum_the_magnitudes_are_summed(tmp_path: Path) -> None:
     body = """(float[2,4] x, float[2,4] z) => (float[2,3] y)
     <float[4,3] w = {-1,2,-3, 4,-5,6, -7,8,-9, 1,-1,1}> { d = Sub (x, z)  y = MatMul (d, w) }"""
-    piece = task(Source("x", "float32"), Source("z", "float32"), nodes=(0, 1))
+    piece = task(Source("x", "float32"), Source("z", "float32"), nodes=(0, 1), look=Look.TERMS)
     (answer,) = answers(tmp_path, body, piece)
     w = np.array([[-1, 2, -3], [4, -5, 6], [-7, 8, -9], [1, -1, 1]], np.float32)
     feeds = fed(piece)
@@ -72,7 +73,7 @@ def test_of_a_sum_the_magnitudes_are_summed(tmp_path: Path) -> None:
 def test_gains_of_gemm_and_constants_of_nodes_are_magnitudes_too(tmp_path: Path) -> None:
     body = """(float[2,4] x) => (float[2,4] y) <float[4,4] w = {1,0,0,0, 0,1,0,0, 0,0,1,0, 0,0,0,1}>
     { c = Constant <value = float[4] {-1, -2, -3, -4}> ()  y = Gemm <alpha = -2.0, beta = -0.5> (x, w, c) }"""
-    (answer,) = answers(tmp_path, body, piece := task(nodes=(0, 1)))
+    (answer,) = answers(tmp_path, body, piece := task(nodes=(0, 1), look=Look.TERMS))
     terms = 2 * np.abs(fed(piece)["x"]) + np.array([0.5, 1, 1.5, 2], np.float32)
     np.testing.assert_allclose(answer["arrays"]["terms 0"], terms, rtol=1e-5)
 
@@ -81,19 +82,26 @@ def test_what_variance_is_subtracted_keeps_it(tmp_path: Path) -> None:
     body = """(float[2,4] x) => (float[2,4] y)
     <float[4] s = {-1,1,1,1}, float[4] b = {0,-3,0,0}, float[4] m = {1,1,1,1}, float[4] v = {4,4,4,4}>
     { y = BatchNormalization <epsilon = 0.0> (x, s, b, m, v) }"""
-    (answer,) = answers(tmp_path, body, piece := task())
+    (answer,) = answers(tmp_path, body, piece := task(look=Look.TERMS))
     terms = (np.abs(fed(piece)["x"]) + 1) / 2 + np.array([0, 3, 0, 0], np.float32)
     np.testing.assert_allclose(answer["arrays"]["terms 0"], terms, rtol=1e-5)
 
 
+def test_terms_are_computed_where_they_are_asked_for(tmp_path: Path) -> None:
+    body = "(float[2,4] x) => (float[2,4] y) <float w = {3}> { y = Mul (x, w) }"
+    looks = [task(look=look) for look in Look]
+    found = [sorted(name.split()[0] for name in answer["arrays"]) for answer in answers(tmp_path, body, *looks)]
+    assert found == [["value"], ["terms", "value"], ["beside"] * 2 + ["moved"] * 4 + ["terms", "value"]]
+
+
 def test_what_moves_values_has_no_terms(tmp_path: Path) -> None:
-    (answer,) = answers(tmp_path, "(float[2,4] x) => (float[4,2] y) { y = Transpose (x) }", task())
+    (answer,) = answers(tmp_path, "(float[2,4] x) => (float[4,2] y) { y = Transpose (x) }", task(look=Look.TERMS))
     assert answer["arrays"].keys() == {"value 0"}
 
 
 def test_closely_a_piece_is_moved_a_little_and_very_little(tmp_path: Path) -> None:
     body = "(float[2,4] x) => (float[2,4] y) <float w = {3}> { y = Mul (x, w) }"
-    (answer,) = answers(tmp_path, body, piece := task(closely=True))
+    (answer,) = answers(tmp_path, body, piece := task(look=Look.MOVED))
     value, arrays = 3 * fed(piece)["x"], answer["arrays"]
     assert arrays.keys() == {"value 0", "terms 0", *(f"moved 0 {n}" for n in range(4)), "beside 0 0", "beside 0 1"}
     for number in range(4):

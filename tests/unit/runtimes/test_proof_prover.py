@@ -15,9 +15,8 @@ from trtconv.core.documents.proof import Lack, Unshown
 from trtconv.graph.model import OnnxModel
 from trtconv.runtimes.proof import cost, prove
 from trtconv.runtimes.proof.feeds import Shape
-from trtconv.runtimes.proof.pieces import PiecesResult
 from trtconv.runtimes.proof.prove import Prover
-from trtconv.runtimes.proof.result import Divergence, ProofResult
+from trtconv.runtimes.proof.result import Divergence, PiecesResult, ProofResult
 from trtconv.runtimes.proof.whole import Size
 from trtconv.runtimes.tensorrt.readback.records import ReadLayer, ReadNetwork, ReadTensor
 

@@ -12,6 +12,7 @@ from onnx import numpy_helper
 from trtconv.graph.model import OnnxModel
 from trtconv.runtimes.proof import models
 from trtconv.runtimes.proof.feeds import InputKind, Source, make
+from trtconv.runtimes.proof.task import Look, Task
 
 RANDOM = np.random.default_rng(0)
 CODES = RANDOM.integers(-127, 128, (4, 3, 3, 3)).astype(np.int8)
@@ -29,9 +30,8 @@ def test_terms_do_not_cancel(body: str, tmp_path: Path) -> None:
     constants = {"codes": CODES, "scales": np.full(4, 0.01, np.float32), "zeros": np.zeros(4, np.int8)}
     proto.graph.initializer.extend(numpy_helper.from_array(values, name) for name, values in constants.items())
     source, shapes, kind = Source("x", "float32"), {"x": (1, 3, 8, 8)}, InputKind.ORDINARY
-    task = models.Task(
-        0, tuple(range(len(proto.graph.node))), (source,), "y", shapes, (), 1.0, (kind,), 2.0**-23, False
-    )
+    nodes, look = tuple(range(len(proto.graph.node))), Look.TERMS
+    task = Task(0, nodes, (source,), "y", shapes, (), 1.0, (kind,), 2.0**-23, False, look=look)
     arrays, calm, why = models._run(OnnxModel(proto, tmp_path / "m.onnx"), task)
     assert (calm, why) == ({"0": 0}, "")
     x = np.abs(make([source], shapes, kind, (), 1.0)["x"]).astype(np.float64)

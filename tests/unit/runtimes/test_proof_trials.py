@@ -19,7 +19,8 @@ from trtconv.core.process import Lost, WorkerBug
 from trtconv.graph.model import OnnxModel
 from trtconv.runtimes.proof import pieces
 from trtconv.runtimes.proof.feeds import Shape
-from trtconv.runtimes.proof.pieces import Pieces, PiecesResult
+from trtconv.runtimes.proof.pieces import Pieces
+from trtconv.runtimes.proof.result import PiecesResult
 from trtconv.runtimes.tensorrt.readback.records import ReadLayer, ReadNetwork, ReadTensor
 
 Layer = tuple[str, str, str, dict[str, Any]]

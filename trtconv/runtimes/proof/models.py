@@ -15,18 +15,18 @@ from numpy.typing import NDArray
 from onnx import numpy_helper
 
 from trtconv.core import process
-from trtconv.core.frozen import frozen
 from trtconv.graph.checker import attribute_names
 from trtconv.graph.light_file import light_model
 from trtconv.graph.model import OnnxModel
-from trtconv.graph.walk import all_nodes, constant_of, reads
+from trtconv.graph.walk import constant_of, reads
 from trtconv.runtimes.foreign_nodes import foreign_nodes
 from trtconv.runtimes.light_session import give_values, large_weights
 from trtconv.runtimes.onnxruntime import first_line, import_runtime
 from trtconv.runtimes.proof import rewritten
-from trtconv.runtimes.proof.feeds import CALM, InputKind, Role, Shape, Source, make
+from trtconv.runtimes.proof.feeds import CALM, InputKind, make
 from trtconv.runtimes.proof.reference import Wanted, has_shape, runs, serve, typed
 from trtconv.runtimes.proof.shaken import shaken, steps, take_magnitudes, widen_interpolations
+from trtconv.runtimes.proof.task import Look, Task, adds
 from trtconv.runtimes.proof.tolerance import PERTURBATION
 from trtconv.runtimes.tensorrt.readback.types import numpy_type
 
@@ -35,63 +35,11 @@ Computes = Callable[[Mapping[str, Array]], Array]
 
 _DRAWS = 400
 """How many values are tried of integers that decide sizes."""
-_SUMS = frozenset(
-    (  # noqa: SIM905
-        "Conv ConvTranspose Gemm MatMul Einsum Add Sub Sum Mean AveragePool GlobalAveragePool ReduceSum ReduceMean "
-        "CumSum BatchNormalization Resize Upsample GridSample Mul Div DequantizeLinear MatMulInteger Dropout "
-        "LpPool GlobalLpPool ReduceL1 ReduceL2 ReduceSumSquare RoiAlign ImageScaler ScatterND ScatterElements "
-        "Softmax DeformConv LRN"
-    ).split()
-)
-"""Operators that add products: their condition is what they compute of magnitudes."""
 _MOVES = 2
 """How many moved inputs the condition is measured by."""
 _FEW_UNITS = 4
 _FEW_ELEMENTS = 1 << 16
 """Of the sources of a piece that is run without threads."""
-
-
-@frozen
-class Task:
-    """A piece of the model to be run.
-
-    Args:
-        number: Of the piece.
-        nodes: Positions of its nodes.
-        sources: What it starts from.
-        target: What it computes.
-        shapes: Of each source.
-        limits: Values around which it may behave otherwise.
-        largest: The scale of large inputs.
-        kinds: Kinds of inputs.
-        eps: Its unit of rounding.
-        narrow: Whether its type is one that NumPy alone has not.
-        result: The shape that the target is known to have, -1 where a size is not; None: not known.
-        closely: Whether the condition is to be measured.
-    """
-
-    number: int
-    nodes: tuple[int, ...]
-    sources: tuple[Source, ...]
-    target: str
-    shapes: Mapping[str, Shape]
-    limits: tuple[float, ...]
-    largest: float
-    kinds: tuple[InputKind, ...]
-    eps: float
-    narrow: bool
-    result: tuple[int, ...] | None = None
-    closely: bool = False
-
-    @property
-    def elements(self) -> int:
-        """How many elements its sources have together."""
-        return sum(map(math.prod, self.shapes.values()))
-
-    @property
-    def sizing(self) -> bool:
-        """Whether integers that it starts from decide shapes."""
-        return any(source.role is Role.SIZES for source in self.sources)
 
 
 def share() -> None:
@@ -153,7 +101,7 @@ class Models:
         for task in tasks:
             tell({"event": "begin", "number": task.number})
             arrays, calm, why = _run(self._model, task)
-            path_of_arrays = Path(folder, f"{task.number}-{int(task.closely)}.bin")
+            path_of_arrays = Path(folder, f"{task.number}-{int(task.look)}.bin")
             with path_of_arrays.open("wb") as file:
                 for values in arrays.values():
                     # Not `tofile`, which does not tell of a disk that is full.
@@ -202,12 +150,13 @@ def _run(model: OnnxModel, task: Task) -> tuple[dict[str, Array], dict[str, int]
         if calm > CALM[-1]:
             ways = (calm, *CALM)
         arrays[f"value {int(kind)}"], calms[str(int(kind))], inputs[kind] = value, calm, feeds
-        if task.closely:
+        if task.look is Look.MOVED:
             arrays.update(_nearby(computes, feeds, kind, task.eps))
             arrays.update(_shaken(part, model, task, feeds, kind))
     # What the next session takes comes in its place.
     del computes
-    arrays.update(_terms(part, model, task, inputs, weights))
+    if task.look is not Look.VALUES:
+        arrays.update(_terms(part, model, task, inputs, weights))
     return arrays, calms, "" if calms else why
 
 
@@ -219,7 +168,7 @@ def _terms(
     weights: dict[str, Array],
 ) -> Iterator[tuple[str, Array]]:
     """Yields what a sum of products computes of the magnitudes of its inputs and weights, which become that."""
-    if not inputs or not _adds(part):
+    if not inputs or not adds(part.graph.node):
         return
     computes = _computes(_absolute(part, model, weights), model.path, task, weights)
     if isinstance(computes, str):
@@ -346,10 +295,6 @@ def _computes(part: onnx.ModelProto, path: Path, task: Task, weights: Mapping[st
         return value
 
     return computes
-
-
-def _adds(part: onnx.ModelProto) -> bool:
-    return any(node.op_type in _SUMS for node in all_nodes(part.graph.node))
 
 
 def _absolute(part: onnx.ModelProto, model: OnnxModel, weights: dict[str, Array]) -> onnx.ModelProto:

@@ -15,20 +15,20 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import onnx
 from numpy.typing import NDArray
 
 from trtconv.core import process
 from trtconv.core.documents.proof import Lack, Unshown
 from trtconv.core.documents.verify import Verdict
 from trtconv.core.errors import TrtconvError
-from trtconv.core.frozen import frozen
 from trtconv.core.scratch import Scratch
 from trtconv.graph.model import OnnxModel
-from trtconv.runtimes.proof import SERVE, cut, describe, feeds, models, structure, tolerance
+from trtconv.runtimes.proof import SERVE, cut, describe, feeds, models, structure, task, tolerance
 from trtconv.runtimes.proof.extents import shapes_of
 from trtconv.runtimes.proof.feeds import InputKind, Shape
 from trtconv.runtimes.proof.part import part_of
-from trtconv.runtimes.proof.result import Divergence
+from trtconv.runtimes.proof.result import Divergence, PiecesResult
 from trtconv.runtimes.proof.watch import in_order
 from trtconv.runtimes.tensorrt.readback.execute import Run
 from trtconv.runtimes.tensorrt.readback.prepared import Prepared
@@ -51,23 +51,6 @@ _ELSEWHERE = (InputKind.ORDINARY, InputKind.TIES, InputKind.LIMITS)
 """What tells places from one another at further sizes, where values were told apart before."""
 
 
-@frozen
-class PiecesResult:
-    """What came of the pieces.
-
-    Args:
-        proven: How many are proven.
-        of: How many there are.
-        missing: What was not shown of the others.
-        divergence: The first that computes something else.
-    """
-
-    proven: int = 0
-    of: int = 0
-    missing: tuple[Unshown, ...] = ()
-    divergence: Divergence | None = None
-
-
 @dataclasses.dataclass
 class _Trial:
     """A piece under way: which sizes are left to try, and what has come of it so far."""
@@ -77,9 +60,9 @@ class _Trial:
     schemes: list[dict[str, Shape]]
     real: list[bool]
     kinds: tuple[InputKind, ...]
+    look: task.Look
     at: int = 0
     wider: int = 0
-    closely: bool = False
     matches: int = 0
     lack: Unshown | None = None
     has_ended: bool = False
@@ -123,6 +106,7 @@ class Pieces:
         self.deadline = deadline
         self._megabytes = megabytes
         self._seams = cut.Seams(network, model)
+        self._inputs = shapes
         self._shapes = shapes_of(network, model, shapes, self._seams.numbers, megabytes)
         self._boxes = {n for layer in network.layers if layer.kind == "NMS" for n in layer.outputs}
         self._divergence: Divergence | None = None
@@ -144,7 +128,8 @@ class Pieces:
             # Ended here, whoever started it: what it holds would come on top of what the builder takes at its end.
             self._runner = runner = stack.enter_context(runner or process.Process(SERVE, self._megabytes))
             open_ = self._rounds(runner, self._trials, folder.path)
-            for shapes in self._others() if self._divergence is None else ():
+            others = self._others() if self._divergence is None else ()
+            for shapes in (other for other in others if other != self._inputs):
                 self._rounds(runner, self._moved(shapes), folder.path)
         for trial in open_:
             trial.lack = trial.lack or self._lack(trial, Lack.TIME, "there was no time left for it")
@@ -176,7 +161,8 @@ class Pieces:
             scheme = {name: tuple(n or 0 for n in shape or ()) for name, shape in own.items()}
             if scheme not in trial.schemes:
                 kinds = tuple(kind for kind in trial.of.kinds if kind in _ELSEWHERE)
-                moved.append(_Trial(trial.piece, trial.of, [scheme], [True], kinds, wider=trial.wider))
+                look = self._first_look(trial.piece)
+                moved.append(_Trial(trial.piece, trial.of, [scheme], [True], kinds, look, wider=trial.wider))
         self._shapes = shapes
         return moved
 
@@ -199,7 +185,8 @@ class Pieces:
         if self._is_resized(piece.target):
             schemes = schemes[-1:]
         real = [all(self._is_real(name, shape) for name, shape in scheme.items()) for scheme in schemes]
-        return _Trial(piece, of, schemes, real, of.kinds_at(schemes[0], _FEW_ELEMENTS), wider=wider)
+        kinds, look = of.kinds_at(schemes[0], _FEW_ELEMENTS), self._first_look(piece)
+        return _Trial(piece, of, schemes, real, kinds, look, wider=wider)
 
     def _is_resized(self, target: str) -> bool:
         """Whether the network has another shape for a tensor than the model: it is to be seen at real sizes."""
@@ -240,10 +227,10 @@ class Pieces:
             for trial in trials:
                 self._give_up(trial, Lack.REFERENCE, f"the model could not be run in pieces ({why})")
 
-    def _task(self, number: int, trial: _Trial) -> models.Task:
+    def _task(self, number: int, trial: _Trial) -> task.Task:
         piece = trial.piece
         shapes = trial.schemes[trial.at]
-        return models.Task(
+        return task.Task(
             number,
             piece.nodes,
             trial.of.sources,
@@ -255,7 +242,7 @@ class Pieces:
             trial.of.eps,
             trial.of.narrow,
             self._network_of(trial).tensors[self._seams.numbers[piece.target]].shape,
-            trial.closely,
+            trial.look,
         )
 
     def _network_of(self, trial: _Trial) -> ReadNetwork:
@@ -287,10 +274,21 @@ class Pieces:
                 trial.has_ended, trial.lack = True, self._untaken(trial, network)
             else:
                 self._next(trial, Lack.REFERENCE if verdicts else Lack.KIND, unable)
-        elif not trial.closely and not all(result.verdict in _NOT_ROUNDING for result in wrong.values()):
-            trial.closely, trial.kinds = True, tuple(wrong)
+        elif trial.look is not task.Look.MOVED and any(r.verdict not in _NOT_ROUNDING for r in wrong.values()):
+            trial.look, trial.kinds = self._closer(trial), tuple(wrong)
         else:
             self._differs(trial, next(iter(wrong.values())))
+
+    def _nodes(self, piece: cut.Piece) -> list[onnx.NodeProto]:
+        return [self._model.main.columns.nodes[index] for index in piece.nodes]
+
+    def _first_look(self, piece: cut.Piece) -> task.Look:
+        return task.first_look(self._nodes(piece), self._model.main)
+
+    def _closer(self, trial: _Trial) -> task.Look:
+        """Returns how to look at a piece that differs: what explains most differences first, which is cheaper."""
+        is_sum = trial.look is task.Look.VALUES and task.adds(self._nodes(trial.piece))
+        return task.Look.TERMS if is_sum else task.Look.MOVED
 
     def _differs(self, trial: _Trial, judgement: tolerance.Judgement) -> None:
         lost = judgement.verdict is Verdict.MISSING
@@ -310,7 +308,7 @@ class Pieces:
             self._give_up(trial, Lack.SIZE, f"it differs at small sizes only: {judgement.why}")
 
     def _restart(self, trial: _Trial, at: int) -> None:
-        trial.at, trial.closely, trial.matches = at, False, 0
+        trial.at, trial.look, trial.matches = at, self._first_look(trial.piece), 0
         trial.kinds = trial.of.kinds_at(trial.schemes[at], _FEW_ELEMENTS)
 
     def _next(self, trial: _Trial, lack: Lack, reason: str) -> None:

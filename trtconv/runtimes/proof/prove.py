@@ -19,9 +19,9 @@ from trtconv.runtimes.proof import SERVE, cost, roles
 from trtconv.runtimes.proof.ahead import Ahead
 from trtconv.runtimes.proof.ends import ends_that_differ
 from trtconv.runtimes.proof.feeds import Shape
-from trtconv.runtimes.proof.pieces import Pieces, PiecesResult
+from trtconv.runtimes.proof.pieces import Pieces
 from trtconv.runtimes.proof.reference import Expected, Wanted, expect, feeds_of
-from trtconv.runtimes.proof.result import Divergence, ProofResult
+from trtconv.runtimes.proof.result import Divergence, PiecesResult, ProofResult
 from trtconv.runtimes.proof.whole import Meaning, Size, all_sizes, assertion, choose
 from trtconv.runtimes.tensorrt.readback.execute import Run
 from trtconv.runtimes.tensorrt.readback.records import NotProven, ReadNetwork

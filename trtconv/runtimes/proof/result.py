@@ -100,3 +100,20 @@ class ProofResult:
             level,
             self.compared,
         )
+
+
+@frozen
+class PiecesResult:
+    """What came of the pieces.
+
+    Args:
+        proven: How many are proven.
+        of: How many there are.
+        missing: What was not shown of the others.
+        divergence: The first that computes something else.
+    """
+
+    proven: int = 0
+    of: int = 0
+    missing: tuple[Unshown, ...] = ()
+    divergence: Divergence | None = None
