@@ -22,6 +22,10 @@ def run() -> NoReturn:
     from trtconv.cli.process import signals
 
     signals.hold()
+    import gc
+
+    # While modules load there is nothing to collect; `boundary.run` says how often afterwards.
+    gc.disable()
     from trtconv.cli.process import boundary
 
     boundary.run()

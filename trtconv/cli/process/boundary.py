@@ -58,6 +58,7 @@ def run() -> NoReturn:
     """
     _open_standard_descriptors()
     gc.set_threshold(COLLECT_EVERY)
+    gc.enable()
     # numpy's BLAS, which nothing here multiplies with, starts a thread a core that spins for a tenth of a second.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     # ONNX Runtime would write a file of its own where temporary files go.
