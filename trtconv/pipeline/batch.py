@@ -75,8 +75,8 @@ def run_all(
     """
     listener = progress or NullProgress()
     results: dict[int, Result] = {}
-    with listener.stage(f"{len(requests)} models"), contextlib.closing(executor.run(requests)) as done:
-        for index, result in done:
+    with listener.stage(f"{len(requests)} models"), contextlib.closing(executor.run(requests)) as pairs:
+        for index, result in pairs:
             results[index] = result
             ended(index, result)
             listener.phase(requests[index].model.name, len(results), len(requests))
@@ -100,24 +100,24 @@ class LocalPool:
         waiting: queue.SimpleQueue[int] = queue.SimpleQueue()
         for index in range(len(requests)):
             waiting.put(index)
-        left = dict(enumerate(requests))
+        rest = dict(enumerate(requests))
         workers = [Worker() for _ in range(self._jobs or suitable_jobs(requests))]
-        done: queue.SimpleQueue[tuple[int, Result]] = queue.SimpleQueue()
+        results: queue.SimpleQueue[tuple[int, Result]] = queue.SimpleQueue()
 
         def serve(worker: Worker) -> None:
             with contextlib.suppress(queue.Empty):
                 while True:
                     index = waiting.get_nowait()
-                    done.put((index, worker.run(requests[index])))
+                    results.put((index, worker.run(requests[index])))
 
         pool = concurrent.futures.ThreadPoolExecutor(len(workers))
         try:
             running = [pool.submit(serve, worker) for worker in workers]
-            while not all(future.done() for future in running) or not done.empty():
+            while not all(future.done() for future in running) or not results.empty():
                 # In slices, so that signals get through.
                 with contextlib.suppress(queue.Empty):
-                    index, result = done.get(timeout=0.2)
-                    del left[index]
+                    index, result = results.get(timeout=0.2)
+                    del rest[index]
                     yield index, result
             for future in running:
                 future.result()
@@ -126,7 +126,7 @@ class LocalPool:
             for worker in workers:
                 worker.close()
             pool.shutdown(wait=False, cancel_futures=True)
-            builds = [request for request in left.values() if isinstance(request, BuildRequest)]
+            builds = [request for request in rest.values() if isinstance(request, BuildRequest)]
             remove_abandoned(path for build in builds for path in (build.engine_path, build.report_path))
 
 
@@ -223,8 +223,8 @@ def run_request(request: Request | RewriteRequest, progress: Progress | None = N
         if isinstance(request, RewriteRequest):
             return pipeline.rewrite(request, progress)
         run: Any = pipeline.check if isinstance(request, CheckRequest) else pipeline.build
-        done: Result = run(request, progress)
-        return done
+        result: Result = run(request, progress)
+        return result
     except TrtconvError as error:
         return failed_run(request, error)
     except MemoryError:
@@ -253,6 +253,6 @@ def worst_exit_code(codes: Sequence[int]) -> int:
 def summarize_runs(results: Sequence[Result]) -> RunCounts:
     """Counts results."""
     codes = [result.exit_code for result in results]
-    kept = sum(isinstance(result, BuildReport) and result.up_to_date for result in results)
+    current = sum(isinstance(result, BuildReport) and result.up_to_date for result in results)
     good = codes.count(0)
-    return RunCounts(len(results), good, kept, len(codes) - good, worst_exit_code(codes))
+    return RunCounts(len(results), good, current, len(codes) - good, worst_exit_code(codes))

@@ -91,10 +91,10 @@ def _build(request: BuildRequest, clock: Stopwatch) -> BuildReport:
     # MEASURE has no time limit: the user's samples may be slow.
     with clock.stage(Stage.PLAN if request.data is None else Stage.MEASURE):
         draft = planned(request, model, engine.info)
-        kept = Stale() if request.force else standing(request, draft)
-    if not isinstance(kept, Stale):
-        return kept
-    draft = dataclasses.replace(draft, rebuilt=kept.why or None)
+        previous = Stale() if request.force else standing(request, draft)
+    if not isinstance(previous, Stale):
+        return previous
+    draft = dataclasses.replace(draft, rebuilt=previous.why or None)
     report, blob = build_model(request, model, draft, engine, clock)
     model.require_unchanged_data()
     if blob is not None or request.report is not None:
@@ -118,9 +118,9 @@ def build_model(
         The report; and the engine, None where the model failed.
     """
     report, blob = _Work(request, engine, clock).run(model, draft)
-    shown, ignored = request.selection.divide(report.findings)
+    findings, ignored = request.selection.divide(report.findings)
     code = 1 if blob is None else 0
-    return dataclasses.replace(report, findings=shown, ignored=ignored, seconds=clock.seconds, exit_code=code), blob
+    return dataclasses.replace(report, findings=findings, ignored=ignored, seconds=clock.seconds, exit_code=code), blob
 
 
 def planned(
@@ -148,8 +148,8 @@ def planned(
 
         cast_by = apply.tools()
     code, added = code_of(request), admit(request.extend, request.agree)
-    named = {"plugins": code.plugin_identities, "references": code.reference_identities, "extensions": added}
-    plan = BuildPlan(target, profiles, original, cast_by, **named, **shared(request, BuildSettings))  # type: ignore[arg-type]
+    identities = {"plugins": code.plugin_identities, "references": code.reference_identities, "extensions": added}
+    plan = BuildPlan(target, profiles, original, cast_by, **identities, **shared(request, BuildSettings))  # type: ignore[arg-type]
     if request.precision == "auto" and (request.data is not None or request.metric is not None):
         # Loaded only here: most builds measure nothing.
         from trtconv.pipeline.mixing import sampled
@@ -359,8 +359,8 @@ class _Work:
         self, model: OnnxModel, network: ParsedNetwork, prepared: _Prepared, plan: BuildPlan, proof: NetworkProof
     ) -> tuple[EngineBlob | RefusedNetwork, BestOf | None]:
         patterns = plan.options.debug_tensors
-        shown = tensors_meant(model, patterns, "--debug-tensor") if patterns else ()
-        plan, count = self._builder_plan(plan, prepared.types, shown), builds_of(self.request, self.engine)
+        debug_tensors = tensors_meant(model, patterns, "--debug-tensor") if patterns else ()
+        plan, count = self._builder_plan(plan, prepared.types, debug_tensors), builds_of(self.request, self.engine)
         # The report names the code, and to read all of it takes a while.
         meanwhile = proof.begin, source_checksum
         try:

@@ -49,13 +49,13 @@ def cached_scales(path: Path, original: OnnxModel, model: OnnxModel, layers: Seq
     """
     cache = read_cache(path)
     cached_ranges, scope = cache.ranges, model.main
-    kept, lacking = list(layers), dict[int, str]()
-    placement = place(scope, kept)
+    usable, lacking = list(layers), dict[int, str]()
+    placement = place(scope, usable)
     while missing := _missing(placement, cached_ranges):
-        spared = _in_need(scope, kept, missing)
+        spared = _in_need(scope, usable, missing)
         lacking |= {layer.index: next((x for x in layer.read if x in missing), missing[0]) for layer in spared}
-        kept = [layer for layer in kept if layer not in spared]
-        placement = place(scope, kept)
+        usable = [layer for layer in usable if layer not in spared]
+        placement = place(scope, usable)
     if not placement.layers:
         first = next(iter(cache.scales), None)
         raise InputError(
@@ -63,7 +63,7 @@ def cached_scales(path: Path, original: OnnxModel, model: OnnxModel, layers: Seq
             f"Its first tensor is {first!r}; trtconv inspect names those of the model." if first else "It is empty.",
         )
     ranges = _filled(placement, cached_ranges)
-    layers_kept = tuple(layer for layer in kept if layer.index in placement.layers)
+    layers_kept = tuple(layer for layer in usable if layer.index in placement.layers)
     return CachedScales(
         cache.calibrator, layers_kept, lacking, ranges, _record(path, cache, original, placement, ranges)
     )
@@ -102,16 +102,16 @@ def _record(
 ) -> CacheRecord:
     columns = original.main.columns
     names = {spec.name for spec in original.inputs} | {name for outputs in columns.outputs for name in outputs}
-    written = scales(placement, ranges)
+    by_tensor = scales(placement, ranges)
     others = (
         OtherScale(tensor, cache.scales[tensor], float(scale))
-        for tensor, scale in written.items()
+        for tensor, scale in by_tensor.items()
         if tensor in cache.scales and float(scale) != cache.scales[tensor]
     )
     return CacheRecord(
         str(path),
         len(cache.scales),
-        sum(tensor in cache.scales for tensor in written),
+        sum(tensor in cache.scales for tensor in by_tensor),
         tuple(name for name in cache.scales if name not in names),
         tuple(others),
     )

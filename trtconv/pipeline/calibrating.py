@@ -145,7 +145,7 @@ class _Calibrating:
         kind = self._source.weights.kind
         placement = place_of(kind, self._model.main, layers)
         by_index = {layer.index: layer for layer in layers}
-        kept = tuple(by_index[index] for index in placement.layers)
+        usable = tuple(by_index[index] for index in placement.layers)
         methods = candidates(self._request.method, self._request.percentile, kind.methods)
         key, entry = self._entry(KeptRanges, placement.tensors, (methods, bool(self._edits)))
         ranges = entry if entry is not None else self._calibrate(placement, methods)
@@ -160,7 +160,7 @@ class _Calibrating:
             equalized=bool(self._edits),
             cached=entry is not None,
         )
-        return Chosen(self._model, self._edits, kept, ranges.ranges, calibration)
+        return Chosen(self._model, self._edits, usable, ranges.ranges, calibration)
 
     def _entry(self, kind: type[cache.Kept], tensors: Sequence[str], extra: object) -> tuple[str, cache.Kept | None]:
         """Returns the name under which what was found of some tensors is kept, and what is kept there."""

@@ -101,10 +101,10 @@ def _check(request: CheckRequest, clock: Stopwatch) -> CheckReport:
         faults, parser, proof = _try_out(subject, engine, plan, request, clock)
         findings += _not_told_yet(judged.origin.place(faults, model), findings)
     model.require_unchanged_data()
-    kept, ignored = request.selection.divide(sorted(findings, key=_worst_first))
+    active, ignored = request.selection.divide(sorted(findings, key=_worst_first))
     cut = _cut(model, target, engine, profiles, bounds, request, clock) if request.partition else None
-    code = _exit_code(kept, cut, request)
-    return CheckReport(identity, target, kept, parser, code, ignored, request.fail_on, unbounded, proof, memory, cut)
+    code = _exit_code(active, cut, request)
+    return CheckReport(identity, target, active, parser, code, ignored, request.fail_on, unbounded, proof, memory, cut)
 
 
 _OF_SUBSTITUTES = ("NonMaxSuppression", "GridSample")
@@ -197,14 +197,14 @@ def _try_out(
         # Whether int8 layers build is for the builder to say, not for the parser.
         telling = network.layer_count <= _SMALL_NETWORK or quantizes(subject.parsed)
         cheap = engine.info.capabilities.builds_without_gpu and telling
-        built = True if plan.profiles and (request.thorough or cheap) else None
+        builds = True if plan.profiles and (request.thorough or cheap) else None
         try:
-            if built:
+            if builds:
                 build_in_thread(network, plan, clock)
         except BuildFailed as error:
             return (*findings, *findings_of(error, subject.parsed)), verdict(True, False), None
-        shown, differs = proof.finish(clock)
-        return (*findings, *differs), verdict(True, built), shown
+        result, differs = proof.finish(clock)
+        return (*findings, *differs), verdict(True, builds), result
 
 
 def target_and_runtime(target: Target | None) -> tuple[Target, Runtime | str]:

@@ -72,15 +72,15 @@ class Cutting:
             parts = cut(divisible.links, reasons, divisible.is_worth_it)
             crossing = [name for part in parts for name in divisible.inputs(part.nodes)]
             shapes.observe(list(dict.fromkeys(crossing)))
-            lost: set[int] = set()
+            losses: set[int] = set()
             for part in parts:
                 names = [name for name in divisible.inputs(part.nodes) if not shapes.is_settled(name)]
                 if part.is_engine and names:
-                    lost |= shapes.behind(names, part.nodes)
-            if not lost:
+                    losses |= shapes.behind(names, part.nodes)
+            if not losses:
                 return tuple(self._slice(part.is_engine, part.nodes) for part in parts)
-            self._lost += sorted(lost)
-            reasons.update((index, _UNBOUNDED) for index in sorted(lost))
+            self._lost += sorted(losses)
+            reasons.update((index, _UNBOUNDED) for index in sorted(losses))
 
     def _slice(self, is_engine: bool, nodes: tuple[int, ...]) -> Slice:
         inputs = tuple(self._shapes.tensor(name) for name in self._divisible.inputs(nodes))

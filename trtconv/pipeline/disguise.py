@@ -70,12 +70,12 @@ class Disguise:
             InputError: It does not fail so with other weights.
         """
         is_whole = self._within_trials(self._shrink)
-        original, held = self.proto, list(constants(self.proto))
+        original, weights = self.proto, list(constants(self.proto))
         try:
-            likeness = self._replace_weights(held)
+            likeness = self._replace_weights(weights)
         except OutOfTrials:
             raise InputError("the trials ended before the weights were others", "Allow more with --trials.") from None
-        is_whole &= self._within_trials(lambda: self._relax(original, held, likeness))
+        is_whole &= self._within_trials(lambda: self._relax(original, weights, likeness))
         self.constants = tuple(
             SharedConstant(constant.name, constant.dtype, constant.values.shape, like.value)
             for constant, like in zip(constants(self.proto), likeness, strict=True)
@@ -116,12 +116,12 @@ class Disguise:
 
     def _shrink(self) -> None:
         """Makes large sizes smaller, each everywhere at once, the largest first."""
-        tried: set[int] = set()
+        tries: set[int] = set()
         while self.proto.ByteSize() > _LARGE_BYTES:
-            size = max((size for size in sizes_of(self.proto) if size >= _SMALLEST and size not in tried), default=None)
+            size = max((size for size in sizes_of(self.proto) if size >= _SMALLEST and size not in tries), default=None)
             if size is None:
                 return
-            tried.add(size)
+            tries.add(size)
             for smaller in (*_SMALL_SIZES, size // 8, size // 2):
                 if smaller < size and self._accept(resized(self.proto, {size: smaller}), f"{smaller} for {size}"):
                     break
@@ -156,8 +156,8 @@ class Disguise:
         if self.proto.ByteSize() > _LARGE_BYTES and self._accept(
             as_inputs(self.proto, _LARGE_WEIGHT_BYTES), "weights as inputs"
         ):
-            held = {constant.name for constant in constants(self.proto)}
-            self.constants = tuple(constant for constant in self.constants if constant.name in held)
+            names = {constant.name for constant in constants(self.proto)}
+            self.constants = tuple(constant for constant in self.constants if constant.name in names)
 
 
 def _less_than(likeness: Likeness) -> Iterator[Likeness]:

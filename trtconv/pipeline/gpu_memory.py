@@ -20,20 +20,20 @@ def short_of_memory(model: OnnxModel, sized: Sized, limit: int) -> Iterator[Find
         sized: Its profiles.
         limit: Bytes of the GPU's memory.
     """
-    for profile, taken in zip(sized.profiles, sized.memory, strict=True):
-        total = model.nbytes + taken.bytes
+    for profile, need in zip(sized.profiles, sized.memory, strict=True):
+        total = model.nbytes + need.bytes
         if total <= limit:
             continue
-        point = ", ".join(f"{name} {size}" for name, size in taken.sizes.items())
+        point = ", ".join(f"{name} {size}" for name, size in need.sizes.items())
         message = (
             f"the network takes about {_mib(total)}{f' at {point}' if point else ''} ({_mib(model.nbytes)} of the"
-            f" model, {_mib(taken.bytes)} of activations), and the GPU has {_mib(limit)} (--gpu-memory)"
+            f" model, {_mib(need.bytes)} of activations), and the GPU has {_mib(limit)} (--gpu-memory)"
         )
-        least = {name: profile.dims[name].min for name in taken.sizes}
-        fitting = largest_that_fits(Sizes(model), sized.lattice, least, taken.sizes, limit - model.nbytes)
+        least = {name: profile.dims[name].min for name in need.sizes}
+        fitting = largest_that_fits(Sizes(model), sized.lattice, least, need.sizes, limit - model.nbytes)
         texts = [" and ".join(f"{name} {size}" for name, size in sizes.items()) for sizes in fitting]
         fix = f"What fits is a max of {', or of '.join(texts)}." if texts else "Nothing in range that it accepts fits."
-        yield codes.GPU_MEMORY_SHORT.finding(message, place=taken.node, fix=fix)
+        yield codes.GPU_MEMORY_SHORT.finding(message, place=need.node, fix=fix)
 
 
 def _mib(size_bytes: int) -> str:

@@ -30,29 +30,29 @@ def compared(
         passes: Those that ran.
         standing: Codes of findings that stay as severe when they are mended.
     """
-    left = with_first_reasons(before, after, model)
-    faults = {finding.fault for finding in left}
+    rest = with_first_reasons(before, after, model)
+    faults = {finding.fault for finding in rest}
     # What was only worth knowing of the model as it was is of no interest once it is otherwise.
-    gone = (f for f in before if f.fault not in faults and f.severity is not Severity.INFO)
+    absent = (f for f in before if f.fault not in faults and f.severity is not Severity.INFO)
     edited: dict[str, set[str]] = {}
     for edit in result.edits:
         edited.setdefault(edit.node, set()).add(edit.pass_name)
     ran = set().union(*edited.values())
-    mended = (_mended(finding, (edited.get(finding.location.node, set()), ran), passes, standing) for finding in gone)
-    return (*mended, *declined(left, result, passes))
+    mended = (_mended(finding, (edited.get(finding.location.node, set()), ran), passes, standing) for finding in absent)
+    return (*mended, *declined(rest, result, passes))
 
 
 def declined(findings: Iterable[Finding], result: PassResult, passes: Sequence[Pass]) -> tuple[Finding, ...]:
     """Returns what is left after passes that would mend it, told to do by hand what they did not, and why."""
     by_hand = {rule.code: rule.by_hand for rule in CHECKS if rule.by_hand}
-    said: dict[str, dict[str, set[str]]] = {}
+    reasons: dict[str, dict[str, set[str]]] = {}
     for skip in result.skipped:
-        said.setdefault(skip.pass_name, {}).setdefault(skip.node, set()).add(skip.reason)
+        reasons.setdefault(skip.pass_name, {}).setdefault(skip.node, set()).add(skip.reason)
     rest = []
     for finding in findings:
         names = {pass_.name for pass_ in passes if finding.code in pass_.fixes}
         if names and finding.code in by_hand:
-            why = _reason([said[name] for name in names & said.keys()], finding.location.node)
+            why = _reason([reasons[name] for name in names & reasons.keys()], finding.location.node)
             finding = dataclasses.replace(finding, fix=by_hand[finding.code] + why)
         rest.append(finding)
     return tuple(rest)

@@ -50,10 +50,10 @@ def samples_of(
         return random_samples(model, [shapes], 1, 0)
     preprocessing = None if request.preprocess is None else parse_preprocessing(request.preprocess)
     samples = read_samples(model, request.data, [shapes], _MOST_SAMPLES, 0, request.images or preprocessing)
-    chosen = samples[:: max(1, len(samples) // _MOST_SAMPLES)][:_MOST_SAMPLES]
+    subset = samples[:: max(1, len(samples) // _MOST_SAMPLES)][:_MOST_SAMPLES]
     if settled or not request.rounded:
-        _refuse_other_sizes(model, chosen, profiles)
-    return chosen
+        _refuse_other_sizes(model, subset, profiles)
+    return subset
 
 
 def sampled(request: BuildRequest, model: OnnxModel, profiles: Sequence[ShapeProfile]) -> str:

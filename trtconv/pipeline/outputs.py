@@ -49,8 +49,8 @@ def write_engine(request: BuildRequest, report: BuildReport, blob: EngineBlob | 
         The report, signed where that is asked for.
     """
     report = dataclasses.replace(report, previous=_previous(request.report_path))
-    written = [output for output in request.outputs if blob is not None or output.path == request.report_path]
-    return write_report(report, None if blob is None else blob.data, written, request.sign, clock)
+    outputs = [output for output in request.outputs if blob is not None or output.path == request.report_path]
+    return write_report(report, None if blob is None else blob.data, outputs, request.sign, clock)
 
 
 def _previous(report: Path) -> PreviousBuild | None:
@@ -179,13 +179,13 @@ def asked_profiles(model: OnnxModel, request: BuildRequest | CheckRequest) -> tu
     profiles = []
     sized = sides(model.images)
     for own, sizes in itertools.product(request.profiles or ({},), sized):
-        given = {**request.dims, **own, **sizes}
-        named = bounds_by_name(model.inputs, given) if stored else {}
-        rest = {name: bound for name, bound in stored.items() if name not in named}
+        ranges = {**request.dims, **own, **sizes}
+        by_name = bounds_by_name(model.inputs, ranges) if stored else {}
+        rest = {name: bound for name, bound in stored.items() if name not in by_name}
         try:
-            profiles.append(make_profile(model.inputs, {**rest, **given}, request.values))
+            profiles.append(make_profile(model.inputs, {**rest, **ranges}, request.values))
         except InputError as error:
-            example = propose(model, {**rest, **given}) if error.lacks_bounds else ""
+            example = propose(model, {**rest, **ranges}) if error.lacks_bounds else ""
             raise InputError(error.message, f"{error.hint}, {example}" if example else error.hint) from error
     return tuple(profiles)
 
@@ -195,10 +195,10 @@ def sides(images: ImageInput | None) -> Sequence[Bounds]:
     if images is None or len(images.sizes) < 2:
         return ({},)
     heights, widths = ({size[axis] for size in images.sizes} for axis in (0, 1))
-    named = [(HEIGHT, 0, 1)] * (len(heights) > 1) + [(WIDTH, 1, 1)] * (len(widths) > 1)
+    axes = [(HEIGHT, 0, 1)] * (len(heights) > 1) + [(WIDTH, 1, 1)] * (len(widths) > 1)
     if images.chroma is not None:
-        named += [(HALVES[name], axis, 2) for name, axis, _ in named]
-    return [{name: Range(*[size[axis] // part] * 3) for name, axis, part in named} for size in images.sizes]
+        axes += [(HALVES[name], axis, 2) for name, axis, _ in axes]
+    return [{name: Range(*[size[axis] // part] * 3) for name, axis, part in axes} for size in images.sizes]
 
 
 def model_identity(model: OnnxModel) -> FileIdentity:
@@ -296,11 +296,11 @@ def standing(request: BuildRequest, draft: BuildReport) -> BuildReport | Stale:
     if stale:
         return Stale(stale)
     owner = None if request.sign is None else signatures.owner(request.sign)
-    kept = dataclasses.replace(as_kept(draft, saved.report), signed_by=owner)
-    shown, ignored = request.selection.divide((*kept.findings, *(entry.finding for entry in kept.ignored)))
-    if fails(shown, request.fail_on):
+    report = dataclasses.replace(as_kept(draft, saved.report), signed_by=owner)
+    findings, ignored = request.selection.divide((*report.findings, *(entry.finding for entry in report.ignored)))
+    if fails(findings, request.fail_on):
         return Stale("it has findings that fail now")
-    return dataclasses.replace(kept, findings=shown, ignored=ignored)
+    return dataclasses.replace(report, findings=findings, ignored=ignored)
 
 
 def _difference(request: BuildRequest, draft: BuildReport, saved: SavedReport) -> str:

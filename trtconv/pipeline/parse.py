@@ -43,11 +43,11 @@ def _misdeclared_outputs(model: OnnxModel, network: ParsedNetwork) -> Iterator[F
         # Some files say "no dimensions" where they mean that they do not know.
         if ranks_differ or any(-1 not in pair and pair[0] != pair[1] for pair in pairs):
             shapes = [str([n if n >= 0 else "?" for n in shape]).replace("'", "") for shape in (stated, tensor.shape)]
-            said = f"output {tensor.name} is declared as {shapes[0]}, and the network computes {shapes[1]}"
+            message = f"output {tensor.name} is declared as {shapes[0]}, and the network computes {shapes[1]}"
             fix = (
                 "Correct the shape in the file, if the proof says that TensorRT is right: its engine returns this one."
             )
-            yield codes.OUTPUT_MISDECLARED.finding(said, Severity.WARNING, Location(tensor=tensor.name), fix)
+            yield codes.OUTPUT_MISDECLARED.finding(message, Severity.WARNING, Location(tensor=tensor.name), fix)
 
 
 def _refusal(model: OnnxModel, issue: ParserIssue) -> Finding:
@@ -142,9 +142,9 @@ def _placed(model: OnnxModel, finding: Finding) -> Finding:
 def _named(model: OnnxModel, message: str) -> Location | None:
     """Returns the first node that a message names; layers are called as nodes, with a number behind."""
     words = [word.strip(".:;") for word in _BETWEEN_NAMES.split(message)]
-    wanted = dict.fromkeys([*words, *(_NUMBER.sub("", word) for word in words)])
-    named = {name: scope.location(i) for scope in model.scopes for i, name in enumerate(scope.columns.names) if name}
-    return next((named[word] for word in wanted if word in named), None)
+    candidates = dict.fromkeys([*words, *(_NUMBER.sub("", word) for word in words)])
+    places = {name: scope.location(i) for scope in model.scopes for i, name in enumerate(scope.columns.names) if name}
+    return next((places[word] for word in candidates if word in places), None)
 
 
 _BETWEEN_NAMES = re.compile(r"[\s\[\]{}()\"',+|]+|\.\.\.")

@@ -58,8 +58,8 @@ def build_parts(request: BuildRequest, progress: Progress | None = None) -> Pipe
     profiles = tuple({**profile, **_of(request.dims, profile)} for profile in saved.document.profiles)
     document = dataclasses.replace(saved.document, parts=tuple(parts), runtime=reports[0].runtime, profiles=profiles)
     atomic_write(saved.path, (json.dumps(document.to_json(), indent=2) + "\n").encode())
-    kept = all(report.up_to_date for report in reports)
-    return PipelineReport(document, str(saved.path), tuple(reports), up_to_date=kept)
+    current = all(report.up_to_date for report in reports)
+    return PipelineReport(document, str(saved.path), tuple(reports), up_to_date=current)
 
 
 def _refuse_others(request: BuildRequest) -> None:

@@ -66,10 +66,10 @@ class Names:
     @classmethod
     def of(cls, request: BuildRequest) -> Names:
         """Returns the names of what a request builds: after -o, or after the model."""
-        given = request.engine
-        if given is None or not is_pipeline(given):
-            return cls(with_ending(given or request.model, ENDING), given is not None)
-        return cls(given, True)
+        engine = request.engine
+        if engine is None or not is_pipeline(engine):
+            return cls(with_ending(engine or request.model, ENDING), engine is not None)
+        return cls(engine, True)
 
     def _part(self, number: int, ending: str) -> Path:
         stem = self.document.name.removesuffix(ENDING)

@@ -109,9 +109,9 @@ def _build_pipeline(request: BuildRequest, clock: Stopwatch) -> PipelineReport:
         dims, bounds = divided_bounds(model.inputs, request.dims)
         request = dataclasses.replace(request, dims=dims)
         draft = planned(request, model, engine.info)
-        kept = None if request.force else kept_pipeline(request, names, draft, bounds)
-    if kept is not None:
-        return kept
+        previous = None if request.force else kept_pipeline(request, names, draft, bounds)
+    if previous is not None:
+        return previous
     with Scratch("parts") as scratch:
         report, parts = _Partitioning(request, names, engine, clock, bounds, scratch.path).run(model, draft)
     model.require_unchanged_data()
@@ -170,12 +170,12 @@ class _Partitioning:
             return PipelineReport(None, findings=tuple(sized.findings), exit_code=1), ()
         target = self.engine.info.target
         reasons = refused_nodes(model, target, self.engine, self.request.leave, self.clock)
-        built: dict[tuple[int, tuple[int, ...]], BuiltPart] = {}
+        builds: dict[tuple[int, tuple[int, ...]], BuiltPart] = {}
         unbounded: list[str] = []
         while True:
             cutting = self._cut(model, reasons, sized)
             unbounded += cutting.unbounded
-            parts, blame = self._build(cutting, built)
+            parts, blame = self._build(cutting, builds)
             if blame is None:
                 failed = tuple(part.report for part in parts if part.report is not None)
                 return PipelineReport(None, engines=failed, findings=sized.findings, exit_code=1), ()
@@ -212,8 +212,8 @@ class _Partitioning:
         with self.clock.stage(Stage.SIZES):
             cutting = Cutting(model, reasons, sized.profiles, self.bounds, run)
         if not any(part.is_engine for part in cutting.slices):
-            listed = "; ".join(f"{node.op} {node.node}: {node.reason}" for node in left_nodes(model, reasons)[:3])
-            raise BuildFailed(f"{model.path}: no part of it is enough for an engine ({listed})", _NO_ENGINE)
+            nodes = "; ".join(f"{node.op} {node.node}: {node.reason}" for node in left_nodes(model, reasons)[:3])
+            raise BuildFailed(f"{model.path}: no part of it is enough for an engine ({nodes})", _NO_ENGINE)
         if cutting.unused:
             raise InputError(
                 f"--dim {cutting.unused[0]}: no dimension of {model.path}, and no size of what crosses, has that name",
@@ -306,13 +306,13 @@ class _Partitioning:
                 f"more goes into engines with bounds of what only values tell: --dim NAME=MIN:OPT:MAX, NAME being one "
                 f"of {_some(unbounded)}"
             )
-        given = tuple(PartTensor(spec.name, spec.dtype, tuple(spec.dims)) for spec in draft.inputs)
-        tensors = (*given, *(tensor for part in parts for tensor in part.record.outputs))
+        inputs = tuple(PartTensor(spec.name, spec.dtype, tuple(spec.dims)) for spec in draft.inputs)
+        tensors = (*inputs, *(tensor for part in parts for tensor in part.record.outputs))
         by_name = {tensor.name: tensor for tensor in tensors}
         return PipelineDocument(
             FileIdentity(str(self.request.model), draft.model.sha256),
             tuple(part.record for part in parts),
-            given,
+            inputs,
             tuple(by_name[name] for name in model.outputs),
             draft.runtime,
             draft.plan,

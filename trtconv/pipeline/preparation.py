@@ -101,12 +101,12 @@ class Preparation:
             before = run_rules(judged, self._target, checks)
             if judged is not model:
                 before = origin.place(before, judged)
-        done = self._run(passes)
-        if not done.edits:
-            return Judged(done, declined(before, done, passes), origin)
+        result = self._run(passes)
+        if not result.edits:
+            return Judged(result, declined(before, result, passes), origin)
         with self._clock.stage(Stage.RULES):
             after = origin.place(run_rules(model, self._target, checks), model)
-            return Judged(done, compared(before, after, model, done, passes, standing), origin)
+            return Judged(result, compared(before, after, model, result, passes, standing), origin)
 
     def rewrite(self, passes: Sequence[Pass], ops: Iterable[str] = DECONV) -> PassResult:
         """Names and passes.

@@ -101,8 +101,8 @@ def settle(
     findings = run_size_rules(view)
     fitting = not any(fault is not None for fault in view.faults)
     if split is not None and fitting:
-        current, said = divide(model.inputs, _only(current), view.lattice, split)
-        notes += [said] if said else []
+        current, note = divide(model.inputs, _only(current), view.lattice, split)
+        notes += [note] if note else []
     if covered and fitting:
         refuse_gaps(view, current, bounds_by_name(model.inputs, covered))
     lattice = view.lattice
@@ -137,8 +137,8 @@ def affordable(plan: BuildPlan, capabilities: Capabilities) -> BuildPlan:
 
     A level that was asked for stays, and so does TensorRT-RTX's, which looks for no kernels while it builds.
     """
-    given = plan.options.optimization_level is not None or not capabilities.timing_cache
-    if given or plan.split != "auto" or len(plan.profiles) < MANY_PROFILES:
+    is_fixed = plan.options.optimization_level is not None or not capabilities.timing_cache
+    if is_fixed or plan.split != "auto" or len(plan.profiles) < MANY_PROFILES:
         return plan
     return dataclasses.replace(plan, options=dataclasses.replace(plan.options, optimization_level=_QUICKER_LEVEL))
 

@@ -85,9 +85,9 @@ def quantize(request: QuantizeRequest, progress: Progress | None = None) -> Quan
         target = request.target or target_and_runtime(None)[0]
         KINDS[request.kind].require(target, request.method, request.attention)
     ready = _ready(request, target, clock)
-    chosen = choose_ranges(request, ready.model, ready.layers, ready.calibration, clock, ready.source)
+    choice = choose_ranges(request, ready.model, ready.layers, ready.calibration, clock, ready.source)
     with clock.stage(Stage.MEASURE):
-        measured = _measured(request, chosen, ready, clock)
+        measured = _measured(request, choice, ready, clock)
     with clock.stage(Stage.WRITE):
         output = _write(measured.model, request) if measured.within(request.limit) else None
     spending, placement, doubts = measured.spending, measured.placement, _doubts(ready, measured.error)
@@ -95,21 +95,21 @@ def quantize(request: QuantizeRequest, progress: Progress | None = None) -> Quan
         model=ready.source.identity,
         output=output,
         target=target,
-        edits=ready.rewrite.edits + chosen.edits,
+        edits=ready.rewrite.edits + choice.edits,
         skipped=ready.rewrite.skipped,
         quantized=_quantized(ready, placement),
-        left_in_float=_float_layers(ready, placement, spending, chosen.lacking),
+        left_in_float=_float_layers(ready, placement, spending, choice.lacking),
         notes=slows_down(ready.layers),
         error=measured.error,
         metric=measured.metric,
-        per_layer=_per_layer(chosen.model, measured.model, placement, ready.held_out),
-        calibration=dataclasses.replace(chosen.calibration, biases_corrected=measured.mended, doubts=doubts),
+        per_layer=_per_layer(choice.model, measured.model, placement, ready.held_out),
+        calibration=dataclasses.replace(choice.calibration, biases_corrected=measured.mended, doubts=doubts),
         budget=None if spending is None else spending.record(request.error_budget or 0.0),
         findings=run_rules(measured.model, target),
         tolerance=request.limit,
         seconds=clock.seconds,
         exit_code=0 if output else 1,
-        cache=chosen.cache,
+        cache=choice.cache,
         kind=request.kind,
     )
 
@@ -145,9 +145,9 @@ def _ready(request: QuantizeRequest, target: Target, clock: Stopwatch) -> _Ready
         samples = _samples(request, source.model)
         calibration, held_out = _parted(request, samples)
     with clock.stage(Stage.REWRITE):
-        done, layers = _prepared(request, model, source)
+        result, layers = _prepared(request, model, source)
         work = work_of(model, layers, held_out)
-    return _Ready(source, model, samples, calibration, held_out, done, layers, work)
+    return _Ready(source, model, samples, calibration, held_out, result, layers, work)
 
 
 @frozen
@@ -262,8 +262,8 @@ def _doubts(ready: _Ready, error: Mapping[str, Distance]) -> tuple[Doubt, ...]:
     for name, distance in error.items():
         if distance.standard_error is not None and distance.standard_error > _FEW * distance.rms:
             share = 100 * distance.standard_error / distance.rms
-            said = f"the error of output {name!r} is known to +- {share:.0f} % of it alone"
-            few = f"{said}: the {len(ready.held_out)} samples that measure it differ too much for so few"
+            message = f"the error of output {name!r} is known to +- {share:.0f} % of it alone"
+            few = f"{message}: the {len(ready.held_out)} samples that measure it differ too much for so few"
             doubts += (Doubt(DoubtKind.FEW, (), few),)
     return doubts
 
@@ -287,16 +287,16 @@ def _prepared(
         model.inline_functions()
     # What has no int8 kernel as a deconvolution stays in float as what it is; the build makes a Conv of it then.
     passes = [pass_ for pass_ in passes_for("int8") if not isinstance(pass_, OverlapAdd)]
-    done = Preparation(model, source.target).rewrite((FoldBatchNorm(), *passes), WEIGHTED)
+    result = Preparation(model, source.target).rewrite((FoldBatchNorm(), *passes), WEIGHTED)
     # TensorRT-RTX may lay out tensors otherwise, and nothing was measured there.
     if source.target.family == "tensorrt" and KINDS[request.kind].name == "int8":
-        done = dataclasses.replace(done, edits=done.edits + fill_channels(model))
+        result = dataclasses.replace(result, edits=result.edits + fill_channels(model))
     store_weights(model)
     source.file.move(model)
     kind, in_float = KINDS[request.kind], _checked_names(model, request.in_float, request.attention)
     layers = find_layers(model.main, in_float, kind, request.attention)
     require_layers(model, layers, kind, in_float, request.attention)
-    return done, layers
+    return result, layers
 
 
 def _checked_names(model: OnnxModel, names: Sequence[str], attention: bool) -> Sequence[str]:
@@ -304,8 +304,8 @@ def _checked_names(model: OnnxModel, names: Sequence[str], attention: bool) -> S
     for name in names:
         if name not in node_names:
             able = find_layers(model.main, attention=attention)
-            listed = ", ".join(repr(layer.name) for layer in able if not layer.reason)
-            raise InputError(f"--float {name!r}: there is no such node", f"Layers that are quantised: {listed}.")
+            choices = ", ".join(repr(layer.name) for layer in able if not layer.reason)
+            raise InputError(f"--float {name!r}: there is no such node", f"Layers that are quantised: {choices}.")
     return names
 
 

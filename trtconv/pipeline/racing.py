@@ -126,12 +126,12 @@ def best_build(
     clock.progress.phase("builds of the network", count, count)
     with clock.stage(Stage.RACE):
         times = network_times(blobs, plan, loader)
-    taken = min(range(count), key=lambda number: typical(times[number]))
-    best = blobs[taken]
-    assert best is not None  # Where none runs, `taken` is the first, which was built.
-    if not times[taken] and must_run:
+    winner = min(range(count), key=lambda number: typical(times[number]))
+    best = blobs[winner]
+    assert best is not None  # Where none runs, `winner` is the first, which was built.
+    if not times[winner] and must_run:
         raise EngineFailed("none of the engines of --best-of runs here", "Build without --best-of.")
-    return best, BestOf(times, taken)
+    return best, BestOf(times, winner)
 
 
 def _loader(runtime: Runtime) -> EngineLoader:

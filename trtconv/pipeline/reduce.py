@@ -115,11 +115,11 @@ def smallest_part(model: OnnxModel, request: ReduceRequest, trials: PartTrials, 
     search = _Search(Cutter(model, profiles), trials, trials.request(request.model), failure)
     with progress.stage(Stage.REDUCE.value):
         minimal = search.run()
-    kept = search.indices
+    indices = search.indices
     # The whole may have inputs that no part could be given.
-    part = search.cutter.cut(kept) if len(kept) < len(search.cutter) else None
+    part = search.cutter.cut(indices) if len(indices) < len(search.cutter) else None
     build = search.request if part is None else search.request_for(part)
-    return FailingPart(part or model.proto, build, failure, len(search.cutter), len(kept), minimal)
+    return FailingPart(part or model.proto, build, failure, len(search.cutter), len(indices), minimal)
 
 
 class _Search:

@@ -165,10 +165,10 @@ def matching(model: OnnxModel, patterns: Sequence[str]) -> list[int]:
         pairs = zip(columns.names, columns.ops, strict=True)
         own = [index for index, node in enumerate(pairs) if matches(pattern, *node)]
         if not own:
-            names, wanted = (columns.ops, pattern[5:]) if pattern.startswith("type:") else (columns.names, pattern)
+            names, glob = (columns.ops, pattern[5:]) if pattern.startswith("type:") else (columns.names, pattern)
             raise InputError(
                 f"--leave {pattern}: no node of {model.path} is meant",
-                did_you_mean(wanted, set(names)) or "Give a node's name, or type:OPERATOR.",
+                did_you_mean(glob, set(names)) or "Give a node's name, or type:OPERATOR.",
             )
         indices += own
     return indices

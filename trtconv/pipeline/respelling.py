@@ -86,18 +86,18 @@ class RefusedNetwork:
         Everything fixed is tried first: where that fails too, the ranges are not to blame.
         """
         started, reasons = time.monotonic(), self._reasons
-        built: list[str] = []
-        tried = narrower(self.model.inputs, self.sized.profiles, self.sized.lattice) if reasons else ()
-        for number, choice in enumerate(tried):
+        flags: list[str] = []
+        choices = narrower(self.model.inputs, self.sized.profiles, self.sized.lattice) if reasons else ()
+        for number, choice in enumerate(choices):
             if time.monotonic() - started > _PATIENCE_SECONDS:
                 break
             if self._is_buildable(self.model, dataclasses.replace(self.plan, profiles=choice.profiles)):
-                built.append(choice.flags)
+                flags.append(choice.flags)
             elif number == 0:
                 return self.findings
-        if not built:
+        if not flags:
             return self.findings
-        ways = "; or with ".join([*built[1:], built[0]])
+        ways = "; or with ".join([*flags[1:], flags[0]])
         offer = f"The ranges are too wide for the builder. It does build with {ways}."
         return tuple(dataclasses.replace(f, fix=offer) if f is reasons[0] else f for f in self.findings)
 
@@ -106,9 +106,9 @@ class RefusedNetwork:
         main = self.model.main
         ops = frozenset().union(*(form.ops for form in OTHER_FORMS.values()))
         indices = sorted(index for op in ops for index in main.by_op.get(op, ()))
-        said = "\n".join(reason.message for reason in self._reasons)
-        named = [index for index in indices if main.columns.names[index] and main.columns.names[index] in said]
-        return (named or [index for index in indices if main.columns.names[index]])[:_MOST_SUSPECTS]
+        messages = "\n".join(reason.message for reason in self._reasons)
+        suspects = [index for index in indices if main.columns.names[index] and main.columns.names[index] in messages]
+        return (suspects or [index for index in indices if main.columns.names[index]])[:_MOST_SUSPECTS]
 
     def _form(self, cutter: Cutter, index: int) -> str | None:
         """Returns the first form in which a node builds alone."""

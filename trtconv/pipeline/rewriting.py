@@ -55,22 +55,22 @@ def rewrite(request: RewriteRequest, progress: Progress | None = None) -> Rewrit
         protect_data(original, request.output, data_path(request.output))
     with clock.stage(Stage.RUNTIME):
         target = request.target or target_and_runtime(None)[0]
-    done = Preparation(model, target, clock).rewrite(passes)
+    result = Preparation(model, target, clock).rewrite(passes)
     with clock.stage(Stage.VERIFY):
         verified = Comparison(None, "nothing was rewritten")
-        promise = promise_of(done.edits, passes)
+        promise = promise_of(result.edits, passes)
         resized = promise.frees_sizes
         traced, further = _examples(original, model) if resized else ([], [])
-        if done.edits:
+        if result.edits:
             verified = compare_safely(original, model, resized=resized, traced=traced, further=further)
     error = verified.max_relative_error
     # An infinite error means other shapes or no results: no request to change numbers allows that.
     if error is not None and (error > allowed_error(original, promise) or math.isinf(error)):
-        return RewriteReport(model_identity(original), None, done.edits, done.skipped, verified, exit_code=1)
+        return RewriteReport(model_identity(original), None, result.edits, result.skipped, verified, exit_code=1)
     with clock.stage(Stage.WRITE):
         model.save(request.output)
     output = FileIdentity(str(request.output), sha256_of(request.output), request.output.stat().st_size)
-    return RewriteReport(model_identity(original), output, done.edits, done.skipped, verified)
+    return RewriteReport(model_identity(original), output, result.edits, result.skipped, verified)
 
 
 _ANY = Target("rtx")
@@ -96,8 +96,8 @@ def _selected(request: RewriteRequest) -> tuple[Pass, ...]:
     added = admit(request.extend, ())
     plan = BuildPlan(_ANY, rewrite_rules=request.rewrite_rules, substitute=request.substitute, extensions=added)
     passes = (*added_passes(plan), *PASSES)
-    chosen = select(passes, request.only, request.skip)
+    selection = select(passes, request.only, request.skip)
     extras = [
         pass_ for pass_ in passes if pass_.flag and getattr(request, pass_.flag) and pass_.name not in request.skip
     ]
-    return tuple(pass_ for pass_ in passes if pass_ in chosen or pass_ in extras)
+    return tuple(pass_ for pass_ in passes if pass_ in selection or pass_ in extras)

@@ -142,17 +142,17 @@ def _what_happens(report: ShareReport) -> list[str]:
 
 
 def _lines(report: ShareReport) -> list[str]:
-    shown = report.commands
-    return [line for line in (shown.tool, shown.polygraphy, shown.own) if line]
+    lines = report.commands
+    return [line for line in (lines.tool, lines.polygraphy, lines.own) if line]
 
 
 def _nodes(part: onnx.ModelProto) -> list[str]:
     rows = ["| node | operator | attributes |", "|---|---|---|"]
     for node in part.graph.node:
-        said = ", ".join(
+        text = ", ".join(
             f"{attribute.name}={_short(onnx.helper.get_attribute_value(attribute))}" for attribute in node.attribute
         )
-        rows.append(f"| {node.name} | {node.op_type} | {said} |")
+        rows.append(f"| {node.name} | {node.op_type} | {text} |")
     return rows
 
 

@@ -111,8 +111,8 @@ class PartTrials:
         """Returns what the passes make of a part; None where they do not end well."""
         output = self._folder / "rewritten.onnx"
         rewrite = RewriteRequest(self._save(part), output, **shared(request, RewriteRequest))
-        done = self._worker.run(rewrite, self._request.timeout)
-        if isinstance(done, FailedRun) or not output.exists():
+        result = self._worker.run(rewrite, self._request.timeout)
+        if isinstance(result, FailedRun) or not output.exists():
             return None
         proto = OnnxModel.load(output).proto
         del proto.metadata_props[:]
@@ -125,20 +125,20 @@ class PartTrials:
 
     def failures(self, request: BuildRequest, raising: bool = False) -> Iterator[Failure]:
         """Yields how a model fails: what a build finds, worst first; where that is nothing, what a rewrite breaks."""
-        built = self._worker.run(request, self._request.timeout)
-        if isinstance(built, FailedRun):
+        report = self._worker.run(request, self._request.timeout)
+        if isinstance(report, FailedRun):
             if raising:
-                _raise_unless_of_model(built)
-            yield _of_run(built)
-        if not isinstance(built, BuildReport) or built.exit_code:
-            yield from map(_of_finding, _worst_first(getattr(built, "findings", ())))
-        elif request.rewrite and built.edits:
+                _raise_unless_of_model(report)
+            yield _of_run(report)
+        if not isinstance(report, BuildReport) or report.exit_code:
+            yield from map(_of_finding, _worst_first(getattr(report, "findings", ())))
+        elif request.rewrite and report.edits:
             output = self._folder / "rewritten.onnx"
             rewrite = RewriteRequest(request.model, output, **shared(request, RewriteRequest))
-            done = self._worker.run(rewrite, self._request.timeout)
-            if isinstance(done, FailedRun):
-                yield _of_run(done)
-            elif done.exit_code:
+            outcome = self._worker.run(rewrite, self._request.timeout)
+            if isinstance(outcome, FailedRun):
+                yield _of_run(outcome)
+            elif outcome.exit_code:
                 yield Failure("verify", "rewrite-differs", "the rewritten model computes something else")
 
 

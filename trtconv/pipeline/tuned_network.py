@@ -58,6 +58,6 @@ def _faster(tuned: Built, build_usual: Callable[[], Made], engine: Runtime, cloc
         return tuned
     with clock.stage(Stage.RACE):
         race = TunedNetwork(*network_times((tuned[1], blob), report.plan, loader))
-    chosen = tuned if race.is_faster else (report, blob)
-    noted = dataclasses.replace(chosen[0], tuned_network=race, notes=(*chosen[0].notes, str(race)))
-    return noted, chosen[1]
+    winner = tuned if race.is_faster else (report, blob)
+    noted = dataclasses.replace(winner[0], tuned_network=race, notes=(*winner[0].notes, str(race)))
+    return noted, winner[1]

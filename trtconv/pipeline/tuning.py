@@ -208,21 +208,21 @@ class _Race:
         old = self._memory.find(timed_layer, forms)
         # Of a form that failed nothing is known: where there is a GPU it is tried again.
         lacking = [form for form in forms if old and old.times[form] is None and form not in old.refused]
-        untried = lacking if info.gpu else []
-        if old is None or untried:
-            answer = self._measure(layer, forms) if old is None else self._completed(layer, old, untried)
+        missing = lacking if info.gpu else []
+        if old is None or missing:
+            answer = self._measure(layer, forms) if old is None else self._completed(layer, old, missing)
             self._memory.keep(timed_layer, answer)
         else:
             answer = old
         self._answers[same] = answer
         return answer, answer is old
 
-    def _completed(self, layer: LayerAlone, old: Answer, untried: Sequence[str]) -> Answer:
+    def _completed(self, layer: LayerAlone, old: Answer, missing: Sequence[str]) -> Answer:
         """Times what is not known against a form that is, and returns all as if measured with that."""
         base = next(form for form, time in old.times.items() if time is not None)
-        fresh = self._measure(layer, [base, *untried])
+        fresh = self._measure(layer, [base, *missing])
         scale = (old.times[base] or 0.0) / (fresh.times[base] or 1.0)
-        times = {form: round(time * scale, 2) for form in untried if (time := fresh.times[form]) is not None}
+        times = {form: round(time * scale, 2) for form in missing if (time := fresh.times[form]) is not None}
         # Nothing is new where the form that is known failed this time.
         if not fresh.times[base]:
             return old

@@ -50,13 +50,13 @@ def code_of(request: Any) -> ForeignCode:
     Raises:
         InputError: As `ForeignCode.of`, and `admit`.
     """
-    named = getattr(request, "extend", ())
-    if not named:
+    names = getattr(request, "extend", ())
+    if not names:
         return ForeignCode.of(request)
     # Loaded only here: most calls have none.
     from trtconv.pipeline.extending.installed import located
 
-    return ForeignCode.of(request, located(named))
+    return ForeignCode.of(request, located(names))
 
 
 def extensions(plan: BuildPlan) -> Iterator[Extension]:

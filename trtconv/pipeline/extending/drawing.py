@@ -28,8 +28,8 @@ Values = Callable[[Generator, tuple[int, ...], float], NDArray[Any]]
 
 
 def _wide(random: Generator, shape: tuple[int, ...], large: float) -> NDArray[Any]:
-    drawn: NDArray[Any] = np.exp(random.uniform(-np.log(large), np.log(large), shape)) * random.choice((-1, 1), shape)
-    return drawn
+    values: NDArray[Any] = np.exp(random.uniform(-np.log(large), np.log(large), shape)) * random.choice((-1, 1), shape)
+    return values
 
 
 KINDS: tuple[Values, ...] = (
@@ -48,15 +48,15 @@ KINDS: tuple[Values, ...] = (
 
 def draw_attributes(texts: Texts, random: Generator, number: int) -> dict[str, float]:
     """Returns values of the attributes that may be any number in a range; its ends and zero come first."""
-    listed = {name for choice in texts.choices() for name in choice}
+    choices = {name for choice in texts.choices() for name in choice}
     attributes = {}
     for name in texts.kinds:
-        if name == TYPE or name in listed:
+        if name == TYPE or name in choices:
             continue
         least, most = texts.range(name)
         ends = [value for value in (0.5, 0.0, least, most, 1.0, -1.0, 2.0) if least <= value <= most]
-        drawn = ends[number] if number < len(ends) else random.uniform(least, most)
-        attributes[name] = float(np.float32(drawn))
+        value = ends[number] if number < len(ends) else random.uniform(least, most)
+        attributes[name] = float(np.float32(value))
     return attributes
 
 
@@ -93,12 +93,12 @@ def draw_values(
     inputs = {}
     for name, kind in zip(texts.inputs, instance.types, strict=True):
         values, large = KINDS[number if number < len(KINDS) else int(random.integers(len(KINDS)))], _large(kind)
-        drawn = np.asarray(values(random, shapes[name], large), np.float64)
-        if number >= len(KINDS) and (written := _numbers(texts, attributes, large)):
+        array = np.asarray(values(random, shapes[name], large), np.float64)
+        if number >= len(KINDS) and (numbers := _numbers(texts, attributes, large)):
             # At first these alone: a text may do something else where all of them are met.
             share = 1.0 if number == len(KINDS) else _WRITTEN
-            drawn = np.where(random.random(drawn.shape) < share, random.choice(written, drawn.shape), drawn)
-        inputs[name] = _of_type(_within(drawn, texts.rule.inputs.get(name)), kind)
+            array = np.where(random.random(array.shape) < share, random.choice(numbers, array.shape), array)
+        inputs[name] = _of_type(_within(array, texts.rule.inputs.get(name)), kind)
     return inputs
 
 

@@ -54,8 +54,8 @@ def passes_of(rules: Sequence[RewriteRule]) -> tuple[RewritingPass, ...]:
 def _passes(document: str) -> tuple[RewritingPass, ...]:
     rules = rules_of(json.loads(document))
     texts = [read(rule) for rule in rules]
-    if taken := {rule.name for rule in rules} & {pass_.name for pass_ in PASSES}:
-        raise InputError(f"{sorted(taken)[0]!r} is the name of a pass of trtconv", "Call the rule otherwise.")
+    if clashes := {rule.name for rule in rules} & {pass_.name for pass_ in PASSES}:
+        raise InputError(f"{sorted(clashes)[0]!r} is the name of a pass of trtconv", "Call the rule otherwise.")
     answers = _proven_instances(document)
     return tuple(
         RewritingPass(text, instances, functools.partial(_elsewhere, text.rule))
@@ -105,8 +105,8 @@ def _plain(instance: Instance) -> list[Any]:
 
 def _instance(row: Sequence[Any]) -> Instance:
     kind, types, ranks, attributes = row
-    listed = ((name, tuple(value) if isinstance(value, list) else value) for name, value in attributes)
-    return Instance(kind, tuple(types), tuple(ranks), tuple(listed))
+    pairs = ((name, tuple(value) if isinstance(value, list) else value) for name, value in attributes)
+    return Instance(kind, tuple(types), tuple(ranks), tuple(pairs))
 
 
 def show(texts: Texts) -> list[Instance]:
@@ -226,11 +226,11 @@ def _agree(
         return False
     where = f"for {_instance_text(texts, instance, attributes)}, {_shown_feeds(feeds)}"
     try:
-        got = sides.replacement(feeds)
+        actual = sides.replacement(feeds)
     except Exception as error:
         raise_if_starved(error)
         raise Unequal(f"{where} the replacement does not run: {first_line(error)}") from error
-    for name, one, two in zip(texts.outputs, expected, got, strict=True):
+    for name, one, two in zip(texts.outputs, expected, actual, strict=True):
         if one.shape != two.shape or one.dtype != two.dtype:
             raise Unequal(f"{where} {name} should be {_form(one)}, and is {_form(two)}")
         limit = same_network([*instance.types, str(one.dtype)], False) if _is_float(one) else 0.0
@@ -254,18 +254,18 @@ def _form(values: NDArray[Any]) -> str:
 
 def _instance_text(texts: Texts, instance: Instance, attributes: Mapping[str, Any]) -> str:
     inputs = zip(texts.inputs, instance.types, instance.ranks, strict=True)
-    said = [f"{name} of {kind} and rank {rank}" for name, kind, rank in inputs]
-    said += [f"{name} = {value}" for name, value in attributes.items() if name != TYPE]
-    return ", ".join(said)
+    parts = [f"{name} of {kind} and rank {rank}" for name, kind, rank in inputs]
+    parts += [f"{name} = {value}" for name, value in attributes.items() if name != TYPE]
+    return ", ".join(parts)
 
 
 def _shown_feeds(feeds: Mapping[str, NDArray[Any]]) -> str:
     """Returns inputs as text: the shape, and the first and last values."""
-    said = []
+    parts = []
     for name, values in feeds.items():
-        listed = np.array2string(values.ravel().astype(np.float64), precision=4, threshold=8, edgeitems=3)
-        said.append(f"{name} of {times(values.shape) or 'one number'} = {' '.join(listed.split())}")
-    return ", ".join(said)
+        text = np.array2string(values.ravel().astype(np.float64), precision=4, threshold=8, edgeitems=3)
+        parts.append(f"{name} of {times(values.shape) or 'one number'} = {' '.join(text.split())}")
+    return ", ".join(parts)
 
 
 def _difference(one: NDArray[Any], two: NDArray[Any]) -> str:

@@ -46,20 +46,20 @@ def _located(file: CodeFile) -> CodeFile:
         raise InputError(
             f"there is no file {file.path}, and no installed extension {name!r}", "'trtconv extension list' lists them."
         )
-    listed = ", ".join(package for package, _ in offers)
+    packages = ", ".join(package for package, _ in offers)
     why = "several packages offer it" if len(offers) > 1 else "its package does not have the module's file"
-    raise InputError(f"extension {name!r} of {listed}: {why}", "Name the file: --extend FILE.py.")
+    raise InputError(f"extension {name!r} of {packages}: {why}", "Name the file: --extend FILE.py.")
 
 
 def _offers() -> Iterator[tuple[metadata.EntryPoint, str, Path | None]]:
     """Yields the entry points of all packages, each with its package and the file of its module."""
-    seen = set()
+    earlier = set()
     for distribution in metadata.distributions(path=trusted_path()):
         name = distribution.metadata["Name"] or ""
         # One that is on the path twice is what is found first, as for imports.
-        if name in seen:
+        if name in earlier:
             continue
-        seen.add(name)
+        earlier.add(name)
         for entry in distribution.entry_points:
             if entry.group == GROUP:
                 yield entry, f"{name} {distribution.version}", _file(distribution, entry.value)
@@ -67,9 +67,9 @@ def _offers() -> Iterator[tuple[metadata.EntryPoint, str, Path | None]]:
 
 def _file(package: metadata.Distribution, value: str) -> Path | None:
     stem = value.partition(":")[0].strip().replace(".", "/")
-    wanted = (f"{stem}.py", f"{stem}/__init__.py")
-    for listed in package.files or ():
-        path = Path(str(package.locate_file(listed)))
-        if listed.as_posix() in wanted and path.is_file():
+    names = (f"{stem}.py", f"{stem}/__init__.py")
+    for entry in package.files or ():
+        path = Path(str(package.locate_file(entry)))
+        if entry.as_posix() in names and path.is_file():
             return path
     return None

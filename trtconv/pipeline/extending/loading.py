@@ -103,8 +103,8 @@ def users_code(failing: str) -> Iterator[None]:
         raise
     except (Exception, SystemExit) as error:
         line = _line_of(error)
-        said = str(error).strip().partition("\n")[0][:300]
-        raise InputError(f"{failing}: {type(error).__name__}: {said}{line}", _HINT) from error
+        message = str(error).strip().partition("\n")[0][:300]
+        raise InputError(f"{failing}: {type(error).__name__}: {message}{line}", _HINT) from error
 
 
 def _line_of(error: BaseException) -> str:
@@ -208,9 +208,9 @@ class AddedPass(Pass):
             except BrokenContract as broken:
                 raise InputError(f"{self.code.path}: {broken}", _HINT) from broken
         after = _weights(model)
-        if written := [name for name in weights.keys() & after.keys() if weights[name] != after[name]]:
+        if changes := [name for name in weights.keys() & after.keys() if weights[name] != after[name]]:
             raise InputError(
-                f"{self.code.path}: pass {self.name} wrote into weight {written[0]!r}, which others may use",
+                f"{self.code.path}: pass {self.name} wrote into weight {changes[0]!r}, which others may use",
                 "Make a new one: field.constant(name, values).",
             )
         wrong = complaint(model.without_weights()) if was_valid and result.edits else None

@@ -114,15 +114,15 @@ def _of_pass(pass_: AddedPass) -> Iterator[TriedPart]:
         yield TriedPart(of, "contract", False, error.message)
         return
     for what in ("contract", "idempotence", "equality"):
-        said = next((why for kind, why in faults if kind == what), "")
-        yield TriedPart(of, what, not said, said or f"{rewritten} models rewritten")
+        fault = next((why for kind, why in faults if kind == what), "")
+        yield TriedPart(of, what, not fault, fault or f"{rewritten} models rewritten")
 
 
 def _examples(page: str) -> tuple[Target, list[str], list[str]]:
     """Returns the target of a page's examples, and the models under "Before:" and "After:"."""
     examples = [(title, text) for title, text in sections(page) if title.split()[:1] in (["Before"], ["After"])]
-    named = next((match for title, _ in examples if (match := re.search(r"\((.*)\)", title))), None)
-    target = (Target.parse(named[1]) if named else None) or _USUAL
+    hit = next((match for title, _ in examples if (match := re.search(r"\((.*)\)", title))), None)
+    target = (Target.parse(hit[1]) if hit else None) or _USUAL
     return (
         target,
         [text for title, text in examples if title.startswith("Before")],
@@ -215,10 +215,10 @@ def _difference(before: OnnxModel, after: OnnxModel, feeds: Sequence[Mapping[str
         except Exception:
             continue
         try:
-            got = second.run(None, dict(feed))
+            actual = second.run(None, dict(feed))
         except Exception as error:
             return f"the rewritten model does not run: {first_line(error)}"
-        for name, one, two in zip(before.outputs, expected, got, strict=True):
+        for name, one, two in zip(before.outputs, expected, actual, strict=True):
             far = relative_error(one, two)
             if not far <= limit:
                 return f"output {name!r} is off by {far:.2g} of its largest magnitude"
@@ -233,23 +233,23 @@ def _of_rule(rule: AddedRule) -> Iterator[TriedPart]:
         if not wrong:
             wrong = _wrong_findings(rule, target, before[0], after[0])
         yield TriedPart(of, "page", not wrong, wrong)
-        tried = 0
+        count = 0
         for page in (pass_.page for pass_ in PASSES):
             _, *groups = _examples(page)
             for text in itertools.chain.from_iterable(groups):
                 list(rule.check(ModelView(_model(text)), target))
-                tried += 1
-        yield TriedPart(of, "contract", True, f"{tried} models looked at")
+                count += 1
+        yield TriedPart(of, "contract", True, f"{count} models looked at")
     except InputError as error:
         yield TriedPart(of, "contract", False, error.message)
 
 
 def _wrong_findings(rule: AddedRule, target: Target, before: str, after: str) -> str:
     model = _model(before)
-    held = model.serialize()
+    original = model.serialize()
     if not list(rule.check(ModelView(model), target)):
         return "it finds nothing in the model under 'Before:'"
-    if model.serialize() != held:
+    if model.serialize() != original:
         return "it changes the model"
     return (
         "it finds something in the model under 'After:'" if list(rule.check(ModelView(_model(after)), target)) else ""
@@ -295,10 +295,10 @@ def _wrong_run(model: OnnxModel, inputs: Sizing, outputs: Sizing) -> str:
     if isinstance(computes, str):
         return computes
     arrays = dict(zip(model.outputs, computes.run(None, random_feeds(model.inputs, shapes)), strict=True))
-    for name, wanted in outputs.items():
+    for name, expected in outputs.items():
         shape = "x".join(map(str, arrays[name].shape))
-        if shape != wanted:
-            return f"{name} is {shape}, and should be {wanted}"
+        if shape != expected:
+            return f"{name} is {shape}, and should be {expected}"
     return "" if outputs else "the line names no output"
 
 
@@ -315,9 +315,9 @@ def _wrong_shapes(model: OnnxModel, inputs: Sizing, outputs: Sizing) -> str:
         return "its shapes cannot be told: " + ", ".join(trial.opaque.values())
     if failed := [check for check in trial.checks if not np.ravel(check.holds)[0]]:
         return f"it does not take these: {failed[0].evidence(0)}"
-    for name, wanted in outputs.items():
+    for name, expected in outputs.items():
         shape = trial.tensors[name].shape or []
         text = "x".join(str(int(np.ravel(num.value)[0]) if num.is_known else "?") for num in shape)
-        if text != wanted:
-            return f"{name} is {text}, and should be {wanted}"
+        if text != expected:
+            return f"{name} is {text}, and should be {expected}"
     return "" if outputs else "the line names no output"

@@ -42,16 +42,16 @@ def variants(model: OnnxModel) -> Iterator[Variant]:
     """Yields a model as it is, and then changed at random, each with random inputs; the same every time."""
     for number in range(_COUNT):
         random = np.random.default_rng(number)
-        said: list[str] = []
+        changes: list[str] = []
         changed = model.copy()
         if number >= len(KINDS):
             for change in (_weights, _attributes, _axes, _use):
                 if random.random() < 0.5:
-                    said += change(changed, random)
+                    changes += change(changed, random)
             changed.touch()
         if complaint(changed.without_weights()) is None:
             feeds = _feeds(changed, random, KINDS[number % len(KINDS)])
-            yield Variant(changed, feeds, f"the page's model with {', '.join(said) or 'other inputs'}")
+            yield Variant(changed, feeds, f"the page's model with {', '.join(changes) or 'other inputs'}")
 
 
 def _feeds(model: OnnxModel, random: Generator, values: Callable[..., NDArray[Any]]) -> dict[str, NDArray[Any]]:
@@ -85,14 +85,14 @@ def _attributes(model: OnnxModel, random: Generator) -> list[str]:
     if not places:
         return []
     node, attribute = places[int(random.integers(len(places)))]
-    said = f"another {attribute.name} of {node.op_type}"
+    change = f"another {attribute.name} of {node.op_type}"
     if random.random() < 0.3:
         node.attribute.remove(attribute)
     elif attribute.type == AttributeProto.FLOAT:
         attribute.f = float(random.choice((0.0, 1.0, -1.0, 0.5, attribute.f * 2)))
     else:
         attribute.i = int(random.choice((0, 1, -1, 2, attribute.i + 1)))
-    return [said]
+    return [change]
 
 
 def _axes(model: OnnxModel, random: Generator) -> list[str]:

@@ -55,10 +55,10 @@ class Attention:
 def candidates(model: OnnxModel) -> Iterator[list[GraphPart]]:
     """Yields, for each set of GridSamples whose results are added, the parts that may be an attention."""
     scope = model.main
-    left = list(scope.by_op.get("GridSample", ())[:_MOST_SAMPLES])
-    while left:
-        value, place = scope.columns.inputs[left[0]][:2]
-        after = sorted(downstream(scope, left.pop(0)))
+    queue = list(scope.by_op.get("GridSample", ())[:_MOST_SAMPLES])
+    while queue:
+        value, place = scope.columns.inputs[queue[0]][:2]
+        after = sorted(downstream(scope, queue.pop(0)))
         results = (name for index in after[1:] for name in scope.columns.outputs[index])
         # The last outputs of a chain come first: they hold the most of it.
         outputs = [name for name in results if len(scope.shape(name) or ()) in (3, 4)][:_MOST_OUTPUTS][::-1]
@@ -67,7 +67,7 @@ def candidates(model: OnnxModel) -> Iterator[list[GraphPart]]:
         parts = list(itertools.islice((part for part in cuts if part is not None and _is_whole(model, part)), _MOST))
         if parts:
             yield parts
-            left = [index for index in left if not any(index in part.nodes for part in parts)]
+            queue = [index for index in queue if not any(index in part.nodes for part in parts)]
 
 
 def _ends(scope: Scope, output: str, value: str, place: str) -> Iterator[tuple[str, str, str]]:
@@ -151,8 +151,8 @@ def _constants(levels: Sequence[tuple[int, int]]) -> tuple[Array, Array]:
 
 def _is(order: HeadOrder, output: Array, expected: Array) -> bool:
     flat = expected.reshape(*expected.shape[:2], -1)
-    held = {HeadOrder.HEADS: expected, HeadOrder.FLAT: flat, HeadOrder.CHANNELS_FIRST: flat.transpose(0, 2, 1)}[order]
-    return output.shape == held.shape and relative_error(held, output) <= TOLERANCES["float32"].relative
+    goal = {HeadOrder.HEADS: expected, HeadOrder.FLAT: flat, HeadOrder.CHANNELS_FIRST: flat.transpose(0, 2, 1)}[order]
+    return output.shape == goal.shape and relative_error(goal, output) <= TOLERANCES["float32"].relative
 
 
 def write(writer: Writer, part: GraphPart, attention: Attention) -> None:

@@ -71,8 +71,8 @@ class Detections:
     @property
     def present(self) -> Array:
         """Where of (images, most) there is a detection."""
-        held: Array = np.arange(self.table.shape[1]) < self.counts[:, None]
-        return held
+        mask: Array = np.arange(self.table.shape[1]) < self.counts[:, None]
+        return mask
 
     @classmethod
     def of(cls, outputs: Sequence[Array]) -> Detections:
@@ -112,28 +112,28 @@ def _table(form: Form, outputs: Sequence[Array], runs: Sequence[Detections]) -> 
     flat = outputs[0].ndim == rank
     if outputs[0].ndim not in (rank, rank + 1):
         return None
-    given, there, own = [], [], []
+    inside, there, own = [], [], []
     for output, run in zip(outputs, runs, strict=True):
         images, most = run.table.shape[:2]
         rows = {Form.PADDED: (images, most), Form.SINGLE: (most,), Form.ROWS: (int(run.counts.sum()),)}[form]
         if output.shape[:rank] != rows or (form is Form.SINGLE and images != 1):
             return None
         wide = (output[..., None] if flat else output).astype(np.float64)
-        held = run.present if form is not Form.SINGLE else run.present[0]
-        given.append(wide if form is Form.ROWS else wide[held])
-        there.append(wide[:0] if form is Form.ROWS else wide[~held])
+        mask = run.present if form is not Form.SINGLE else run.present[0]
+        inside.append(wide if form is Form.ROWS else wide[mask])
+        there.append(wide[:0] if form is Form.ROWS else wide[~mask])
         own.append(run.table[run.present])
-    if len({array.shape[-1] for array in given}) != 1:
+    if len({array.shape[-1] for array in inside}) != 1:
         return None
-    values, pads, table = np.concatenate(given), np.concatenate(there), np.concatenate(own)
+    values, pads, table = np.concatenate(inside), np.concatenate(there), np.concatenate(own)
     if not len(values) or values.shape[-1] > 64:
         return None
     columns = [_column(values[:, number], table) for number in range(values.shape[1])]
     blank = pads[:1] if len(pads) else np.zeros((1, values.shape[1]))
     if any(column is None for column in columns) or not (pads == blank).all():
         return None
-    kept = tuple(int(column) for column in columns if column is not None)
-    return Layout(form, kept, tuple(blank[0].tolist()), flat, str(outputs[0].dtype))
+    order = tuple(int(column) for column in columns if column is not None)
+    return Layout(form, order, tuple(blank[0].tolist()), flat, str(outputs[0].dtype))
 
 
 def _column(values: Array, table: Array) -> Column | None:

@@ -119,7 +119,7 @@ def fit(part: OnnxModel, run: Evaluator, seed: int = 0) -> DetectorEnd | None:
     if sizes is None:
         return None
     turned, classes = sizes
-    iou, thresholds, kept = _limits(part)
+    iou, thresholds, counts = _limits(part)
     largest = _largest_number(part, boxes[-2])
     for coding, threshold in itertools.product((0, 1), thresholds):
         runs = []
@@ -133,7 +133,7 @@ def fit(part: OnnxModel, run: Evaluator, seed: int = 0) -> DetectorEnd | None:
                 continue
         if len(runs) < _LEAST:
             continue
-        every = kept | {size for _, outputs in runs for output in outputs for size in output.shape[:2]}
+        every = counts | {size for _, outputs in runs for output in outputs for size in output.shape[:2]}
         for most, scoring in itertools.product(sorted(n for n in every if 1 <= n <= min(largest, _MOST_KEPT)), Scoring):
             ending = DetectorEnd(coding, scoring, turned, iou, threshold, most, ())
             layouts = _layouts(ending, runs)
@@ -153,8 +153,8 @@ def _largest_number(part: OnnxModel, boxes: int | str) -> int:
     limit = scope.values(suppression.input[2]) if len(suppression.input) > 2 and suppression.input[2] else None
     if limit is None or limit.size != 1:
         return 0
-    kept = int(limit.reshape(-1)[0])
-    return _MOST_KEPT if isinstance(boxes, int) and kept >= boxes else kept
+    number = int(limit.reshape(-1)[0])
+    return _MOST_KEPT if isinstance(boxes, int) and number >= boxes else number
 
 
 def _layouts(
@@ -165,8 +165,8 @@ def _layouts(
     detections = []
     for feeds, outputs in runs:
         boxes, scores = feeds.values()
-        given = _plugin_inputs(boxes, scores, ending)
-        detections.append(Detections.of(reference(given, ending.attributes)))
+        inputs = _plugin_inputs(boxes, scores, ending)
+        detections.append(Detections.of(reference(inputs, ending.attributes)))
         # What is no layout of one run is none of all.
         if any(layout_of([output], detections[-1:]) is None for output in outputs if detections[-1].counts.any()):
             return None
@@ -211,12 +211,12 @@ def _limits(part: OnnxModel) -> tuple[float, list[float], set[int]]:
     """Returns the overlap, the least scores and the numbers of kept boxes that a part may mean."""
     scope = part.main
     suppression = scope.columns.nodes[scope.by_op["NonMaxSuppression"][0]]
-    given = [scope.values(name) if name else None for name in [*suppression.input, "", "", ""][2:5]]
-    _, iou, score = (None if array is None or array.size != 1 else float(array.reshape(-1)[0]) for array in given)
+    settings = [scope.values(name) if name else None for name in [*suppression.input, "", "", ""][2:5]]
+    _, iou, score = (None if array is None or array.size != 1 else float(array.reshape(-1)[0]) for array in settings)
     least = {score} if score else set()
-    kept: set[int] = set()
-    if given[0] is not None and given[0].size == 1:
-        kept.add(int(given[0].reshape(-1)[0]))
+    counts: set[int] = set()
+    if settings[0] is not None and settings[0].size == 1:
+        counts.add(int(settings[0].reshape(-1)[0]))
     for node in scope.columns.nodes:
         for values in (scope.values(name) for name in node.input if name):
             if values is None or values.size > 8:
@@ -224,8 +224,8 @@ def _limits(part: OnnxModel) -> tuple[float, list[float], set[int]]:
             if node.op_type in _COMPARES and values.dtype.kind == "f":
                 least |= {float(value) for value in values.reshape(-1) if 0 < value < 1}
             if values.dtype.kind == "i" and node.op_type in _SIZES:
-                kept |= {int(value) for value in values.reshape(-1)}
-    return iou or 0.0, sorted(least, reverse=True) or [0.0], kept
+                counts |= {int(value) for value in values.reshape(-1)}
+    return iou or 0.0, sorted(least, reverse=True) or [0.0], counts
 
 
 _DRAWS = 8
@@ -250,9 +250,9 @@ def draw(
         return None
     hot = np.zeros((images, count, classes), bool)
     for image in range(images):
-        chosen = random.permutation(count)[: _HOT[number]]
-        hot[image, chosen, random.integers(0, classes, len(chosen)) if number % 4 else 0] = True
-        again = chosen[: len(chosen) // 3]
+        picks = random.permutation(count)[: _HOT[number]]
+        hot[image, picks, random.integers(0, classes, len(picks)) if number % 4 else 0] = True
+        again = picks[: len(picks) // 3]
         hot[image, again, random.integers(0, classes, len(again))] = True
     places = (random.permutation(total).reshape(hot.shape) + 0.5) / total
     scores = np.where(hot, threshold + (1 - threshold) * (0.05 + 0.9 * places), threshold * 0.9 * places)

@@ -45,12 +45,12 @@ class GraphPart:
 
 def upstream(scope: Scope, name: str) -> Iterator[str]:
     """Yields a tensor and those that it is computed from, the nearest first."""
-    queue, met = [name], {name}
+    queue, names = [name], {name}
     for tensor in queue:
         yield tensor
         node = scope.producer(tensor)
-        more = [] if node is None else [one for one in node.input if one and one not in met]
-        met.update(more)
+        more = [] if node is None else [one for one in node.input if one and one not in names]
+        names.update(more)
         queue += more
 
 
@@ -90,7 +90,7 @@ def _inside(
     """Returns the nodes between tensors, and the constants that these take."""
     nodes: set[int] = set()
     constants: list[onnx.TensorProto] = []
-    queue, met = [name for name in outputs if name not in inputs], {*inputs, *outputs}
+    queue, tensors = [name for name in outputs if name not in inputs], {*inputs, *outputs}
     for name in queue:
         index = scope.producers.get(name)
         tensor = scope.initializers.get(name) if index is None else None
@@ -101,8 +101,8 @@ def _inside(
             return None
         nodes.add(index)
         needed = dict.fromkeys(scope.columns.inputs[index])
-        queue += [tensor for tensor in needed if tensor and tensor not in met]
-        met.update(needed)
+        queue += [tensor for tensor in needed if tensor and tensor not in tensors]
+        tensors.update(needed)
     return nodes, constants
 
 

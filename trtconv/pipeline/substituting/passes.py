@@ -71,10 +71,10 @@ class PutPlugin(Pass):
 def _matches(model: OnnxModel, substitute: Substitute) -> Iterator[tuple[GraphPart, Fit]]:
     """Yields the parts of a model that a plugin computes, none of which has a node of another."""
     lists = list(substitute.candidates(model))
-    taken: set[int] = set()
+    nodes: set[int] = set()
     for parts, fit in zip(lists, fits_of(substitute.name, lists) if lists else [], strict=True):
-        if fit is not None and taken.isdisjoint(parts[fit[0]].nodes):
-            taken |= parts[fit[0]].nodes
+        if fit is not None and nodes.isdisjoint(parts[fit[0]].nodes):
+            nodes |= parts[fit[0]].nodes
             yield parts[fit[0]], fit
 
 

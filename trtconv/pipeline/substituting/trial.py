@@ -117,8 +117,8 @@ def _first(substitute: Substitute, parts: Sequence[GraphPart]) -> Fit | None:
 
 def _is_equal(substitute: Substitute, model: OnnxModel, run: Evaluator, part: GraphPart, way: Way) -> bool:
     """Whether the plugin's nodes, as they would be written, make what the part makes of other inputs."""
-    written = replaced(substitute, model, part, way)
-    other = None if written is None else evaluator(written)
+    network = replaced(substitute, model, part, way)
+    other = None if network is None else evaluator(network)
     try:
         return callable(other) and substitute.fit(model, lambda feeds: _both(run, other, feeds), seed=1) == way
     except _Unequal:

@@ -89,8 +89,8 @@ class Environment(contextlib.AbstractContextManager["Environment"]):
         except OSError as error:
             raise EnvironmentMissing(f"{self} does not start: {error.strerror}", _HOW) from error
         except (Lost, WorkerBug) as error:
-            said = error.summary if isinstance(error, WorkerBug) else error.stderr.rpartition("\n")[2] or error.why
-            raise EnvironmentMissing(f"trtconv does not run in {self}: {said}", _HOW) from error
+            message = error.summary if isinstance(error, WorkerBug) else error.stderr.rpartition("\n")[2] or error.why
+            raise EnvironmentMissing(f"trtconv does not run in {self}: {message}", _HOW) from error
 
     def attempt(self, build: BuildRequest) -> BuildTrial:
         """Tries a model; whatever happens to the process is what became of it."""

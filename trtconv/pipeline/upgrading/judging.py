@@ -87,13 +87,13 @@ def _regressions(
         yield from _failures(before, after)
         return
     if one.error is not None and other.error is not None and _grown(one.error, other.error, allowed.tolerance):
-        said = f"the error of the proof grows from {one.error:.1e} to {other.error:.1e}"
-        yield codes.UPGRADE_REGRESSION.finding(said)
+        message = f"the error of the proof grows from {one.error:.1e} to {other.error:.1e}"
+        yield codes.UPGRADE_REGRESSION.finding(message)
     if allowed.slower is None or one.build_s is None or other.build_s is None:
         return
     if other.build_s > one.build_s * allowed.slower and other.build_s - one.build_s > _LEAST_SECONDS:
-        said = f"the build takes {other.build_s:.1f} s, and took {one.build_s:.1f} s"
-        yield codes.UPGRADE_REGRESSION.finding(said)
+        message = f"the build takes {other.build_s:.1f} s, and took {one.build_s:.1f} s"
+        yield codes.UPGRADE_REGRESSION.finding(message)
 
 
 def _grown(before: float, after: float, tolerance: float) -> bool:
@@ -107,8 +107,8 @@ def _failures(before: BuildTrial, after: BuildTrial) -> Iterator[Finding]:
     faults = {finding.fault for finding in before.findings if finding.severity is Severity.ERROR}
     new = [finding for finding in after.findings if finding.severity is Severity.ERROR and finding.fault not in faults]
     for finding in new:
-        said = f"{before.fate.value}, now {after.fate.value} ({finding.code}): {finding.message}"
-        yield codes.UPGRADE_REGRESSION.finding(said, place=finding.location, fix=finding.fix)
+        message = f"{before.fate.value}, now {after.fate.value} ({finding.code}): {finding.message}"
+        yield codes.UPGRADE_REGRESSION.finding(message, place=finding.location, fix=finding.fix)
     if not new:
         why = f": {after.why}" if after.why else ""
         yield codes.UPGRADE_REGRESSION.finding(f"{before.fate.value}, now {after.fate.value}{why}")
@@ -121,5 +121,5 @@ def _parsed_otherwise(layers: tuple[LayerDifference, ...]) -> Iterator[Finding]:
         by_node.setdefault(difference.node, []).append(difference)
     for node, changes in by_node.items():
         more = f"; and {len(changes) - _SHOWN} more" if len(changes) > _SHOWN else ""
-        said = f"parsed otherwise: {'; '.join(map(str, changes[:_SHOWN]))}{more}"
-        yield codes.PARSED_OTHERWISE.finding(said, Severity.INFO, Location(node=node))
+        message = f"parsed otherwise: {'; '.join(map(str, changes[:_SHOWN]))}{more}"
+        yield codes.PARSED_OTHERWISE.finding(message, Severity.INFO, Location(node=node))

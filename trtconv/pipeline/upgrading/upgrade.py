@@ -70,8 +70,8 @@ def _family(builds: Sequence[BuildRequest]) -> Target | None:
     """
     families = dict.fromkeys(None if build.target is None else build.target.family for build in builds)
     if len(families) > 1:
-        listed = " and ".join(map(str, families))
-        raise InputError(f"the builds are for several families of TensorRT: {listed}", "Name one with --target.")
+        names = " and ".join(map(str, families))
+        raise InputError(f"the builds are for several families of TensorRT: {names}", "Name one with --target.")
     (family,) = families
     return None if family is None else Target(family)
 
