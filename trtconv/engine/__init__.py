@@ -73,9 +73,9 @@ def verify(request: VerifyRequest, progress: Progress | None = None) -> VerifyRe
     assert hearing.report is not None
     incomplete = "; ".join(filter(None, (incomplete, _left_out(hearing.report))))
     report = dataclasses.replace(hearing.report, seconds=seconds, incomplete=incomplete)
-    left = request.seconds - (time.monotonic() - started)
+    rest = request.seconds - (time.monotonic() - started)
     if request.bisect and report.exit_code == 1:
-        return dataclasses.replace(report, bisect=_bisect(request, report, left, progress))
+        return dataclasses.replace(report, bisect=_bisect(request, report, rest, progress))
     return report
 
 
@@ -215,8 +215,8 @@ def verify_pipeline(request: VerifyRequest, progress: Progress | None = None) ->
         shared = {name: getattr(request, name) for name in ("limits", "seed", "trust", "key")}
         alone = []
         for model, engine in load_document(path).engines():
-            left = max(1.0, request.seconds - (time.monotonic() - started))
-            alone.append(verify(VerifyRequest(model=model, engine=engine, seconds=left, **shared), progress))
+            seconds = max(1.0, request.seconds - (time.monotonic() - started))
+            alone.append(verify(VerifyRequest(model=model, engine=engine, seconds=seconds, **shared), progress))
         report = dataclasses.replace(report, engines=tuple(alone))
     return dataclasses.replace(report, seconds={**report.seconds, "total": time.monotonic() - started})
 
@@ -251,8 +251,8 @@ def _left_out(report: VerifyReport) -> str:
     if skipped:
         first = skipped[0]
         *sizes, last = [case.size for case in skipped if (case.profile, case.skipped) == (first.profile, first.skipped)]
-        named = f"{', '.join(sizes)} and {last}" if sizes else last
-        return f"{named} of profile {first.profile}: {first.skipped}"
+        dims = f"{', '.join(sizes)} and {last}" if sizes else last
+        return f"{dims} of profile {first.profile}: {first.skipped}"
     return "" if report.cases else "there was nothing to compare"
 
 
@@ -281,13 +281,13 @@ def _lost(lost: Lost, doing: str, seconds: float) -> Exception:
         return EnvironmentMissing(f"{doing}: out of memory", "Use smaller sizes.")
     if lost.cause == "file":
         return cut_short(doing)
-    said = f"\n{lost.stderr}" if lost.stderr else ""
-    return EngineFailed(f"{doing} ended its process ({lost.why}){said}")
+    stderr = f"\n{lost.stderr}" if lost.stderr else ""
+    return EngineFailed(f"{doing} ended its process ({lost.why}){stderr}")
 
 
 def _crashed(lost: Lost, count: int) -> EngineFailed:
-    said = f"\n{lost.stderr}" if lost.stderr else ""
-    return EngineFailed(f"the engine ended its process ({lost.why}) after {count} sizes{said}", "Build it again.")
+    stderr = f"\n{lost.stderr}" if lost.stderr else ""
+    return EngineFailed(f"the engine ended its process ({lost.why}) after {count} sizes{stderr}", "Build it again.")
 
 
 __all__ = [

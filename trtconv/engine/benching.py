@@ -158,11 +158,11 @@ def _points(request: BenchRequest, loaded: Loaded) -> list[Point]:
         return [_point(profile_for(loaded.profiles, request.shapes), "given", request.shapes, loaded)]
     points: list[Point] = []
     for index, profile in narrowed(inputs_of(loaded.subject, loaded.engine), loaded.profiles, request.dims):
-        seen: list[Mapping[str, Shape]] = []
+        earlier: list[Mapping[str, Shape]] = []
         for pick in PICKS:
             shapes = shapes_at(profile, pick)
-            if shapes not in seen:
-                seen.append(shapes)
+            if shapes not in earlier:
+                earlier.append(shapes)
                 points.append(_point(index, pick, shapes, loaded))
     return points
 

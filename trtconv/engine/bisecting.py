@@ -152,7 +152,7 @@ def _engine(model: OnnxModel, report: SavedReport | None, feeds: Feeds) -> tuple
     runtime = load(family)
     by_flags = runtime.info.capabilities.builder_precision_flags
     recipe = Recipe.of(report)
-    built, lowered = (rewritten_as_built(model, recipe), {}) if by_flags else as_built(model, recipe)
+    source, lowered = (rewritten_as_built(model, recipe), {}) if by_flags else as_built(model, recipe)
     shapes = {name: InputRange(values.shape, values.shape, values.shape) for name, values in feeds.items()}
     values = {} if report is None else _fixed_values(report, feeds)
     plan = BuildPlan(
@@ -165,7 +165,7 @@ def _engine(model: OnnxModel, report: SavedReport | None, feeds: Feeds) -> tuple
     engines: list[Any] = []
 
     def run(names: Sequence[str]) -> dict[str, NDArray[Any]]:
-        network = _parsed(runtime, marked(built, names))
+        network = _parsed(runtime, marked(source, names))
         blob = network.build(plan)
         if not engines:
             engines.append(runtime.engines())
@@ -177,7 +177,7 @@ def _engine(model: OnnxModel, report: SavedReport | None, feeds: Feeds) -> tuple
             execution.close()
         return results
 
-    return _by_old_names(built, lowered, run)
+    return _by_old_names(source, lowered, run)
 
 
 def _options(whole: BuilderOptions) -> BuilderOptions:
@@ -186,8 +186,8 @@ def _options(whole: BuilderOptions) -> BuilderOptions:
 
 
 def _fixed_values(report: SavedReport, feeds: Feeds) -> dict[str, InputRange]:
-    held = {name for profile in report.profiles for name in profile.values}
-    flat = {name: tuple(int(n) for n in feeds[name].reshape(-1)) for name in held}
+    names = {name for profile in report.profiles for name in profile.values}
+    flat = {name: tuple(int(n) for n in feeds[name].reshape(-1)) for name in names}
     return {name: InputRange(elements, elements, elements) for name, elements in flat.items()}
 
 
@@ -242,9 +242,9 @@ class Search:
         why = "with its tensors as outputs everything is within the tolerance: a fusion makes the difference"
         return Bisection(why=why, differences=_reported(together))
 
-    def _differences(self, names: Sequence[str], got: Mapping[str, Any]) -> list[Difference]:
-        common = [name for name in names if name in got]
-        return [compare(name, self.expected[name], got[name], self.tolerance) for name in common]
+    def _differences(self, names: Sequence[str], actual: Mapping[str, Any]) -> list[Difference]:
+        common = [name for name in names if name in actual]
+        return [compare(name, self.expected[name], actual[name], self.tolerance) for name in common]
 
     def _halve(self, names: Sequence[str], run: Outputs) -> tuple[Difference | None, list[Difference]]:
         """Looks for the first tensor that diverges when it alone is made an output."""
@@ -264,13 +264,13 @@ class Search:
         index = self.model.main.producers[first.name]
         node = self.model.proto.graph.node[index]
         by_name = {difference.name: difference for difference in looked_at}
-        said = [f"{first.name}: {first.why} ({_numbers(first)})"]
+        evidence = [f"{first.name}: {first.why} ({_numbers(first)})"]
         for name in dict.fromkeys(node.input):
             if name in by_name:
-                said.append(f"its input {name} is within the tolerance ({_numbers(by_name[name])})")
-        said += [note] if note else []
+                evidence.append(f"its input {name} is within the tolerance ({_numbers(by_name[name])})")
+        evidence += [note] if note else []
         place = NodePlace(index, node.name, node.op_type)
-        return Bisection(first.name, place, tuple(said), differences=_reported(looked_at))
+        return Bisection(first.name, place, tuple(evidence), differences=_reported(looked_at))
 
 
 def _numbers(difference: Difference) -> str:

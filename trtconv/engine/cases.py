@@ -49,16 +49,16 @@ def cases_of_profiles(
     cases: list[Case] = []
     sizes = Sizes(model) if random else None
     for index, profile in enumerate(profiles):
-        chosen: dict[str, Mapping[str, Shape]] = {}
+        by_pick: dict[str, Mapping[str, Shape]] = {}
         for pick in PICKS:
-            if shapes_at(profile, pick) not in chosen.values() or profile.values:
-                chosen[pick] = shapes_at(profile, pick)
+            if shapes_at(profile, pick) not in by_pick.values() or profile.values:
+                by_pick[pick] = shapes_at(profile, pick)
         if sizes is not None and sizes.names:
             points = _random_points(sizes, profile, seed + index)
             shapes_of = [shapes_of_point(model, profile, point) for point in points]
-            drawn = [shapes for shapes in shapes_of if shapes not in chosen.values()]
-            chosen |= {f"random {n}": shapes for n, shapes in enumerate(drawn[:random], start=1)}
-        for size, shapes in chosen.items():
+            others = [shapes for shapes in shapes_of if shapes not in by_pick.values()]
+            by_pick |= {f"random {n}": shapes for n, shapes in enumerate(others[:random], start=1)}
+        for size, shapes in by_pick.items():
             cases.append(Case(index, size, shapes, seed + len(cases), values_at(model, profile, size)))
     return cases
 

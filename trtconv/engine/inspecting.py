@@ -56,13 +56,13 @@ def serve(request: InspectRequest, tell: Tell) -> dict[str, object]:
 
 def _require_nothing_to_load_with(request: InspectRequest) -> None:
     """Raises InputError where something is given that only an engine is loaded with."""
-    given = {
+    options = {
         "--weights": request.weights,
         "--report": request.report,
         "--plugin": request.plugins,
         "--lean-runtime": request.lean_runtime,
     }
-    for flag, files in given.items():
+    for flag, files in options.items():
         if files:
             raise InputError(f"{request.path} is no engine, and is read without {flag}", f"Leave out {flag}.")
 

@@ -174,8 +174,8 @@ def engine_of(model: Path, sha256: str) -> Path:
                 # A link to an engine is no other one.
                 engines.setdefault(real_path(path), (path, report.plan.target))
     if len(engines) > 1:
-        listed = ", ".join(f"{path} (for {target})" for path, target in engines.values())
-        raise InputError(f"{model} has several engines: {listed}", "Name the one that is meant, after the model.")
+        paths = ", ".join(f"{path} (for {target})" for path, target in engines.values())
+        raise InputError(f"{model} has several engines: {paths}", "Name the one that is meant, after the model.")
     return next((path for path, _ in engines.values()), usual)
 
 
@@ -207,25 +207,25 @@ def require_machine(subject: EngineFile, engines: EngineLoader, *, with_weights:
     if subject.build is None:
         return
     _require_plugins(subject)
-    built = subject.build.runtime
+    runtime = subject.build.runtime
     if with_weights and subject.options.strip_weights:
         raise InputError(
             f"{subject.path} was built without its weights, and computes nothing before it is refitted",
             "Give the file that has them with --weights MODEL.onnx (bench, run), or put them in for good: "
             f"trtconv refit {shlex.quote(str(subject.path))} MODEL.onnx -o OUT.engine.",
         )
-    _require_lean(subject, other=built.version != engines.version)
-    if built.version != engines.version and not subject.options.version_compatible:
+    _require_lean(subject, other=runtime.version != engines.version)
+    if runtime.version != engines.version and not subject.options.version_compatible:
         raise EnvironmentMissing(
-            f"{subject.path} was built by {built}, and {engines.family} {engines.version} is installed",
+            f"{subject.path} was built by {runtime}, and {engines.family} {engines.version} is installed",
             "Build it again here, or install the version that built it.",
         )
     # An engine of TensorRT-RTX is built for kinds of GPUs, not for the one that is there.
     if engines.family != "tensorrt" or subject.options.hardware != "none":
         return
-    if built.gpu != engines.gpu_name:
+    if runtime.gpu != engines.gpu_name:
         raise EnvironmentMissing(
-            f"{subject.path} was built for {built.gpu}, and the GPU here is {engines.gpu_name}",
+            f"{subject.path} was built for {runtime.gpu}, and the GPU here is {engines.gpu_name}",
             "Build it again here: TensorRT chose its kernels for the GPU that it was built on.",
         )
 
@@ -237,13 +237,13 @@ def _require_lean(subject: EngineFile, *, other: bool) -> None:
         subject: The engine.
         other: Whether another version of TensorRT built it.
     """
-    given = foreign.current().lean
-    if given and not subject.options.version_compatible:
+    files = foreign.current().lean
+    if files and not subject.options.version_compatible:
         raise InputError(
-            f"--lean-runtime {given[-1].path}: {subject.path} was not built with --version-compatible",
+            f"--lean-runtime {files[-1].path}: {subject.path} was not built with --version-compatible",
             "Leave it out: the TensorRT that is installed runs the engine.",
         )
-    if other and subject.options.exclude_lean_runtime and not given:
+    if other and subject.options.exclude_lean_runtime and not files:
         raise InputError(
             f"{subject.path} was built by another version of TensorRT, with --exclude-lean-runtime",
             "Give the lean runtime of that version: --lean-runtime libnvinfer_lean.so.",
@@ -252,10 +252,10 @@ def _require_lean(subject: EngineFile, *, other: bool) -> None:
 
 def _require_plugins(subject: EngineFile) -> None:
     """Checks that the libraries of plugins that are given are those that an engine was built with."""
-    given = {plugin.sha256 for plugin in foreign.current().plugins}
+    hashes = {plugin.sha256 for plugin in foreign.current().plugins}
     for plugin in subject.plugins:
-        if not plugin.serialized and plugin.sha256 not in given:
-            what = "another library is given" if given else "no library is given"
+        if not plugin.serialized and plugin.sha256 not in hashes:
+            what = "another library is given" if hashes else "no library is given"
             raise InputError(
                 f"{subject.path} was built with the plugins of {plugin.file} (SHA-256 {plugin.sha256}), and {what}",
                 f"Give the same file: --plugin {shlex.quote(plugin.file)}.",
@@ -279,11 +279,11 @@ def load_into(engines: EngineLoader, subject: EngineFile) -> Engine:
         InputError: It brings code for the host, and nobody vouches for it.
     """
     # One that runs on other versions, or has plugins in it, brings code. Its report says so, and is no signature.
-    wanted = subject.has_host_code
-    if wanted and not subject.trusted:
+    host_code = subject.has_host_code
+    if host_code and not subject.trusted:
         kind = "is version-compatible" if subject.options.version_compatible else "has a library of plugins in it"
         raise InputError(
             f"{subject.path} {kind}: it brings code that runs on this machine outside the GPU",
             "If you know where the engine comes from, --trust loads it.",
         )
-    return engines.load(subject.data, host_code=wanted)
+    return engines.load(subject.data, host_code=host_code)

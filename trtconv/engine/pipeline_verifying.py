@@ -104,12 +104,12 @@ def _profiles(saved: SavedPipeline, model: OnnxModel) -> list[ShapeProfile]:
 
 def cases_of(saved: SavedPipeline, model: OnnxModel, request: VerifyRequest) -> list[Case]:
     """Returns the sizes to run: those that the user gives, or min, opt, max and random ones."""
-    built = _profiles(saved, model)
+    profiles = _profiles(saved, model)
     if request.inputs is not None:
         feeds = read_inputs(model.inputs, request.inputs)
         shapes = {name: values.shape for name, values in feeds.items()}
-        return [Case(profile_for(built, shapes), "inputs", shapes, request.seed, feeds)]
-    within = [profile for _, profile in narrowed(model.inputs, built, request.dims)]
+        return [Case(profile_for(profiles, shapes), "inputs", shapes, request.seed, feeds)]
+    within = [profile for _, profile in narrowed(model.inputs, profiles, request.dims)]
     random = max(request.random, _SIZES - 3)
     return cases_of_profiles(model, within, random=random, seed=request.seed)
 

@@ -45,10 +45,10 @@ def named(inputs: Sequence[InputSpec], shapes: Mapping[str, InputRange]) -> Shap
                 f"the engine has no input {spec}, which the model has",
                 f"It has {', '.join(shapes) or 'none'}: it was built from another model.",
             )
-        given = shapes[spec.name]
+        bounds = shapes[spec.name]
         for axis, dim in enumerate(spec.dims):
             if isinstance(dim, str):
-                dims[dim] = Range(given.min[axis], given.opt[axis], given.max[axis])
+                dims[dim] = Range(bounds.min[axis], bounds.opt[axis], bounds.max[axis])
     return ShapeProfile({spec.name: shapes[spec.name] for spec in inputs}, dims)
 
 
@@ -107,8 +107,8 @@ def profile_for(profiles: Sequence[ShapeProfile], shapes: Mapping[str, Shape]) -
 
 
 def _outside(sizes: str, profiles: Sequence[ShapeProfile]) -> InputError:
-    listed = "; ".join(
+    choices = "; ".join(
         ", ".join(f"{name} {times(r.min)} to {times(r.max)}" for name, r in profile.inputs.items())
         for profile in profiles
     )
-    return InputError(f"no profile of the engine contains {sizes}", f"The profiles are {listed or 'none'}.")
+    return InputError(f"no profile of the engine contains {sizes}", f"The profiles are {choices or 'none'}.")

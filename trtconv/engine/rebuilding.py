@@ -39,18 +39,18 @@ class Recipe:
         """Reads the report of a build; None stands for what `build` does without flags."""
         if report is None:
             return cls(BuildPlan(Target("rtx"), ()), Types(), {}, None)
-        built = report.report
+        build = report.report
         # What was asked for may leave the version open.
-        target = Target.of(built.runtime.family, built.runtime.version)
-        plan = dataclasses.replace(built.plan, target=target)
+        target = Target.of(build.runtime.family, build.runtime.version)
+        plan = dataclasses.replace(build.plan, target=target)
         precision = "as-is" if plan.precision == "auto" else plan.precision
         # Reports of an older trtconv have no patterns.
-        types = Types.of(precision, built.pinned) if built.pinned else Types(precision, plan.node_precisions)
-        if built.mix is not None:
-            types = Types(built.mix.precision, built.mix.node_precisions)
+        types = Types.of(precision, build.pinned) if build.pinned else Types(precision, plan.node_precisions)
+        if build.mix is not None:
+            types = Types(build.mix.precision, build.mix.node_precisions)
         # A mix names a type for every node whose values do not fit; samples showed which, and random inputs may not.
-        profile = report.profiles[0] if report.profiles and built.mix is None else None
-        return cls(plan, types, built.forms, profile)
+        profile = report.profiles[0] if report.profiles and build.mix is None else None
+        return cls(plan, types, build.forms, profile)
 
 
 def rewritten_as_built(model: OnnxModel, recipe: Recipe) -> OnnxModel:
@@ -78,8 +78,8 @@ def changes_numbers(model: OnnxModel, recipe: Recipe) -> bool:
     """Whether a build's passes quantise some of the model's weights or tensors anew."""
     passes = passes_of(recipe.plan)
     requantizing = {pass_.name for pass_ in passes if pass_.requantizes}
-    done = Preparation(model.copy(), recipe.plan.target).rewrite(passes)
-    return any(edit.pass_name in requantizing for edit in done.edits)
+    result = Preparation(model.copy(), recipe.plan.target).rewrite(passes)
+    return any(edit.pass_name in requantizing for edit in result.edits)
 
 
 def subject_as_built(model: OnnxModel, recipe: Recipe, capabilities: Capabilities) -> ProofSubject:
@@ -90,8 +90,8 @@ def subject_as_built(model: OnnxModel, recipe: Recipe, capabilities: Capabilitie
         recipe: How it was built.
         capabilities: Of the TensorRT that parses it: one whose builder has flags is given what was not cast.
     """
-    preparation, done = _rewritten(model, recipe)
-    promise = promise_of(done.edits, passes_of(recipe.plan, recipe.forms))
+    preparation, result = _rewritten(model, recipe)
+    promise = promise_of(result.edits, passes_of(recipe.plan, recipe.forms))
     if not capabilities.casts(recipe.types.precision, recipe.types.nodes):
         return ProofSubject(promise, preparation.model, preparation.model)
     uncast = preparation.model.copy()
@@ -101,6 +101,6 @@ def subject_as_built(model: OnnxModel, recipe: Recipe, capabilities: Capabilitie
 
 def _rewritten(model: OnnxModel, recipe: Recipe) -> tuple[Preparation, PassResult]:
     preparation = Preparation(model.copy(), recipe.plan.target)
-    done = preparation.rewrite(passes_of(recipe.plan, recipe.forms))
+    result = preparation.rewrite(passes_of(recipe.plan, recipe.forms))
     preparation.choose_types(recipe.plan)
-    return preparation, done
+    return preparation, result

@@ -81,16 +81,16 @@ def serve(request: RefitRequest, tell: Tell) -> dict[str, object]:
         admit(request.extend, ())
         subject = read_engine(request.engine, request.report, trust=request.trust, key=request.key)
         outputs = _outputs(request)
-        built, _ = _build_of(subject)
-        model = _model(request.model, built)
+        previous, _ = _build_of(subject)
+        model = _model(request.model, previous)
         protect_data(model, *(output.path for output in outputs))
     with clock.stage(Stage.RUNTIME):
-        runtime = load(Target(built.runtime.family))
+        runtime = load(Target(previous.runtime.family))
         engines = runtime.engines()
         require_machine(subject, engines, with_weights=False)
-    given, parsed = _parsed(subject, model, runtime, clock)
-    read, weights = _new_weights(subject, parsed, given.parsed)
-    with NetworkProof(parsed, given, built.profiles, request.prove, request.prove_time) as proof:
+    source, parsed = _parsed(subject, model, runtime, clock)
+    network, weights = _new_weights(subject, parsed, source.parsed)
+    with NetworkProof(parsed, source, previous.profiles, request.prove, request.prove_time) as proof:
         proof.begin()
         with clock.stage(Stage.ENGINE):
             refitter = load_into(engines, subject).refitter()
@@ -100,14 +100,14 @@ def serve(request: RefitRequest, tell: Tell) -> dict[str, object]:
         proven, findings = proof.finish(clock, runtime)
     fails = any(finding.severity is Severity.ERROR for finding in findings)
     changed = sum(weights[key].changed for key in refitted)
-    before = RefitRecord(subject.identity(), built.model, len(refitted), changed)
+    before = RefitRecord(subject.identity(), previous.model, len(refitted), changed)
     report = dataclasses.replace(
-        _renewed(built, clock),
+        _renewed(previous, clock),
         model=model_identity(model),
-        findings=(*built.findings, *findings),
+        findings=(*previous.findings, *findings),
         proof=proven,
-        engine=None if fails else file_identity(outputs[0].path, data, hashing, _tactics(built)),
-        network=record(read),
+        engine=None if fails else file_identity(outputs[0].path, data, hashing, _tactics(previous)),
+        network=record(network),
         refit=before,
     )
     model.require_unchanged_data()
@@ -123,10 +123,10 @@ def serve(request: RefitRequest, tell: Tell) -> dict[str, object]:
 
 def with_weights(subject: EngineFile, engines: EngineLoader, path: Path, clock: Stopwatch) -> Engine:
     """Loads an engine that was built without its weights, with those of a file; see `loading.open_engine`."""
-    built, _ = _build_of(subject)
-    model = _model(path, built)
-    given, parsed = _parsed(subject, model, load(Target(built.runtime.family)), clock)
-    _, weights = _new_weights(subject, parsed, given.parsed)
+    previous, _ = _build_of(subject)
+    model = _model(path, previous)
+    source, parsed = _parsed(subject, model, load(Target(previous.runtime.family)), clock)
+    _, weights = _new_weights(subject, parsed, source.parsed)
     refitter = load_into(engines, subject).refitter()
     refit(refitter, weights)
     model.require_unchanged_data()
@@ -149,13 +149,13 @@ def _parsed(
     Raises:
         InputError: The parser refuses it.
     """
-    given = subject_as_built(model, Recipe.of(subject.report), runtime.info.capabilities)
-    parsed, findings = parse_model(given.parsed, runtime, clock)
+    source = subject_as_built(model, Recipe.of(subject.report), runtime.info.capabilities)
+    parsed, findings = parse_model(source.parsed, runtime, clock)
     if parsed is None:
         raise InputError(
             f"{model.path} does not go into {subject.path}: {findings[0].message}", findings[0].fix or _BUILD
         )
-    return given, parsed
+    return source, parsed
 
 
 def _tactics(report: BuildReport) -> tuple[Tactic, ...] | None:
@@ -186,11 +186,11 @@ def refit(refitter: Refitter, weights: NewWeights) -> tuple[WeightKey, ...]:
     Raises:
         EngineFailed: A weight that changed is not among those that the engine takes, or it takes one that is not there.
     """
-    taken = refitter.weights
-    unknown = [key for key in taken if key not in weights]
+    keys = refitter.weights
+    unknown = [key for key in keys if key not in weights]
     if unknown:
         raise EngineFailed(f"the engine takes the {_spoken(unknown[0])}, which the new network does not have", _BUILD)
-    stale = [key for key, weight in weights.items() if weight.changed and key not in set(taken)]
+    stale = [key for key, weight in weights.items() if weight.changed and key not in set(keys)]
     if stale:
         sources = ", ".join(map(repr, weights[stale[0]].sources))
         raise EngineFailed(
@@ -198,8 +198,8 @@ def refit(refitter: Refitter, weights: NewWeights) -> tuple[WeightKey, ...]:
             f"other values in the new model: it would keep the old ones ({len(stale)} such in all)",
             _BUILD,
         )
-    refitter.put({key: weights[key].values for key in taken})
-    return tuple(taken)
+    refitter.put({key: weights[key].values for key in keys})
+    return tuple(keys)
 
 
 def _outputs(request: RefitRequest) -> tuple[Output, Output]:
@@ -249,23 +249,23 @@ def _new_weights(subject: EngineFile, parsed: ParsedNetwork, model: OnnxModel) -
         EngineFailed: Weights are not those of the model, or cannot be told apart.
     """
     _, before = _build_of(subject)
-    read = with_meanings(parsed.read_back(), model)
-    after = record(read)
+    network = with_meanings(parsed.read_back(), model)
+    after = record(network)
     difference = first_difference(before, after)
     if difference is not None:
         raise InputError(f"{model.path} has another graph than {subject.path}: {_description(difference)}", _BUILD)
-    weights = dict(_paired(before, after, read, model))
+    weights = dict(_paired(before, after, network, model))
     _require_identical(subject, weights)
-    return read, weights
+    return network, weights
 
 
 def _paired(
-    before: NetworkRecord, after: NetworkRecord, read: ReadNetwork, model: OnnxModel
+    before: NetworkRecord, after: NetworkRecord, network: ReadNetwork, model: OnnxModel
 ) -> Iterator[tuple[WeightKey, NewWeight]]:
-    by_weight = {(entry.weight.layer.index, entry.weight.attribute): entry for entry in accounts(read, model)}
+    by_weight = {(entry.weight.layer.index, entry.weight.attribute): entry for entry in accounts(network, model)}
     names = Counter(before.layers[layer].name for layer in {weight.layer for weight in before.weights})
     records = {(record.layer, record.role): record for record in before.weights}
-    for new, weight in zip(after.weights, layer_weights(read), strict=True):
+    for new, weight in zip(after.weights, layer_weights(network), strict=True):
         old = records[new.layer, new.role]
         name = before.layers[weight.layer].name
         key = name, weight.role

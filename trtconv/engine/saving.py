@@ -71,7 +71,7 @@ class TensorFolder:
             The file.
         """
         groups = {"input": feeds, "expected": expected, "got": got}
-        arrays = {f"{group}/{name}": plain(array) for group, held in groups.items() for name, array in held.items()}
+        arrays = {f"{group}/{name}": plain(array) for group, side in groups.items() for name, array in side.items()}
         data = io.BytesIO()
         np.savez(data, **arrays)  # type: ignore[arg-type]
         path = self._folder / f"{number:03d}-profile{case.profile}-{case.size.replace(' ', '')}.npz"

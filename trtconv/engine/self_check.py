@@ -44,12 +44,12 @@ def self_check(
     if equal is None:
         return disagreements
     try:
-        meant = None if reference is None else reference(profile, equal)
+        expected = None if reference is None else reference(profile, equal)
     except CannotRun:
         return disagreements
     rows = batch_of(feeds)
     for name, values in run(profile, equal).items():
-        if meant is None or _differing_rows(name, meant.get(name), rows, tolerance) == []:
+        if expected is None or _differing_rows(name, expected.get(name), rows, tolerance) == []:
             disagreements += _differing_rows(name, values, rows, tolerance) or []
     return disagreements
 

@@ -119,8 +119,8 @@ def serve(request: VerifyRequest, tell: Tell) -> dict[str, float]:
     reference = TracedSizes(setting.against, original)
     tell(part(setting.opening(ran)))
     refused = too_large(setting.model, cases, available_bytes())
-    built = [] if request.inputs is not None else _built_profiles(request, setting)
-    for index, case in enumerate(itertools.chain(cases, reference.cases(built, request.seed))):
+    profiles = [] if request.inputs is not None else _built_profiles(request, setting)
+    for index, case in enumerate(itertools.chain(cases, reference.cases(profiles, request.seed))):
         if index in refused:
             tell(part(VerifyReport(ran, None, (_reported(case, refused[index]),))))
         else:
@@ -253,8 +253,8 @@ def _other(model: OnnxModel, path: Path) -> OnnxModel:
 def precision_of(model: OnnxModel, subject: EngineFile | None, *, on_gpu: bool) -> str:
     """Returns whose tolerances hold: the coarsest of what was asked for and of what is in the model."""
     types = element_types(model)
-    chosen = Recipe.of(None if subject is None else subject.report).types
-    precisions = {chosen.precision, *chosen.nodes.values()} & set(TOLERANCES)
+    choice = Recipe.of(None if subject is None else subject.report).types
+    precisions = {choice.precision, *choice.nodes.values()} & set(TOLERANCES)
     precisions |= {key for name, key in (("bfloat16", "bf16"), ("float16", "fp16")) if name in types}
     precisions |= {"int8"} if quantizes(model) else set()
     precisions |= {"float32" if not on_gpu or subject is None or subject.options.tf32 is False else "tf32"}
@@ -268,25 +268,25 @@ def tolerance_of(request: VerifyRequest, precision: str) -> Tolerance:
     Raises:
         InputError: What the user says is not finite.
     """
-    given = {name: value for name, value in dataclasses.asdict(request.limits).items() if value is not None}
-    for name, value in given.items():
+    limits = {name: value for name, value in dataclasses.asdict(request.limits).items() if value is not None}
+    for name, value in limits.items():
         if not math.isfinite(value):
             raise InputError(f"the limit {name} is {value}", "Give a finite number: beyond NaN is nothing.")
-    return dataclasses.replace(TOLERANCES[precision], **given)
+    return dataclasses.replace(TOLERANCES[precision], **limits)
 
 
 def _candidate(setting: Setting, folder: TensorFolder | None) -> tuple[str, Runs]:
     """Returns what runs, in words, and what runs it: the engine, what TensorRT parsed, or the rewritten model."""
     if setting.engine is not None:
         return "engine", EngineRuns(setting.engine, folder.keeps if folder and folder.patterns else None)
-    given, _ = as_built(setting.model, setting.recipe)
+    model, _ = as_built(setting.model, setting.recipe)
     try:
         family = (setting.subject and setting.subject.family) or "rtx"
-        return "network", NetworkRuns(given, family, *(() if folder is None else (folder.keeps,)))
+        return "network", NetworkRuns(model, family, *(() if folder is None else (folder.keeps,)))
     except CannotRun as error:
-        named = Preparation(setting.model.copy(), setting.recipe.plan.target)
-        named.name()
-        if setting.against is setting.model and given.proto.graph == named.model.proto.graph:
+        preparation = Preparation(setting.model.copy(), setting.recipe.plan.target)
+        preparation.name()
+        if setting.against is setting.model and model.proto.graph == preparation.model.proto.graph:
             why = f"{setting.why_not}; {error}; and nothing was rewritten"
             raise EnvironmentMissing(f"there is nothing to compare: {why}", _ON_THE_MACHINE) from error
     try:
@@ -312,12 +312,12 @@ def choose_cases(request: VerifyRequest, setting: Setting) -> list[Case]:
         raise InputError(
             f"input {foreign[0]!r} of {request.model} is not a tensor", "Verify a model that takes tensors."
         )
-    built = _built_profiles(request, setting)
+    profiles = _built_profiles(request, setting)
     if request.inputs is not None:
         feeds = read_inputs(model.inputs, request.inputs)
         shapes = {name: values.shape for name, values in feeds.items()}
-        return [Case(profile_for(built, shapes), "inputs", shapes, request.seed, feeds)]
-    within = narrowed(model.inputs, built, request.dims)
+        return [Case(profile_for(profiles, shapes), "inputs", shapes, request.seed, feeds)]
+    within = narrowed(model.inputs, profiles, request.dims)
     if request.dims:
         _refuse_sizes(model, [profile for _, profile in within])
     cases = cases_of_profiles(model, [profile for _, profile in within], random=request.random, seed=request.seed)
@@ -379,7 +379,7 @@ def _compare(
         return _reported(case, str(error))
     try:
         with clock.stage(Stage.ENGINE if setting.engine is not None else Stage.REWRITTEN):
-            got = runs.run(case.profile, feeds)
+            actual = runs.run(case.profile, feeds)
     except (CannotRun, EngineFailed) as error:
         return dataclasses.replace(_reported(case, str(error)), passed=False)
     except EnvironmentMissing as error:
@@ -388,11 +388,11 @@ def _compare(
         steps = output_steps(setting.against)
         lacking = runs.lacking if isinstance(runs, NetworkRuns) else ""
         outputs = tuple(
-            compare(name, expected[name], got.get(name), setting.tolerance, steps.get(name, 0.0))
+            compare(name, expected[name], actual.get(name), setting.tolerance, steps.get(name, 0.0))
             for name in setting.model.outputs
-            if name in got or not lacking
+            if name in actual or not lacking
         )
-        saved = None if saving is None else str(saving(feeds, expected, got))
+        saved = None if saving is None else str(saving(feeds, expected, actual))
     passed = all(output.passed for output in outputs)
     if lacking and passed:
         return dataclasses.replace(_reported(case, lacking), outputs=outputs, saved=saved)

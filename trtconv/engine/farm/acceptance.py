@@ -88,8 +88,8 @@ def accepted(build: Build, document: Any, fetch: Fetch, worker: str | None, then
         if result.error is not None:
             _check_error(result)
             return Broken(result.error, result.log)
-        built = _own_report(build, result, fetch, worker)
-        return dataclasses.replace(built, then={kind: built.then[kind] for kind in built.then if kind in then})
+        outcome = _own_report(build, result, fetch, worker)
+        return dataclasses.replace(outcome, then={kind: outcome.then[kind] for kind in outcome.then if kind in then})
     except (Fault, ValueError) as error:
         raise InputError(f"what came back for {build.request.model} is no result: {error}", HINT) from error
 
@@ -154,9 +154,9 @@ def _own_report(build: Build, result: JobResult, fetch: Fetch, worker: str | Non
             raise ValueError(f"the engine has {len(data)} bytes, not {engine.bytes}")
         intact(data, engine.sha256, "the result")
         engine = EngineIdentity(str(build.request.engine_path), engine.sha256, len(data), tactics=engine.tactics)
-    kept = as_kept(template, old)
+    current = as_kept(template, old)
     report = dataclasses.replace(
-        kept, engine=engine, worker=worker, seconds=old.seconds, exit_code=old.exit_code, up_to_date=False
+        current, engine=engine, worker=worker, seconds=old.seconds, exit_code=old.exit_code, up_to_date=False
     )
     return Built(report, data, result.then)
 

@@ -29,11 +29,11 @@ def check_tensors(model: OnnxModel, tensors: Sequence[TensorInfo], *, cast: bool
         cast: Whether their types may be those of the precision (`--cast-io`).
         retyped: Whether they may have any type that an engine has (`--io`).
     """
-    said = [(tensor.kind, tensor.name) for tensor in tensors]
+    pairs = [(tensor.kind, tensor.name) for tensor in tensors]
     inputs = {spec.name: spec for spec in model.inputs}
     outputs = {output.name: dtype_name(output.type.tensor_type.elem_type) for output in model.proto.graph.output}
-    wanted = {*(("input", name) for name in inputs), *(("output", name) for name in outputs)}
-    if len(set(said)) != len(said) or set(said) != wanted:
+    expected = {*(("input", name) for name in inputs), *(("output", name) for name in outputs)}
+    if len(set(pairs)) != len(pairs) or set(pairs) != expected:
         raise ValueError("its engine has other inputs or outputs than the model")
     for tensor in tensors:
         spec = inputs[tensor.name] if tensor.kind == "input" else None
@@ -59,7 +59,7 @@ def _may_be(own: str, claim: str, *, cast: bool) -> bool:
 
 def _fits(spec: InputSpec, shape: Sequence[int]) -> bool:
     pairs = zip(spec.dims, shape, strict=False)
-    return len(shape) == len(spec.dims) and all(not isinstance(own, int) or own == said for own, said in pairs)
+    return len(shape) == len(spec.dims) and all(not isinstance(own, int) or own == size for own, size in pairs)
 
 
 def _may_have(own: Sequence[int | None] | None, shape: Sequence[int]) -> bool:
@@ -67,7 +67,7 @@ def _may_have(own: Sequence[int | None] | None, shape: Sequence[int]) -> bool:
     if own is None:
         return True
     return len(shape) == len(own) and all(
-        said in (-1, size) or size is None for size, said in zip(own, shape, strict=True)
+        length in (-1, size) or size is None for size, length in zip(own, shape, strict=True)
     )
 
 

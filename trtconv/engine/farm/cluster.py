@@ -62,7 +62,7 @@ class _EngineMissing(InputError):
 
 
 @dataclasses.dataclass
-class _Sent:
+class _Task:
     """A job on its way, for one request or more that ask the same.
 
     Attributes:
@@ -98,10 +98,10 @@ class Farm:
         self._job_seconds = request.job_timeout or math.inf
         self._store = None if request.store is None else Store(request.store)
         self._connection = Connection(request)
-        self._sent: dict[str, _Sent] = {}
+        self._tasks: dict[str, _Task] = {}
         self._came: deque[float] = deque([-math.inf], maxlen=_PACED)
         self._writers = ThreadPoolExecutor(_WRITERS)
-        self._writes: dict[Future[Result], tuple[int, Waiting, _Sent]] = {}
+        self._writes: dict[Future[Result], tuple[int, Waiting, _Task]] = {}
         self._missed: dict[str, float] = {}
         self._began = time.monotonic()
 
@@ -126,7 +126,7 @@ class Farm:
 
     def close(self) -> None:
         """Leaves the farm; jobs that nobody else waits for are ended."""
-        self._sent.clear()
+        self._tasks.clear()
         self._writers.shutdown(cancel_futures=True)
         self._connection.close()
 
@@ -138,8 +138,8 @@ class Farm:
         unplaced: dict[int, BuildRequest] = {}
         looked = time.monotonic()
         try:
-            while waiting or unplaced or self._sent or self._writes:
-                while waiting and len(self._sent) < self._most_sent(max(1, len(machines))):
+            while waiting or unplaced or self._tasks or self._writes:
+                while waiting and len(self._tasks) < self._most_sent(max(1, len(machines))):
                     index, request = waiting.popleft()
                     choice = _placed(request.target, machines)
                     if isinstance(choice, Choice):
@@ -158,10 +158,10 @@ class Farm:
                     waiting.extend(unplaced.items())
                     unplaced.clear()
                 self._end_overdue()
-                if self._sent and time.monotonic() - looked > _LOOK_SECONDS:
+                if self._tasks and time.monotonic() - looked > _LOOK_SECONDS:
                     looked = time.monotonic()
                     yield from self._give_up(machines)
-                if unplaced and not (waiting or self._sent or self._may_come()):
+                if unplaced and not (waiting or self._tasks or self._may_come()):
                     yield from (
                         (index, failed_run(request, _why_not(request, machines))) for index, request in unplaced.items()
                     )
@@ -177,9 +177,9 @@ class Farm:
     def _start(self, index: int, request: BuildRequest, choice: Choice) -> Result | None:
         """Sends a job; returns the result where there is one already."""
         try:
-            waiting, kept = prepare(request, choice, self._then)
-            if kept is not None:
-                return kept
+            waiting, report = prepare(request, choice, self._then)
+            if report is not None:
+                return report
             assert waiting is not None
             result = None if request.force else self._stored(waiting, choice)
             if result is None:
@@ -219,27 +219,27 @@ class Farm:
         text = json.dumps(job.to_json())
         label = f"{waiting.request.model.name} for {waiting.request.target or 'auto'}"
         submit = Submit(choice.resource, text, self._store is not None, list(lying) if inside else [], label)
-        if submit.key in self._sent:
-            self._sent[submit.key].asking.append((index, waiting))
+        if submit.key in self._tasks:
+            self._tasks[submit.key].asking.append((index, waiting))
             return
         if not inside and self._store is not None:
             for sha, path in lying.items():
                 self._store.put_file(sha, path)
-        self._sent[submit.key] = _Sent([(index, waiting)], choice, submit, list(lying.values()) if inside else [])
-        self._send_again(self._sent[submit.key])
+        self._tasks[submit.key] = _Task([(index, waiting)], choice, submit, list(lying.values()) if inside else [])
+        self._send_again(self._tasks[submit.key])
 
-    def _send_again(self, sent: _Sent) -> None:
-        sent.begun, sent.worker = math.inf, ""
-        self._connection.send(sent.submit, [read_plain(path) for path in sent.files])
+    def _send_again(self, task: _Task) -> None:
+        task.begun, task.worker = math.inf, ""
+        self._connection.send(task.submit, [read_plain(path) for path in task.files])
 
     def _hear(self, more: bool) -> None:
         """Waits a moment for a result, and has it written; `more`: also where none is on its way."""
         with contextlib.suppress(queue.Empty):
-            answer = self._connection.answers.get(timeout=0.5 if self._sent else _STEP_SECONDS * more)
+            answer = self._connection.answers.get(timeout=0.5 if self._tasks else _STEP_SECONDS * more)
             if answer is None:
                 self._lose_all()
             elif isinstance(answer, Rejoined):
-                for key in list(self._sent):
+                for key in list(self._tasks):
                     self._try_again(key)
             elif isinstance(answer[0], Begun):
                 self._begin(answer[0])
@@ -247,71 +247,71 @@ class Farm:
                 self._came.append(time.monotonic())
                 self._hear_of(answer[0], answer[1])
 
-    def _begin(self, begun: Begun) -> None:
-        sent = self._sent.get(begun.key)
-        if sent is not None:
-            sent.begun, sent.worker = time.monotonic(), clean(begun.worker)
-            for index, _ in sent.asking:
-                self._watch.begun(index, sent.worker)
+    def _begin(self, message: Begun) -> None:
+        task = self._tasks.get(message.key)
+        if task is not None:
+            task.begun, task.worker = time.monotonic(), clean(message.worker)
+            for index, _ in task.asking:
+                self._watch.begun(index, task.worker)
 
     def _hear_of(self, answer: Done | Failed | Died, engine: bytes) -> None:
-        sent = self._sent.get(answer.key)
-        if isinstance(answer, Died) and sent is not None and sent.tries < self._retries:
-            sent.tries += 1
+        task = self._tasks.get(answer.key)
+        if isinstance(answer, Died) and task is not None and task.tries < self._retries:
+            task.tries += 1
             self._try_again(answer.key)
         else:
             self._write(answer.key, _outcome(answer, engine))
 
     def _try_again(self, key: str) -> None:
         """Sends a job again; its model may not be there any more."""
-        for index, _ in self._sent[key].asking:
+        for index, _ in self._tasks[key].asking:
             self._watch.waits(index)
         try:
-            self._send_again(self._sent[key])
+            self._send_again(self._tasks[key])
         except OSError as error:
             self._write(key, InputError(f"the model cannot be read again: {error.strerror or error}"))
 
     def _end_overdue(self) -> None:
         """Ends the jobs that take longer than they may, also where the worker itself does not do anything any more."""
         now = time.monotonic()
-        for key, sent in list(self._sent.items()):
-            if now - sent.begun > self._job_seconds:
+        for key, task in list(self._tasks.items()):
+            if now - task.begun > self._job_seconds:
                 self._connection.send(Drop(key))
-                self._write(key, f"it took longer than {self._job_seconds:g} s (--job-timeout) on {sent.worker}")
+                self._write(key, f"it took longer than {self._job_seconds:g} s (--job-timeout) on {task.worker}")
 
     def _lose_all(self) -> None:
         """Fails what nobody will answer any more."""
-        lost = self._connection.lost()
-        while self._sent:
-            self._write(next(iter(self._sent)), lost)
+        outcome = self._connection.lost()
+        while self._tasks:
+            self._write(next(iter(self._tasks)), outcome)
 
     def _write(self, key: str, outcome: Outcome) -> None:
-        sent = self._sent.pop(key, None)
-        if sent is None:
+        task = self._tasks.pop(key, None)
+        if task is None:
             return
-        for index, waiting in sent.asking:
+        for index, waiting in task.asking:
             # With the budget of this thread.
             run = contextvars.copy_context().run
-            self._writes[self._writers.submit(run, self._take, waiting, outcome)] = index, waiting, sent
+            self._writes[self._writers.submit(run, self._take, waiting, outcome)] = index, waiting, task
 
     def _finish(self) -> Generator[tuple[int, Result], None, None]:
         """Yields what was written; waits for it where there is nothing else to do, or too much waits to be written."""
-        if not self._sent or len(self._writes) > _WRITERS:
+        if not self._tasks or len(self._writes) > _WRITERS:
             wait(self._writes, return_when=FIRST_COMPLETED)
-        for done in [future for future in self._writes if future.done()]:
-            index, waiting, sent = self._writes.pop(done)
-            error = done.exception()
+        for write in [future for future in self._writes if future.done()]:
+            index, waiting, task = self._writes.pop(write)
+            error = write.exception()
             if not isinstance(error, _EngineMissing):
-                yield index, done.result()
-            elif sent.tries < self._retries:
-                self._send_by_line(index, waiting, sent)
+                yield index, write.result()
+            elif task.tries < self._retries:
+                self._send_by_line(index, waiting, task)
             else:
                 yield index, failed_run(waiting.request, error)
 
-    def _send_by_line(self, index: int, waiting: Waiting, sent: _Sent) -> None:
+    def _send_by_line(self, index: int, waiting: Waiting, task: _Task) -> None:
         """Sends a job again whose engine is not in the store; it is to come by the line now."""
-        submit = dataclasses.replace(sent.submit, stored=False)
-        again = self._sent.setdefault(submit.key, _Sent([], sent.choice, submit, sent.files, tries=sent.tries + 1))
+        submit = dataclasses.replace(task.submit, stored=False)
+        again = self._tasks.setdefault(submit.key, _Task([], task.choice, submit, task.files, tries=task.tries + 1))
         again.asking.append((index, waiting))
         self._try_again(submit.key)
 
@@ -349,13 +349,13 @@ class Farm:
         """Fails the jobs that nobody is left for, who would wait for ever."""
         offered = {name for machine in machines for name in machine.resources}
         now = time.monotonic()
-        for key, sent in list(self._sent.items()):
-            if sent.choice.resource in offered:
+        for key, task in list(self._tasks.items()):
+            if task.choice.resource in offered:
                 self._missed.pop(key, None)
             elif now - self._missed.setdefault(key, now) > _GRACE_SECONDS:
-                del self._sent[key]
+                del self._tasks[key]
                 self._connection.send(Drop(key))
-                for index, waiting in sent.asking:
+                for index, waiting in task.asking:
                     why = f"the last machine for {waiting.request.target or 'auto'} has left the farm"
                     yield index, dataclasses.replace(waiting.failed(why, "Start a worker there."), exit_code=4)
 

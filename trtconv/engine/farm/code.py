@@ -134,10 +134,10 @@ def without_code(request: BuildRequest) -> BuildRequest:
 
 def arguments(requests: Sequence[BuildRequest]) -> Iterator[str]:
     """Yields the arguments that give a worker the code of requests, for machines that see the same files."""
-    named: dict[tuple[str, Path], None] = {}
+    options: dict[tuple[str, Path], None] = {}
     for request in requests:
         plugins = (*request.plugins, *request.serialized_plugins)
         for flag, files in zip(FLAGS.values(), (located(request.extend), plugins, request.references), strict=True):
-            named.update(dict.fromkeys((flag, file.path.absolute()) for file in files))
-    for flag, path in named:
+            options.update(dict.fromkeys((flag, file.path.absolute()) for file in files))
+    for flag, path in options:
         yield from (flag, str(path))

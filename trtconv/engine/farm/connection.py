@@ -60,8 +60,8 @@ class Connection:
         self._joined: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = Future()
         self._peer: Peer | None = None
         self._beginnings: dict[str, Beginning] = {}
-        said = Join(wire.PROTOCOL, wire.CLIENT, "trtconv", "", [])
-        self._thread = threading.Thread(target=lambda: asyncio.run(self._live(context, said)), daemon=True)
+        message = Join(wire.PROTOCOL, wire.CLIENT, "trtconv", "", [])
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._live(context, message)), daemon=True)
         self._thread.start()
         try:
             self._loop, self._leaving = self._joined.result()

@@ -150,8 +150,8 @@ class Dispatch:
 
     def _is_full(self, files: list[bytes]) -> bool:
         """Whether there is no room for one more job."""
-        held = chain(files, *(job.files for job in self.jobs.values()))
-        return len(self.jobs) >= MOST_JOBS or sum(map(len, held)) > MOST_BYTES
+        blobs = chain(files, *(job.files for job in self.jobs.values()))
+        return len(self.jobs) >= MOST_JOBS or sum(map(len, blobs)) > MOST_BYTES
 
     def drop(self, client: Member, keys: Iterable[str], *, lost: bool = False) -> None:
         """Ends the jobs that a client waited for, and nobody else.
@@ -237,9 +237,9 @@ class Dispatch:
             return
         self.workers.remove(worker)
         self._keep_beginning(worker)
-        begun = [job for job in worker.line if job.begun is not None and not worker.leaves]
-        self._wait_again([job for job in worker.line if job not in begun])
-        for job in begun:
+        running = [job for job in worker.line if job.begun is not None and not worker.leaves]
+        self._wait_again([job for job in worker.line if job not in running])
+        for job in running:
             self._orphans[job.submit.key] = job
             asyncio.get_running_loop().call_later(BACK_SECONDS, self._bury, job, worker.name)
         self._tell_who_is_there()

@@ -121,9 +121,9 @@ class BuildJob(Document, keys="schema trtconv source model data code build versi
             raise InputError(f"it is no job: {error}", hint) from error
         if document != job.to_json() or not set(job.then) <= set(AFTERWARDS):
             raise InputError("it is no job: it has something else in it", hint)
-        if named := sorted(_STAYING & job.build.keys()):
+        if fields := sorted(_STAYING & job.build.keys()):
             # Not even whether such a file is here is told.
-            raise InputError(f"it is no job: it names {named[0]}, and samples and code do not travel", hint)
+            raise InputError(f"it is no job: it names {fields[0]}, and samples and code do not travel", hint)
         if fault := settings_fault(job.build) or _path_fault(job.data):
             raise InputError(f"it is no job: {fault}", hint)
         try:
@@ -141,8 +141,8 @@ class BuildJob(Document, keys="schema trtconv source model data code build versi
     @property
     def name(self) -> str:
         """SHA-256 of all that determines the engine and how it is judged."""
-        said = {key: value for key, value in self.to_json().items() if key != "then"}
-        return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
+        fields = {key: value for key, value in self.to_json().items() if key != "then"}
+        return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
 
     @property
     def files(self) -> dict[str, int]:

@@ -74,8 +74,8 @@ class Planned:
             if others
             else []
         )
-        named = ", ".join(self.choice.strangers)
-        return (*old, *([f"{named} could build for {target}, and has another trtconv"] if named else []))
+        names = ", ".join(self.choice.strangers)
+        return (*old, *([f"{names} could build for {target}, and has another trtconv"] if names else []))
 
 
 def plan(
@@ -99,15 +99,15 @@ def plan(
 def _look_at(request: BuildRequest, machines: Sequence[Machine] | None, then: tuple[str, ...], here: bool) -> Planned:
     try:
         choice = None if machines is None else choose(request.target, machines)
-        waiting, kept = prepare(request, choice, then, here=here)
+        waiting, report = prepare(request, choice, then, here=here)
     except TrtconvError as error:
         # Without the frames that it came through, and what it came of: they hold the model.
         error.__cause__ = error.__context__ = None
         return Planned(request, ERROR, error=error.with_traceback(None))
     # The model is not kept: of thousands there would not be the memory.
     job = None if waiting is None else waiting.job
-    if kept is not None:
-        return Planned(request, UP_TO_DATE, job, kept, choice=choice)
+    if report is not None:
+        return Planned(request, UP_TO_DATE, job, report, choice=choice)
     return Planned(request, NOBODY if machines is not None and choice is None else TO_BUILD, job, choice=choice)
 
 
@@ -143,11 +143,11 @@ def prepare(
         from trtconv.pipeline.mixing import samples_of
 
         samples_of(request, model, profiles, settled=False)
-    kept = None if request.force else _current_report(request, model, choice, then)
-    if request.data is not None and (here or kept is not None):
-        return None, kept
+    report = None if request.force else _current_report(request, model, choice, then)
+    if request.data is not None and (here or report is not None):
+        return None, report
     job = BuildJob.of(request, model, None if choice is None else choice.version, then)
-    return Waiting(request, job, model), kept
+    return Waiting(request, job, model), report
 
 
 def _current_report(

@@ -35,23 +35,23 @@ def prune(folder: Path, days: float, most_bytes: int | None, *, remove: bool) ->
     if not folder.is_dir():
         raise InputError(f"{folder}: no such folder", "Give the store of the farm: --store DIR.")
     removed: list[StoreEntry] = []
-    left: list[tuple[float, int, Path]] = []
+    entries: list[tuple[float, int, Path]] = []
     for path, why, used, size in _entries(Store(folder), time.time(), days):
         if why:
             _remove(folder, path, why, size, removed, remove)
         else:
-            left.append((used, size, path))
-    total = sum(size for _, size, _ in left)
-    for _, size, path in sorted(left):
+            entries.append((used, size, path))
+    total = sum(size for _, size, _ in entries)
+    for _, size, path in sorted(entries):
         if most_bytes is None or total <= most_bytes:
             break
         _remove(
             folder, path, "the store is larger than it may be, and this was not used for longest", size, removed, remove
         )
         total -= size
-    gone = {entry.file for entry in removed}
-    kept = [size for _, size, path in left if str(path.relative_to(folder)) not in gone]
-    return StorePruned(tuple(removed), len(kept), sum(kept))
+    files = {entry.file for entry in removed}
+    sizes = [size for _, size, path in entries if str(path.relative_to(folder)) not in files]
+    return StorePruned(tuple(removed), len(sizes), sum(sizes))
 
 
 def _entries(store: Store, now: float, days: float) -> Iterator[tuple[Path, str, float, int]]:

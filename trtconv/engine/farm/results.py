@@ -87,8 +87,8 @@ class Waiting:
             report = write_engine(self.request, report, blob, Stopwatch(None))
         for kind, text in after.items():
             atomic_write(beside[kind].path, text.encode())
-        done = {kind: decoded(Followed, document) for kind, document in came.then.items()}
-        bad = {kind: outcome for kind, outcome in done.items() if outcome.exit_code}
+        outcomes = {kind: decoded(Followed, document) for kind, document in came.then.items()}
+        bad = {kind: outcome for kind, outcome in outcomes.items() if outcome.exit_code}
         if not bad:
             return report
         kind, outcome = next(iter(bad.items()))

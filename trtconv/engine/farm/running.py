@@ -85,11 +85,11 @@ class JobRunner:
 
     def _call(self, job: BuildJob, folder: Path, unwanted: Callable[[], bool]) -> JobResult:
         task = BuildTask(folder, json.dumps(job.to_json()), self._timing, self._code)
-        process, done = self._process, threading.Event()
+        process, end = self._process, threading.Event()
         guard = RationGuard([folder / name for name in (job.model_name, *job.data)])
 
         def watch() -> None:
-            while not done.wait(_POLL_SECONDS):
+            while not end.wait(_POLL_SECONDS):
                 if unwanted():
                     self._process = Process("trtconv.engine.farm.running:build")
                     process.close()
@@ -100,7 +100,7 @@ class JobRunner:
         try:
             return decoded(JobResult, process.call(task, None, guard.hear, guard.watch))
         finally:
-            done.set()
+            end.set()
             watching.join()
 
 

@@ -106,9 +106,9 @@ class Slurm:
     def _prepare(self, request: BuildRequest) -> str | Result:
         """Writes a job with its files; returns its name, or the result where there is one already."""
         try:
-            waiting, kept = prepare(request, None, self._then)
-            if kept is not None:
-                return kept
+            waiting, report = prepare(request, None, self._then)
+            if report is not None:
+                return report
             assert waiting is not None
             for path in contents(waiting.job, request.model).values():
                 self._jobs.put(read_plain(path))
@@ -129,9 +129,9 @@ class Slurm:
         logs.mkdir(parents=True, exist_ok=True)
         jobs, labels, script = (self._folder / f"{name}.{kind}" for kind in ("jobs", "labels", "sh"))
         paths = [self._jobs.root / f"{job}.json" for _, _, job in tasks]
-        said = [clean(f"{request.model.name} for {target}: job {job}") for _, request, job in tasks]
+        lines = [clean(f"{request.model.name} for {target}: job {job}") for _, request, job in tasks]
         atomic_write(jobs, "".join(f"{path}\n" for path in paths).encode())
-        atomic_write(labels, "".join(f"{line}\n" for line in said).encode())
+        atomic_write(labels, "".join(f"{line}\n" for line in lines).encode())
         places = {"labels": labels, "jobs": jobs, "out": self._out.root, "python": sys.executable}
         # The nodes see the files of this machine, or say that they do not.
         code = "".join(f" {shlex.quote(word)}" for word in arguments([request for _, request, _ in tasks]))
@@ -150,29 +150,29 @@ class Slurm:
 
     def _results(self, array: _Array) -> Iterator[tuple[int, Result]]:
         """Yields the results of an array as they are there, and rows for those that do not come."""
-        left = list(enumerate(array.tasks, 1))
+        entries = list(enumerate(array.tasks, 1))
         ended = None
-        while left:
-            for entry in list(left):
+        while entries:
+            for entry in list(entries):
                 _, (index, request, job) = entry
                 document = self._out.result(job)
                 if document is not None:
-                    left.remove(entry)
+                    entries.remove(entry)
                     yield index, self._take(request, job, document)
             if array.program.status() is not None:
                 ended = ended or time.monotonic()
                 if not _number(array) or time.monotonic() - ended > _GRACE_SECONDS:
                     break
-            time.sleep(_POLL_SECONDS * bool(left))
-        for task, (index, request, _) in left:
+            time.sleep(_POLL_SECONDS * bool(entries))
+        for task, (index, request, _) in entries:
             yield index, failed_run(request, _missing(array, task))
 
     def _take(self, request: BuildRequest, job: str, document: object) -> Result:
         try:
             # The model was not kept in memory meanwhile.
-            waiting, kept = prepare(request, None, self._then)
-            if kept is not None:
-                return kept
+            waiting, report = prepare(request, None, self._then)
+            if report is not None:
+                return report
             assert waiting is not None
             if waiting.job.name != job:
                 raise InputError(f"{request.model} was changed while it was built", "Build it again.")
@@ -190,8 +190,8 @@ def _cancel(number: str) -> None:
 
 def _number(array: _Array) -> str:
     """Returns the number that sbatch gave an array; empty where it gave none."""
-    said = array.program.output().partition("\n")[0].partition(";")[0].strip()
-    return said if said.isdecimal() else ""
+    number = array.program.output().partition("\n")[0].partition(";")[0].strip()
+    return number if number.isdecimal() else ""
 
 
 def _missing(array: _Array, task: int) -> EnvironmentMissing:

@@ -108,8 +108,8 @@ class Submit:
     @property
     def key(self) -> str:
         """What it is called by all who have it: equal ones are one job."""
-        said = json.dumps([self.resource, self.job, self.stored])
-        return hashlib.sha256(said.encode()).hexdigest()
+        text = json.dumps([self.resource, self.job, self.stored])
+        return hashlib.sha256(text.encode()).hexdigest()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -239,8 +239,8 @@ class Peer:
         Raises:
             Gone: Nobody is there.
         """
-        said = {"kind": type(message).__name__, **vars(message), "sizes": [len(file) for file in files]}
-        text = json.dumps(said).encode()
+        header = {"kind": type(message).__name__, **vars(message), "sizes": [len(file) for file in files]}
+        text = json.dumps(header).encode()
         try:
             async with self._one_at_a_time:
                 self._writer.write(len(text).to_bytes(_LENGTH, "big") + text)

@@ -156,14 +156,14 @@ async def serve(
         offer = json.dumps(machine.to_json())
         say(f"{name} offers {offered(machine)} to {where}")
         while True:
-            lost = await serving.listen(peer)
-            say(f"the line to {where} was lost: {lost}")
+            why = await serving.listen(peer)
+            say(f"the line to {where} was lost: {why}")
             try:
                 peer = await rejoined(joining(offer), access.reconnect)
             except OSError as error:
                 if serving.is_over:
                     return
-                raise EnvironmentMissing(f"the connection to {where} was lost: {lost}", _ENDED) from error
+                raise EnvironmentMissing(f"the connection to {where} was lost: {why}", _ENDED) from error
             say(f"{name} is back at {where}")
     finally:
         serving.close()
@@ -280,9 +280,9 @@ class _Serving:
 
     async def _take(self, peer: Peer, order: Order) -> None:
         key = order.submit.key
-        left = self._offers.pop(key, None)
-        if left is not None and left.is_fresh:
-            await peer.send(*rest(order.submit, left.answer, left.files))
+        offer = self._offers.pop(key, None)
+        if offer is not None and offer.is_fresh:
+            await peer.send(*rest(order.submit, offer.answer, offer.files))
         elif any(other.submit.key == key and not other.dropped.is_set() for other in self._orders):
             # It is at it, from before the line was lost.
             await peer.send(Begun(key, ""))
@@ -313,10 +313,10 @@ class _Serving:
                 traceback.print_exc()
             own = isinstance(error, EnvironmentMissing | OSError)
             answer: Failed | Done = Failed(key, f"{type(error).__name__}: {error}", own)
-            files, said, log = [], f"failed: {error}", ""
+            files, outcome, log = [], f"failed: {error}", ""
         else:
             answer, files = Done(key, json.dumps(result.to_json()), own_reason(result)), [engine]
-            said = f"failed: {result.error.message}" if result.error else "built" if result.engine else "refused"
+            outcome = f"failed: {result.error.message}" if result.error else "built" if result.engine else "refused"
             log = f"\n{result.log}" if result.log else ""
         took = f"{time.monotonic() - began:.1f} s"
         if order.dropped.is_set():
@@ -327,7 +327,7 @@ class _Serving:
             self._results.append(_Finished(answer, files, time.monotonic()))
         if self._peer is None:
             self._offers = {entry.answer.key: entry for entry in self._results}
-        await self._note(f"{order.submit.label}: {said}, {took}{log}")
+        await self._note(f"{order.submit.label}: {outcome}, {took}{log}")
         if answer.own:
             await self._note("set aside for a while: this machine, not the model, is why; other workers get its jobs")
         await self._send(answer, files)
@@ -348,15 +348,15 @@ class _Serving:
 async def _in_thread(function: Callable[[], Any]) -> Any:
     """Calls a function in a thread that nobody waits for at the end of the process."""
     loop = asyncio.get_running_loop()
-    done: asyncio.Future[Any] = loop.create_future()
+    future: asyncio.Future[Any] = loop.create_future()
 
     def settle(value: Any, error: BaseException | None) -> None:
-        if done.cancelled():
+        if future.cancelled():
             return
         if error is None:
-            done.set_result(value)
+            future.set_result(value)
         else:
-            done.set_exception(error)
+            future.set_exception(error)
 
     def run() -> None:
         value, error = None, None
@@ -369,7 +369,7 @@ async def _in_thread(function: Callable[[], Any]) -> Any:
             loop.call_soon_threadsafe(settle, value, error)
 
     threading.Thread(target=run, daemon=True).start()
-    return await done
+    return await future
 
 
 def offered(machine: Machine) -> str:

@@ -92,9 +92,9 @@ def _outside(where: str, request: ShapeProfile, profiles: Sequence[ShapeProfile]
     for name, bound in request.dims.items():
         ranges = [profile.dims[name] for profile in profiles if name in profile.dims]
         if ranges and not any(bounds.min <= bound.opt <= bounds.max for bounds in ranges):
-            listed = ", ".join(f"{bounds.min} to {bounds.max}" for bounds in dict.fromkeys(ranges))
+            spans = ", ".join(f"{bounds.min} to {bounds.max}" for bounds in dict.fromkeys(ranges))
             return InputError(
-                f"{where}: no profile of the engine takes {name} {bound.opt}; they take {listed}",
+                f"{where}: no profile of the engine takes {name} {bound.opt}; they take {spans}",
                 "Leave the request out, or build the engine for it.",
             )
     together = ", ".join(f"{name} {bound.opt}" for name, bound in request.dims.items())

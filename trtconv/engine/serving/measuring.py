@@ -70,12 +70,12 @@ def measured(
             play(loads)
         seconds = time.perf_counter() - begin
         watts = None if joules is None else round(((runtime.joules() or joules) - joules) / seconds, 1)
-        kept = slots[0][0].runtime_cache()
+        runtime_cache = slots[0][0].runtime_cache()
     reports = [
-        _load(request, work, load.served, graph=all(slot.graph for slot in own), memory=taken, watts=watts)
-        for work, load, own, taken in zip(works, loads, slots, memory, strict=True)
+        _load(request, work, load.served, graph=all(slot.graph for slot in own), memory=usage, watts=watts)
+        for work, load, own, usage in zip(works, loads, slots, memory, strict=True)
     ]
-    return reports, kept
+    return reports, runtime_cache
 
 
 def _ready(
