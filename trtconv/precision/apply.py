@@ -126,9 +126,9 @@ def recast(
         with Referee(model) as referee:
             ranges = referee.measure(model, profile)
     cast, emulate = casters(model, types.precision, types.nodes, ranges)
-    done = (emulate if emulated else cast)(model)
+    result = (emulate if emulated else cast)(model)
     _cast_ends(model, types, interface)
-    return done.lowered
+    return result.lowered
 
 
 _NO_SIZES = Ranges({}, "no sizes are known")
@@ -166,16 +166,16 @@ def _cast(model: OnnxModel, types: Types, ranges: Ranges, referee: Referee, inte
     if kind is BFLOAT and model.opset < BFLOAT_SINCE:
         why = why or f"ONNX casts to bfloat16 since opset {BFLOAT_SINCE} only, and the model has {model.opset}"
     uncast = None if why else model.copy()
-    done = cast(model)
-    refuse_kept(types.required, done.refused, "random inputs of the optimal sizes", sampled=False)
+    result = cast(model)
+    refuse_kept(types.required, result.refused, "random inputs of the optimal sizes", sampled=False)
     verified = CastCheck(why=why) if uncast is None else _verify(uncast, referee, emulate)
     _cast_ends(model, types, interface)
-    kept = {why.value: count for why, count in _counts(done)}
-    report = CastRecord(kind.name, done.cast, kept, tuple(done.hot), verified)
+    reasons = {why.value: count for why, count in _counts(result)}
+    report = CastRecord(kind.name, result.cast, reasons, tuple(result.hot), verified)
     inputs = "random" if types.sample is None else "the first of those that the types were chosen on"
     return Applied(
-        _edits(done, kind, interface, verified.max_relative_error),
-        tuple(_findings(done, verified, kind.name, inputs)),
+        _edits(result, kind, interface, verified.max_relative_error),
+        tuple(_findings(result, verified, kind.name, inputs)),
         report,
     )
 
@@ -200,18 +200,18 @@ def casters(
     hot = {kind.name: _hot(model, ranges, kind) for kind in kinds}
 
     def run(model: OnnxModel, stored: bool, emulated: bool) -> casting.Casting:
-        done = []
+        results = []
         for kind in kinds:
             usual = kind.name if kind is _KINDS.get(precision) else "as-is"
             # No TensorRT has a deconvolution in bfloat16 (TC109).
-            kept = casting.KEPT | ({"ConvTranspose"} if kind is BFLOAT else frozenset())
+            exceptions = casting.KEPT | ({"ConvTranspose"} if kind is BFLOAT else frozenset())
 
             def is_cast(name: str, kind: Kind = kind, usual: str = usual) -> bool:
                 return nodes.get(name, usual) == kind.name
 
             how = {"stored": stored, "emulated": emulated}
-            done.append(casting.cast(model, kind, hot[kind.name], kept, is_cast, **how))
-        return casting.joined(done)
+            results.append(casting.cast(model, kind, hot[kind.name], exceptions, is_cast, **how))
+        return casting.joined(results)
 
     # Weights that do not fit stay in their file, and TensorRT casts them once, while it builds. Those that are rounded
     # in emulation are float32, and as large as before.
@@ -245,10 +245,10 @@ def _hot(model: OnnxModel, ranges: Ranges, kind: Kind) -> frozenset[str]:
 def _edits(outcome: casting.Casting, kind: Kind, interface: bool, error: float | None) -> tuple[Edit, ...]:
     if not outcome.cast:
         return ()
-    kept = ", ".join(f"{count} {why.value}" for why, count in _counts(outcome))
+    counts = ", ".join(f"{count} {why.value}" for why, count in _counts(outcome))
     places = "inputs and outputs too" if interface else "inputs and outputs kept"
     what = f"{outcome.cast} nodes cast to {kind.name}, {places}"
-    what += f"; in float32: {kept}" if kept else ""
+    what += f"; in float32: {counts}" if counts else ""
     what += "" if error is None else f"; relative error {error:.2g}"
     return (Edit(f"cast-to-{kind.name}", "graph", what),)
 

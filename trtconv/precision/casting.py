@@ -170,9 +170,9 @@ class _Caster:
         for graph in graphs:
             self._visit(graph)
         # A graph inside another may ask for casts in it, so outer ones are written last.
-        read = {name for graph in graphs for name in graph.reads()}
+        names = {name for graph in graphs for name in graph.reads()}
         for graph in reversed(graphs):
-            graph.write(read)
+            graph.write(names)
         model.proto.ir_version = max(model.proto.ir_version, 4)
         model.touch()
         return Casting(self.cast, self.floats, tuple(self.hot_nodes), graphs[0].raised(), self.refused)
@@ -183,8 +183,8 @@ class _Caster:
             if why:
                 self.floats[why] = self.floats.get(why, 0) + 1
                 if self.selects(node.name):
-                    kept = f"no {node.op_type} is cast to {self.lowering.kind.name}"
-                    self.refused[node.name] = CastRefusal(why, kept if why is WhyKept.OPERATOR else why.value)
+                    note = f"no {node.op_type} is cast to {self.lowering.kind.name}"
+                    self.refused[node.name] = CastRefusal(why, note if why is WhyKept.OPERATOR else why.value)
                 if why is WhyKept.TOO_LARGE:
                     self.hot_nodes.append(node.name or next(iter(node.output), ""))
 

@@ -45,15 +45,15 @@ def compared_images(model: OnnxModel, image: ImageInput) -> ImageInput:
         feeds = {image.name: pixels[np.newaxis]}
         try:
             if image.chroma is None:
-                wanted = of_pixels(pixels, how, image.resized_to)
+                expected = of_pixels(pixels, how, image.resized_to)
             else:
                 chroma = random.integers(0, 256, (size[0] // 2, size[1] // 2, 2), np.uint8)
                 feeds[image.chroma] = chroma[np.newaxis]
-                wanted = of_planes(pixels, chroma, how, image.resized_to)
+                expected = of_planes(pixels, chroma, how, image.resized_to)
         except ImportError:
             return image
         (result,) = ran.run(None, feeds)
-        difference = np.abs(result.astype(np.float64) - wanted)
+        difference = np.abs(result.astype(np.float64) - expected)
         levels = difference * (steps.reshape(-1, 1, 1) if how.layout == "nchw" else steps)
         largest = max(largest, float(levels.max()))
     grays = how.color == "gray" and how.pixels != "gray"

@@ -188,35 +188,35 @@ class LoweredGraph:
         fresh = self.lowering.model.fresh_name(f"{name}_cast")
         self._raised[name] = helper.make_node("Cast", [lower], [name], to=FLOAT, name=fresh)
 
-    def write(self, read: set[str]) -> None:
+    def write(self, names: set[str]) -> None:
         """Writes the nodes with their casts, and drops constants that nothing reads any more.
 
         Args:
-            read: Names that are read anywhere in the model.
+            names: Those that are read anywhere in the model.
         """
         graph = self.scope.graph
         nodes = list(self._behind.get(-1, ()))
         for index, node in enumerate(self.nodes):
-            if node.op_type == "Constant" and read.isdisjoint(node.output) and index not in self._behind:
+            if node.op_type == "Constant" and names.isdisjoint(node.output) and index not in self._behind:
                 continue
             nodes.append(node)
             # In emulation what rounds comes first: the old tensor is made of the rounded one.
             nodes += self._behind.get(index, ())
-            nodes += [self._raised[name] for name in self._raised_by.get(index, ()) if name in read]
+            nodes += [self._raised[name] for name in self._raised_by.get(index, ()) if name in names]
         del graph.node[:]
         graph.node.extend(nodes)
-        self._drop_unread(read)
+        self._drop_unread(names)
         graph.initializer.extend(self._weights.values())
         outputs = {name for node in nodes for name in node.output}
         for index in reversed(range(len(graph.value_info))):
             if graph.value_info[index].name not in outputs:
                 del graph.value_info[index]
 
-    def _drop_unread(self, read: set[str]) -> None:
+    def _drop_unread(self, names: set[str]) -> None:
         initializers = self.scope.graph.initializer
         for index in reversed(range(len(initializers))):
             tensor = initializers[index]
-            if tensor.data_type == FLOAT and tensor.name not in read and tensor.name not in self._inputs:
+            if tensor.data_type == FLOAT and tensor.name not in names and tensor.name not in self._inputs:
                 del initializers[index]
 
     def reads(self) -> Iterator[str]:

@@ -143,8 +143,8 @@ def _feeds(
     if sum(math.prod(shape) for shape in sizes.values()) > _MOST_ELEMENTS:
         raise ValueError("its inputs are too large")
     feeds = onnxruntime.random_feeds(model.inputs, sizes)
-    for name, given in values.items():
-        feeds[name] = np.asarray(given, feeds[name].dtype).reshape(feeds[name].shape)
+    for name, value in values.items():
+        feeds[name] = np.asarray(value, feeds[name].dtype).reshape(feeds[name].shape)
     return feeds
 
 
@@ -192,9 +192,9 @@ def _measure(model: OnnxModel, samples: Sequence[Feeds]) -> tuple[Ranges, dict[s
 def _measurable(model: OnnxModel) -> list[str]:
     """Returns the float32 tensors of the main graph that inputs or nodes make."""
     types = model.main.types
-    given = [spec.name for spec in model.inputs]
+    inputs = [spec.name for spec in model.inputs]
     outputs = [name for node in model.proto.graph.node for name in node.output if name and node.op_type != "Constant"]
-    return [name for name in (*given, *outputs) if types.get(name) == onnx.TensorProto.FLOAT]
+    return [name for name in (*inputs, *outputs) if types.get(name) == onnx.TensorProto.FLOAT]
 
 
 def _with_ranges(model: OnnxModel, names: list[str], padded: bool) -> OnnxModel:

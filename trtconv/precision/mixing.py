@@ -134,11 +134,11 @@ class Mixer:
             ran: Builds a network, cast as far as it has to be, with a precision and types, and runs it on the samples.
         """
         allowed = self._reference.allowed(tolerance)
-        given = self._fixed_types(allowed, source)
-        first = self._error(given)
+        base = self._fixed_types(allowed, source)
+        first = self._error(base)
         aim = allowed
-        for left in reversed(range(_MOST_ENGINES)):
-            proposal = self._search(given, first, aim, source, timed)
+        for rest in reversed(range(_MOST_ENGINES)):
+            proposal = self._search(base, first, aim, source, timed)
             run = self._run(proposal, ran)
             error = None if run.outputs is None else self._reference.error_of(run.outputs)
             mix = dataclasses.replace(proposal, tolerance=tolerance, engine_error=error, engine_missing=run.why)
@@ -146,7 +146,7 @@ class Mixer:
                 break
             # From what the mix has, and not from what was aimed at, lest the same be found again. Nothing is within a
             # negative one.
-            aim = (_MARGIN * proposal.error * allowed / error if left > 1 else 0.0) or -1.0
+            aim = (_MARGIN * proposal.error * allowed / error if rest > 1 else 0.0) or -1.0
         types = mix.node_precisions
         model = self._cast(types, mix.precision)[0] if kinds_of(mix.precision, types) else self._model
         return dataclasses.replace(mix, metric=self._reference.judged(model))
@@ -222,12 +222,12 @@ class Mixer:
                 many = middle
             else:
                 few = middle + 1
-        chosen = order[:few]
-        for part in sorted(chosen[:-1], key=lambda part: -part.saved)[: _MOST_PARTS // 2]:
-            fewer = [other for other in chosen if other is not part]
+        floats = order[:few]
+        for part in sorted(floats[:-1], key=lambda part: -part.saved)[: _MOST_PARTS // 2]:
+            fewer = [other for other in floats if other is not part]
             if self._error(self._with(fixed, fewer)) <= tolerance:
-                chosen = fewer
-        return self._parts if len(chosen) == len(order) else tuple(part for part in self._parts if part in chosen)
+                floats = fewer
+        return self._parts if len(floats) == len(order) else tuple(part for part in self._parts if part in floats)
 
     def _with(self, fixed: NodeTypes, floats: Sequence[TypedPart] | set[TypedPart]) -> NodeTypes:
         return {**{name: "fp32" for part in floats for name in part.nodes}, **fixed}

@@ -37,7 +37,7 @@ def pin(model: OnnxModel, types: Mapping[str, str], *, by_flags: bool = False) -
     """
     if not types:
         return ()
-    taken: dict[str, list[str]] = {pattern: [] for pattern in types}
+    pins: dict[str, list[str]] = {pattern: [] for pattern in types}
     idle: dict[str, list[str]] = {pattern: [] for pattern in types}
     quantized = set() if by_flags else quantized_nodes(model)
     ops: set[str] = set()
@@ -50,11 +50,11 @@ def pin(model: OnnxModel, types: Mapping[str, str], *, by_flags: bool = False) -
         why = _idle(scope, index, types[pattern], quantized, by_flags=by_flags)
         if why and not is_pattern(pattern):
             _refuse(node.name, types[pattern], why)
-        (idle if why else taken)[pattern].append(node.name)
-    for pattern, nodes in taken.items():
+        (idle if why else pins)[pattern].append(node.name)
+    for pattern, nodes in pins.items():
         if not nodes and is_pattern(pattern):
             _refuse_empty(pattern, types[pattern], idle[pattern], ops)
-    return tuple(Pinned(pattern, types[pattern], tuple(nodes), len(idle[pattern])) for pattern, nodes in taken.items())
+    return tuple(Pinned(pattern, types[pattern], tuple(nodes), len(idle[pattern])) for pattern, nodes in pins.items())
 
 
 def _places(model: OnnxModel) -> Iterator[tuple[Scope, int]]:
@@ -62,15 +62,15 @@ def _places(model: OnnxModel) -> Iterator[tuple[Scope, int]]:
 
 
 def _refuse_empty(pattern: str, kind: str, idle: list[str], ops: set[str]) -> None:
-    said = f"--node-precision {clean(pattern)}={kind}"
+    flag = f"--node-precision {clean(pattern)}={kind}"
     if idle:
         raise InputError(
-            f"{said} has no effect: none of its {len(idle)} nodes can have that type, the first is {clean(idle[0])}",
+            f"{flag} has no effect: none of its {len(idle)} nodes can have that type, the first is {clean(idle[0])}",
             "Leave it out: they compute no floats, or their quantisers or the model say their types.",
         )
     hint = "Names are those of the rewritten model: trtconv rewrite MODEL -o OUT.onnx; trtconv inspect OUT.onnx."
     near = did_you_mean(pattern.removeprefix("type:"), ops) if pattern.startswith("type:") else ""
-    raise InputError(f"{said} has no effect: it means no node, or a nearer one has each", near or hint)
+    raise InputError(f"{flag} has no effect: it means no node, or a nearer one has each", near or hint)
 
 
 def refuse_unknown(model: OnnxModel, nodes: Mapping[str, str]) -> None:
@@ -86,10 +86,10 @@ def refuse_unknown(model: OnnxModel, nodes: Mapping[str, str]) -> None:
     if not nodes:
         return
     names = {node.name for scope in model.scopes for node in scope.graph.node}
-    lost = sorted(nodes.keys() - names)
-    if lost:
+    missing = sorted(nodes.keys() - names)
+    if missing:
         raise InputError(
-            f"--node-precision {lost[0]}={nodes[lost[0]]}: the model has no node of that name",
+            f"--node-precision {missing[0]}={nodes[missing[0]]}: the model has no node of that name",
             "Names are those of the rewritten model: trtconv rewrite MODEL -o OUT.onnx; trtconv inspect OUT.onnx.",
         )
 

@@ -67,8 +67,8 @@ def _quantized_in(scope: Scope) -> Iterator[int]:
     before: set[str] = set()
     for index in reversed(range(len(nodes))):
         node = nodes[index]
-        read = [consumer for name in node.output for consumer in scope.consumers.get(name, ())]
-        ends = read and all(c.op_type == "QuantizeLinear" or before.issuperset(filter(None, c.output)) for c in read)
+        uses = [consumer for name in node.output for consumer in scope.consumers.get(name, ())]
+        ends = uses and all(c.op_type == "QuantizeLinear" or before.issuperset(filter(None, c.output)) for c in uses)
         inner = any(scope.whole.uses[n] != len(scope.consumers.get(n, ())) for n in node.output if n)
         if ends and not inner and outputs.isdisjoint(node.output):
             before.update(name for name in node.output if name)

@@ -42,9 +42,9 @@ def correct_biases(
         return copy
     expected = _means(model, biases, samples)
     for turn in range(1, _TURNS + 1):
-        got = _means(copy, biases, samples)
+        actual = _means(copy, biases, samples)
         for bias in biases:
-            _add(copy, bias, expected[bias.tensor] - got[bias.tensor])
+            _add(copy, bias, expected[bias.tensor] - actual[bias.tensor])
         copy.touch()
         tell(turn, _TURNS)
     return copy

@@ -55,13 +55,13 @@ def spend(layers: Sequence[WeightedLayer], budget: float, judge: Judge, tell: Te
     for count, layer in enumerate(layers, start=1):
         alone[layer.name] = judge([other for other in layers if other is not layer])
         tell(count, len(layers))
-    kept, steps = list(layers), []
+    current, steps = list(layers), []
     for layer in sorted(layers, key=lambda candidate: alone[candidate.name]):
         if error <= budget:
             break
-        without = [other for other in kept if other is not layer]
+        without = [other for other in current if other is not layer]
         now = judge(without)
         if now < error:
             steps.append(Step(layer.name, now, error - now))
-            kept, error = without, now
-    return Spending(first, alone, tuple(steps), tuple(kept), error <= budget)
+            current, error = without, now
+    return Spending(first, alone, tuple(steps), tuple(current), error <= budget)

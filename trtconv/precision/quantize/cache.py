@@ -41,8 +41,8 @@ def load(folder: Path, key: str, kind: type[Kept], tensors: Sequence[str]) -> Ke
         document = json_of(read_plain(folder / f"{key}.json", CACHE_BYTES))
         # A number that was changed may be one still: a range of 0 is that of a tensor of zeros.
         if isinstance(document, dict) and document.pop(CHECKSUM, None) == checksum(document):
-            kept = decoded(kind, document)
-            return kept if kept.is_of(tensors) else None
+            entry = decoded(kind, document)
+            return entry if entry.is_of(tensors) else None
     return None
 
 

@@ -123,13 +123,13 @@ def least_squares(counts: NDArray[Any], edges: NDArray[Any]) -> float:
         edges: The ends of the bins, one more than there are bins.
     """
     middle = (edges[:-1].astype(np.float64) + edges[1:].astype(np.float64)) / 2
-    tried = edges[-1] * _CANDIDATES
+    limits = edges[-1] * _CANDIDATES
     errors = []
-    for largest in tried:
+    for largest in limits:
         scale = largest / _LEVELS
         rounded = np.clip(np.rint(middle / scale), 0, _LEVELS) * scale
         errors.append(float((counts * (middle - rounded) ** 2).sum()))
-    return float(tried[int(np.argmin(errors))])
+    return float(limits[int(np.argmin(errors))])
 
 
 def calibrate(

@@ -107,8 +107,8 @@ def _identical(facts: Sequence[Facts], names: Sequence[str]) -> Iterator[Doubt]:
             again.append(name)
         first.setdefault(fact.sha256, name)
     if again:
-        said = f"{len(facts)} samples are {len(first)} different ones; left out as repetitions: {_listed(again)}"
-        yield Doubt(DoubtKind.IDENTICAL, tuple(again), said)
+        message = f"{len(facts)} samples are {len(first)} different ones; left out as repetitions: {_listed(again)}"
+        yield Doubt(DoubtKind.IDENTICAL, tuple(again), message)
 
 
 def _outlying(facts: Sequence[Facts], names: Sequence[str]) -> Iterator[Doubt]:
@@ -119,8 +119,8 @@ def _outlying(facts: Sequence[Facts], names: Sequence[str]) -> Iterator[Doubt]:
         wild = [number for size, number in sizes if size > _OUTLYING * usual > 0]
         for number in wild:
             value = facts[number].largest[key]
-            said = f"{names[number]}: input {key!r} is {value.value:.4g} at {list(value.place)}"
-            yield Doubt(DoubtKind.OUTLYING, (names[number],), f"{said}; the others' largest is usually {usual:.4g}")
+            message = f"{names[number]}: input {key!r} is {value.value:.4g} at {list(value.place)}"
+            yield Doubt(DoubtKind.OUTLYING, (names[number],), f"{message}; the others' largest is usually {usual:.4g}")
 
 
 def _listed(names: Sequence[str]) -> str:

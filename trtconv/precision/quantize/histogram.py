@@ -43,9 +43,9 @@ class Histogram:
         skipped = max(0, first - self._first)
         if len(self._counts):
             counts[0] += self._counts[:skipped].sum()
-            kept = self._counts[skipped:]
+            rest = self._counts[skipped:]
             begin = self._first + skipped - first
-            counts[begin : begin + len(kept)] += kept
+            counts[begin : begin + len(rest)] += rest
         self._first, self._counts = first, counts
 
     @property

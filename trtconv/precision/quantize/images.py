@@ -131,9 +131,9 @@ def read_pixels(
         pixels = _resized(pixels, preprocessing.sizes[0], preprocessing, str(path)).round().astype(np.uint8)
     size = pixels.shape[0], pixels.shape[1]
     if sizes and size not in sizes:
-        listed = ", ".join(f"{height}x{width}" for height, width in sizes)
+        choices = ", ".join(f"{height}x{width}" for height, width in sizes)
         raise InputError(
-            f"{path} has {size[0]}x{size[1]} pixels (height x width), and the engine takes {listed}",
+            f"{path} has {size[0]}x{size[1]} pixels (height x width), and the engine takes {choices}",
             "Resize it with --preprocess size=HxW, or build an engine that does: --images image=HxW+HxW lists sizes.",
         )
     pixels = pixels.reshape(1, *size, -1)
@@ -189,8 +189,7 @@ def _resized(image: NDArray[Any], size: Size, preprocessing: Preprocessing, sour
     for channel in range(planes.shape[2]):
         if preprocessing.filter == "linear":
             rows, columns = (
-                resampling("linear", taken, target)
-                for taken, target in zip(planes.shape[:2], place.scaled, strict=True)
+                resampling("linear", side, target) for side, target in zip(planes.shape[:2], place.scaled, strict=True)
             )
             scaled = rows @ (planes[..., channel] @ columns.T)
         else:

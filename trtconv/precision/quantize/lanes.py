@@ -53,11 +53,11 @@ def fill_channels(model: OnnxModel) -> tuple[Edit, ...]:
     """
     scope = model.main
     parts = [part for part in (_part(scope, link) for link in find_links(scope)) if part is not None]
-    wanted = _layers_to_fill(scope, parts)
+    makers = _layers_to_fill(scope, parts)
     edits = []
     insertions: dict[int, list[_Insertion]] = defaultdict(list)
     for part in parts:
-        if part.link.maker not in wanted:
+        if part.link.maker not in makers:
             continue
         node = scope.columns.nodes[part.link.maker]
         more = part.filled - part.channels
@@ -94,12 +94,12 @@ def _part(scope: Scope, link: Link) -> _Filled | None:
 
 def _layers_to_fill(scope: Scope, parts: list[_Filled]) -> set[int]:
     """Returns the positions of the layers whose channels are to be filled up."""
-    taken: Mapping[int, list[tuple[int, _Filled]]] = defaultdict(list)
+    groups: Mapping[int, list[tuple[int, _Filled]]] = defaultdict(list)
     for part in parts:
         for taker, first in part.link.takers:
-            taken[taker].append((first, part))
-    wanted: set[int] = set()
-    for index, joined in taken.items():
+            groups[taker].append((first, part))
+    makers: set[int] = set()
+    for index, joined in groups.items():
         joined.sort(key=lambda pair: pair[0])
         node = scope.columns.nodes[index]
         channels = (scope.shape(node.input[1]) or ())[1 if node.op_type == "Conv" else 0]
@@ -108,8 +108,8 @@ def _layers_to_fill(scope: Scope, parts: list[_Filled]) -> set[int]:
         if not complete or all(first % LANES == 0 for first, _ in joined):
             continue
         if all(part.filled < _MOST * part.channels for _, part in joined):
-            wanted |= {part.link.maker for _, part in joined if part.filled > part.channels}
-    return wanted
+            makers |= {part.link.maker for _, part in joined if part.filled > part.channels}
+    return makers
 
 
 def _grow(scope: Scope, name: str, axis: int, places: list[_Insertion]) -> None:

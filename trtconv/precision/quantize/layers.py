@@ -66,8 +66,8 @@ def find_layers(
         attention: Whether those products are too, where the kind quantises inputs.
     """
     float_names = frozenset(in_float)
-    unasked = _AS_IN_ATTENTION + (" without --attention" if kind.inputs else "")
-    products = "" if attention and kind.inputs else unasked
+    reason = _AS_IN_ATTENTION + (" without --attention" if kind.inputs else "")
+    products = "" if attention and kind.inputs else reason
     indices = sorted(index for op in WEIGHTED for index in scope.by_op.get(op, ()))
     return tuple(_layer(scope, index, float_names, kind, products) for index in indices)
 
@@ -129,8 +129,8 @@ def _unsupported(scope: Scope, node: onnx.NodeProto) -> str:
         return f"{_NO_KERNEL} with {group} groups"
     ins, outs = (scope.shape(node.input[1]) or (0, 0))[:2]
     if (ins or 0) % INT8_CHANNELS or (outs or 0) % INT8_CHANNELS:
-        said = f"{_NO_KERNEL} from {ins} to {outs} channels"
-        return f"{said}, which are not multiples of {INT8_CHANNELS}"
+        reason = f"{_NO_KERNEL} from {ins} to {outs} channels"
+        return f"{reason}, which are not multiples of {INT8_CHANNELS}"
     return ""
 
 

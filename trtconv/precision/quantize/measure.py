@@ -91,8 +91,8 @@ class Reference:
     def distances_of(self, results: Iterable[Feeds]) -> dict[str, Distance]:
         """Returns output to how far values for all samples, in their order, are from the float network's."""
         sums = {name: _Squares() for name in self._model.outputs}
-        for expected, got in zip(self._expected, results, strict=True):
-            _add(sums, expected, got)
+        for expected, actual in zip(self._expected, results, strict=True):
+            _add(sums, expected, actual)
         return {name: squares.distance() for name, squares in sums.items()}
 
     def error(self, other: OnnxModel) -> float:
@@ -132,25 +132,25 @@ class Reference:
     def inside(self, other: OnnxModel, tensors: Sequence[str]) -> dict[str, Distance]:
         """Returns inner tensor to how far another network's is from the float one."""
         sums = {name: _Squares() for name in tensors}
-        done = 0
-        while done < len(self.samples):
-            expected = self._some(tensors, done)
+        count = 0
+        while count < len(self.samples):
+            expected = self._some(tensors, count)
             # Only now: of the two networks, which may be large, one is loaded at a time.
             probe = Probe(other, tensors)
-            for number, values in enumerate(expected, start=done):
+            for number, values in enumerate(expected, start=count):
                 _add(sums, values, probe.run(self.samples[number]))
-            done += len(expected)
+            count += len(expected)
         return {name: squares.distance() for name, squares in sums.items()}
 
     def _some(self, tensors: Sequence[str], begin: int) -> list[Feeds]:
         """Returns inner tensors for some samples from one on: at least one, and as many as may be kept."""
         probe = Probe(self._model, tensors)
-        kept: list[Feeds] = []
+        results: list[Feeds] = []
         size = 0
-        while begin + len(kept) < len(self.samples) and (not kept or size < _KEPT_BYTES):
-            kept.append(probe.run(self.samples[begin + len(kept)]))
-            size += sum(values.nbytes for values in kept[-1].values())
-        return kept
+        while begin + len(results) < len(self.samples) and (not results or size < _KEPT_BYTES):
+            results.append(probe.run(self.samples[begin + len(results)]))
+            size += sum(values.nbytes for values in results[-1].values())
+        return results
 
 
 def worst(distances: Mapping[str, Distance]) -> float:

@@ -110,13 +110,13 @@ class Metric:
         self._built_in = BUILT_IN.get(text)
         if self._built_in is not None:
             return
-        named = function_of(text)
-        if named is None:
+        function = function_of(text)
+        if function is None:
             raise InputError(
                 f"--metric {text!r} is neither {', '.join(BUILT_IN)} nor FILE.py:FUNC",
                 did_you_mean(text, tuple(BUILT_IN), f"Write --metric psnr, or --metric measures.py:recall. {_CALLED}"),
             )
-        self.sha256 = sha256_of(named[0]) if named[0].is_file() else ""
+        self.sha256 = sha256_of(function[0]) if function[0].is_file() else ""
         self._function = load_function(text, "--metric", "(outputs, reference)")
 
     @property
@@ -133,9 +133,9 @@ class Metric:
         if self._built_in is not None:
             return self._worst(self._built_in, outputs, reference)
         # Copies: what it writes into them must not reach the next comparison.
-        given = [{name: array.copy() for name, array in arrays.items()} for arrays in (outputs, reference)]
+        copies = [{name: array.copy() for name, array in arrays.items()} for arrays in (outputs, reference)]
         try:
-            value = float(self._function(*given))
+            value = float(self._function(*copies))
         except (Exception, SystemExit) as error:
             raise InputError(
                 f"--metric {self.name} failed: {type(error).__name__}: {first_line(error)}", _CALLED
@@ -153,11 +153,11 @@ class Metric:
         """Returns the smallest value of all outputs; minus infinity where one cannot be compared or is not finite."""
         # Nothing is as good as nothing, and no better than equal outputs: it must not hide other samples in the mean.
         values = [measure(_SAME, _SAME)]
-        for name, wanted in reference.items():
-            got = outputs[name]
-            fits = got.shape == wanted.shape and (got.dtype.kind != "f" or bool(np.isfinite(got).all()))
-            if not fits or wanted.size:
-                values.append(measure(got, wanted) if fits else -math.inf)
+        for name, expected in reference.items():
+            actual = outputs[name]
+            fits = actual.shape == expected.shape and (actual.dtype.kind != "f" or bool(np.isfinite(actual).all()))
+            if not fits or expected.size:
+                values.append(measure(actual, expected) if fits else -math.inf)
         return min(values)
 
 

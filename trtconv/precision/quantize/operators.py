@@ -99,16 +99,16 @@ def multiply_adds(node: onnx.NodeProto, shapes: Mapping[str, Shape]) -> int:
         node: One of `WEIGHTED`.
         shapes: Tensor to its shape in one run; those of inputs and of the first output matter.
     """
-    given = shapes.get(node.input[0])
+    shape = shapes.get(node.input[0])
     weight, result = shapes.get(node.input[1]), shapes.get(node.output[0]) if node.output else None
-    if not given or not weight:
+    if not shape or not weight:
         return 0
     if node.op_type in RECURRENT:
         recurrence = shapes.get(node.input[2], ())
-        return math.prod(given[:-1]) * (math.prod(weight) + math.prod(recurrence))
+        return math.prod(shape[:-1]) * (math.prod(weight) + math.prod(recurrence))
     if node.op_type == "ConvTranspose":
-        return math.prod(given) * math.prod(weight[1:])
+        return math.prod(shape) * math.prod(weight[1:])
     if node.op_type in PRODUCTS:
-        inner = given[-2] if attribute(node, "transA") else given[-1]
+        inner = shape[-2] if attribute(node, "transA") else shape[-1]
         return math.prod(result or ()) * inner if result is not None else 0
     return math.prod(result) * math.prod(weight[1:]) if result is not None else 0

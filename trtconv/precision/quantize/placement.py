@@ -81,17 +81,17 @@ def place(scope: Scope, layers: Collection[WeightedLayer]) -> Placement:
         scope: The main graph.
         layers: Those that are to run in int8.
     """
-    wanted = sorted(layers, key=lambda layer: layer.index)
+    rest = sorted(layers, key=lambda layer: layer.index)
     dropped: list[int] = []
     while True:
-        work = _Placing(scope, wanted)
+        work = _Placing(scope, rest)
         edges = work.edges()
-        bare = [layer for layer in wanted if _misses_quantizer(scope, layer, edges)]
+        bare = [layer for layer in rest if _misses_quantizer(scope, layer, edges)]
         if not bare:
-            chosen = tuple(layer.index for layer in wanted)
-            return Placement(chosen, edges, work.shared(), tuple(work.apart), tuple(sorted(dropped)))
+            indices = tuple(layer.index for layer in rest)
+            return Placement(indices, edges, work.shared(), tuple(work.apart), tuple(sorted(dropped)))
         dropped += [layer.index for layer in bare]
-        wanted = [layer for layer in wanted if layer not in bare]
+        rest = [layer for layer in rest if layer not in bare]
 
 
 def _misses_quantizer(scope: Scope, layer: WeightedLayer, edges: dict[str, tuple[Edge, ...]]) -> bool:

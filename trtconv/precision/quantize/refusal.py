@@ -45,8 +45,8 @@ def require_layers(
 def _reasons(model: OnnxModel, layers: Sequence[WeightedLayer]) -> str:
     if not layers:
         operators = collections.Counter(node.op_type for node in model.proto.graph.node)
-        listed = _joined([f"{count} {op}" for op, count in operators.most_common()])
-        return f"no layer of its main graph has weights ({listed})"
+        counts = _joined([f"{count} {op}" for op, count in operators.most_common()])
+        return f"no layer of its main graph has weights ({counts})"
     reasons = collections.Counter((layer.node.op_type, layer.reason or NEEDS_QUANTIZER) for layer in layers)
     return _joined([f"{count} {op} ({reason})" for (op, reason), count in reasons.most_common()], "; ")
 

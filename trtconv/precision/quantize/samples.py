@@ -82,11 +82,11 @@ class InputSamples(Sequence[Feeds]):
     @property
     def names(self) -> tuple[str, ...]:
         """What each is called in messages: its file, with a number where that has several."""
-        counts, seen = Counter(self.files), Counter[str]()
+        counts, numbers = Counter(self.files), Counter[str]()
         names = []
         for file in self.files:
-            seen[file] += 1
-            names.append(file if counts[file] == 1 else f"{file}, sample {seen[file]} of {counts[file]}")
+            numbers[file] += 1
+            names.append(file if counts[file] == 1 else f"{file}, sample {numbers[file]} of {counts[file]}")
         return tuple(names)
 
     def distinct(self) -> InputSamples:
@@ -115,8 +115,8 @@ class InputSamples(Sequence[Feeds]):
         count = min(len(self) - 1, max(1, round(len(self) * held_out)))
         random = np.random.default_rng(len(self))
         ends = [round(number * len(self) / count) for number in range(count + 1)]
-        chosen = {int(random.integers(*pair)) for pair in itertools.pairwise(ends)}
-        return self._some(number for number in range(len(self)) if number not in chosen), self._some(sorted(chosen))
+        picks = {int(random.integers(*pair)) for pair in itertools.pairwise(ends)}
+        return self._some(number for number in range(len(self)) if number not in picks), self._some(sorted(picks))
 
     def digest(self) -> str:
         """Returns the SHA-256 of all values, in hexadecimal."""
@@ -177,11 +177,11 @@ def _folder(model: OnnxModel, folder: Path, preprocessing: Preprocessing | None)
     images = [path for path in files if path.suffix.lower() in IMAGES]
     if arrays:
         makers: list[Callable[[], Feeds]] = []
-        named: list[str] = []
+        names: list[str] = []
         for path in arrays:
             makers += _of_file(model, path)
-            named += [str(path)] * (len(makers) - len(named))
-        return InputSamples(makers, str(folder), named)
+            names += [str(path)] * (len(makers) - len(names))
+        return InputSamples(makers, str(folder), names)
     if not images:
         raise InputError(
             f"{folder} has no samples", f"It may hold .npz and .npy files, or images ({', '.join(sorted(IMAGES))})."
@@ -199,23 +199,23 @@ def _folder(model: OnnxModel, folder: Path, preprocessing: Preprocessing | None)
 
 def has_planes(model: OnnxModel) -> bool:
     """Whether the inputs of a model are the planes of one image."""
-    taken = model.images
-    return taken is not None and {spec.name for spec in model.inputs} == {taken.name, taken.chroma}
+    images = model.images
+    return images is not None and {spec.name for spec in model.inputs} == {images.name, images.chroma}
 
 
 def _only_input(model: OnnxModel, what: str) -> InputSpec:
     if len(model.inputs) != 1:
-        listed = ", ".join(str(spec) for spec in model.inputs)
+        inputs = ", ".join(str(spec) for spec in model.inputs)
         raise InputError(
-            f"{what}, and the model has {len(model.inputs)} inputs: {listed}", "Give .npz files with one array each."
+            f"{what}, and the model has {len(model.inputs)} inputs: {inputs}", "Give .npz files with one array each."
         )
     return model.inputs[0]
 
 
 def _image(model: OnnxModel, spec: InputSpec, path: Path, preprocessing: Preprocessing, number: int) -> Feeds:
-    taken = model.images
+    images = model.images
     # A network that takes images preprocesses them itself.
-    values = {spec.name: read_image(path, preprocessing, number)} if taken is None else read_taken(path, taken)
+    values = {spec.name: read_image(path, preprocessing, number)} if images is None else read_taken(path, images)
     return checked_inputs(model.inputs, values, str(path), None)
 
 

@@ -25,13 +25,13 @@ class Probe:
     """
 
     def __init__(self, model: OnnxModel, tensors: Sequence[str]) -> None:
-        given = {spec.name for spec in model.inputs}
-        self._feed_names = [name for name in tensors if name in given]
-        self._result_names = [name for name in tensors if name not in given]
+        inputs = {spec.name for spec in model.inputs}
+        self._feed_names = [name for name in tensors if name in inputs]
+        self._result_names = [name for name in tensors if name not in inputs]
         copy = model.copy()
         outputs = {value.name for value in copy.proto.graph.output}
-        wanted = (name for name in dict.fromkeys(self._result_names) if name not in outputs)
-        copy.proto.graph.output.extend(onnx.ValueInfoProto(name=name) for name in wanted)
+        names = (name for name in dict.fromkeys(self._result_names) if name not in outputs)
+        copy.proto.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names)
         copy.touch()
         self._session: Any = session(copy, late=True)
         if isinstance(self._session, str):

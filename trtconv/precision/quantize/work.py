@@ -27,9 +27,9 @@ def work_of(
     Returns:
         Nothing where the sizes of a layer are not known.
     """
-    wanted = {name: None for layer in layers for name in (*layer.node.input[:3], *layer.node.output[:1]) if name}
-    shapes = {name: shape for name in wanted if (shape := _fixed(model, name)) is not None}
-    missing = [name for name in wanted if name not in shapes]
+    names = {name: None for layer in layers for name in (*layer.node.input[:3], *layer.node.output[:1]) if name}
+    shapes = {name: shape for name in names if (shape := _fixed(model, name)) is not None}
+    missing = [name for name in names if name not in shapes]
     if missing and not len(samples):
         return {}
     if missing:

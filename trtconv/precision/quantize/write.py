@@ -31,13 +31,13 @@ def quantized(
             made of one.
     """
     copy = model.copy()
-    kept = weights or QuantizedWeights()
-    writer = _Writer(copy, placement, kept)
+    store = weights or QuantizedWeights()
+    writer = _Writer(copy, placement, store)
     computed = {index for edges in placement.edges.values() for index, slot in edges if slot == 1}
     for index in placement.layers:
         if index not in computed:
             writer.weight(index)
-    for tensor, scale in scales(placement, ranges, kept.kind.largest).items():
+    for tensor, scale in scales(placement, ranges, store.kind.largest).items():
         writer.activation(tensor, scale)
     writer.finish()
     return copy
