@@ -27,10 +27,10 @@ def answer(command: click.Command, instruction: str) -> int:
     """
     from trtconv.core.errors import InputError
 
-    shell, _, wanted = instruction.partition("_")
+    shell, _, action = instruction.partition("_")
     kind = get_completion_class(shell)
     try:
-        if kind is not None and wanted == "complete":
+        if kind is not None and action == "complete":
             kind(command, {}, "trtconv", VARIABLE).get_completion_args()
         return shell_complete(command, {}, "trtconv", VARIABLE, instruction)
     except (KeyError, IndexError, ValueError) as error:

@@ -86,9 +86,9 @@ class Asked(Generic[Request]):
         Raises:
             InputError: There is a flag that is about one model.
         """
-        given = self.flags.difference(allowed)
+        excess = self.flags.difference(allowed)
         for parameter in click.get_current_context().command.params:
-            if parameter.name in given:
+            if parameter.name in excess:
                 raise InputError(
                     f"{parameter.opts[-1]} goes with a MODEL",
                     "Without one, the configuration says it, for all models or each: docs/config.md has the keys.",

@@ -45,11 +45,11 @@ def show_progress(quiet: bool, expected: Mapping[str, float] | None = None) -> I
         yield _watched(QuietProgress())
         return
     terminal = stream.isatty() and os.environ.get("TERM", "dumb") != "dumb"
-    shown = _ShownProgress(stream, terminal, _Forecast(expected or {}))
+    display = _ShownProgress(stream, terminal, _Forecast(expected or {}))
     try:
-        yield _watched(shown)
+        yield _watched(display)
     finally:
-        shown.close()
+        display.close()
 
 
 def _watched(progress: ConsoleProgress) -> ConsoleProgress:
@@ -76,8 +76,8 @@ class _Forecast:
     def __str__(self) -> str:
         """What is left, in words; nothing where that is under a second, or not known."""
         spent = min(time.monotonic() - self._since, self._remaining.get(self._stage, 0.0))
-        left = sum(self._remaining.values()) - spent
-        return f", about {left:.0f} s left" if left >= 1 else ""
+        seconds = sum(self._remaining.values()) - spent
+        return f", about {seconds:.0f} s left" if seconds >= 1 else ""
 
 
 class _Announced:

@@ -68,7 +68,7 @@ class Rows(JobWatch):
             self._unplaced.discard(index)
             self._count += 1
             self._worked += bool(where)
-            why = f": {said}" if (said := _remark(result)) else ""
+            why = f": {remark}" if (remark := _remark(result)) else ""
             mark = _MARKS.get(result.exit_code, "FAILED")
             line = clean(f"{mark}  {self._name(index)}{f' on {where}' * bool(where)}{why}")
             if result.exit_code:
@@ -82,12 +82,12 @@ class Rows(JobWatch):
             now = time.monotonic()
             running = sorted(self._running.items(), key=lambda entry: entry[1][1])
             rows = [clean(f"{now - began:7.0f} s  {self._name(i)} on {w}") for i, (w, began) in running[:_MOST_RUNNING]]
-            left = len(self._requests) - self._count - len(self._unplaced)
+            rest = len(self._requests) - self._count - len(self._unplaced)
             counts = (
                 f"[{self._seconds():6.1f} s] {self._count} of {len(self._requests)} done, {len(self._failed)} failed"
             )
             nobody = f", {len(self._unplaced)} that nobody there can do" if self._unplaced else ""
-            counts += f", {len(running)} at work, {left - len(running)} waiting{nobody}{self._time_left(left)}"
+            counts += f", {len(running)} at work, {rest - len(running)} waiting{nobody}{self._time_left(rest)}"
             return [*self._failed[-_MOST_FAILED:], *rows, counts]
 
     def show(self) -> None:
@@ -144,8 +144,8 @@ class WatchedExecutor:
 
     def run(self, requests: Sequence[Request]) -> Generator[tuple[int, Result], None, None]:
         """Yields each request's number and result, as they come."""
-        with contextlib.closing(self._executor.run(requests)) as done:
-            for index, result in done:
+        with contextlib.closing(self._executor.run(requests)) as pairs:
+            for index, result in pairs:
                 self._rows.ended(index, result)
                 yield index, result
 

@@ -71,9 +71,9 @@ def command(
             raise InputError("--plot draws latency against size, of one request at a time", "Leave it out.")
         plot = str(openable(Path(plot)))
         drawing.check_format(Path(plot))
-        drawn = [Output(Path(plot), "the drawing", hint="Choose another --plot.")]
+        drawings = [Output(Path(plot), "the drawing", hint="Choose another --plot.")]
         cache = [] if request.cache is None else [Output(request.cache, "the runtime cache")]
-        check_all([*cache, *drawn], files_read(request))
+        check_all([*cache, *drawings], files_read(request))
     with show_progress(quiet) as progress:
         report = bench(request, progress)
     if plot is not None:

@@ -41,9 +41,9 @@ def _requests(
     target = arguments.values["target"] if "target" in arguments.flags else None
     folder = timing_folder() if arguments.values["timing_cache"] == "auto" else None
     config, (entries,) = configured(flags, [model])
-    listed = for_target([entry for entry in entries if entry.build is not None], target)
-    said = ((arguments.over(entry.build), entry.inherited) for entry in listed if entry.build is not None)
-    builds = [without_unmet(request, inherited, arguments.flags) for request, inherited in said]
+    matches = for_target([entry for entry in entries if entry.build is not None], target)
+    pairs = ((arguments.over(entry.build), entry.inherited) for entry in matches if entry.build is not None)
+    builds = [without_unmet(request, inherited, arguments.flags) for request, inherited in pairs]
     if len(builds) > 1 and not arguments.flags.isdisjoint(("output", "report")):
         targets = " or ".join(str(build.target or "auto") for build in builds)
         raise InputError(f"{model} has several targets in {config.path if config else ''}", f"Add --target {targets}.")
@@ -190,9 +190,9 @@ def _build_pipeline(flags: ManyFlags, request: BuildRequest) -> Outcome:
     from trtconv.pipeline.part_files import Names
     from trtconv.pipeline.partitioning import build_pipeline
 
-    given = is_pipeline(request.model)
-    with at_work(flags.quiet, request.model if given else Names.of(request).document) as progress:
-        report = (build_parts if given else build_pipeline)(request, progress)
+    is_manifest = is_pipeline(request.model)
+    with at_work(flags.quiet, request.model if is_manifest else Names.of(request).document) as progress:
+        report = (build_parts if is_manifest else build_pipeline)(request, progress)
     text = json.render(report.to_json()) if flags.output_format == "json" else pipeline_text(report, flags.verbose)
     return Outcome(text, report.exit_code)
 
@@ -206,11 +206,11 @@ def _build_listed(
     """Builds every model of the configuration, or those for a target; `over` adds what the command line says."""
     config = whole(flags)
     folder = timing_folder()
-    listed = [build for build in config.builds if target in (None, str(build.target or "auto"))]
-    if not listed:
+    requests = [build for build in config.builds if target in (None, str(build.target or "auto"))]
+    if not requests:
         targets = ", ".join(dict.fromkeys(str(build.target or "auto") for build in config.builds))
         raise InputError(f"{config.path} lists no model for --target {target}", f"It has the targets {targets}.")
-    builds = [dataclasses.replace(over(build), timing_folder=folder) for build in listed]
+    builds = [dataclasses.replace(over(build), timing_folder=folder) for build in requests]
     farm = farm_of(farming, config)
     return each_of(builds, flags, config) if farm is None else build_on(farm, builds, flags, config)
 
@@ -241,17 +241,17 @@ def _divided(request: BuildRequest, flags: Collection[str]) -> tuple[QuantizeReq
         request: The build of a float model in int8.
         flags: Names of the flags that the command line has; what the configuration says is for precision auto.
     """
-    said = {name: getattr(request, name) for name in ("data", "preprocess", "error_budget", "metric", "tolerance")}
-    said = {name: value for name, value in said.items() if name in flags}
+    settings = {name: getattr(request, name) for name in ("data", "preprocess", "error_budget", "metric", "tolerance")}
+    settings = {name: value for name, value in settings.items() if name in flags}
     quantizing = QuantizeRequest(
         model=request.model,
         output=with_ending(request.engine_path, QUANTIZED_ENDING),
         dims=request.dims,
         target=request.target,
         cache=cache_folder("calibration"),
-        **said,
+        **settings,
     )
-    usual = {name: option.default for name, option in declared(BuildRequest) if name in said}
+    usual = {name: option.default for name, option in declared(BuildRequest) if name in settings}
     # The engine goes where it would without --data.
     return quantizing, dataclasses.replace(request, model=quantizing.output, engine=request.engine_path, **usual)
 
@@ -276,14 +276,14 @@ def _quantize_and_build(
     check_all([*request.outputs, quantised, record_output, *map(_output, pages)], files_read(request))
     with at_work(flags.quiet, quantizing.output, record, request.engine_path, request.report_path, *pages) as progress:
         quantized = quantize(quantizing, progress)
-        said, exit_code = quantize_text(quantized), quantized.exit_code
+        message, exit_code = quantize_text(quantized), quantized.exit_code
         document = {"quantization": quantized.to_json(), "exit_code": exit_code}
         if not exit_code:
             # The page that report makes later has what it tells.
             atomic_write(record, f"{json.render(quantized.to_json())}\n".encode(), through_links=True)
             report = build(building, progress)
             document, exit_code = {**report.to_json(), "quantization": quantized.to_json()}, report.exit_code
-            said = f"{said}\n\n{text.build_text(report, flags.verbose)}"
+            message = f"{message}\n\n{text.build_text(report, flags.verbose)}"
             for path in pages:
                 _write_page(path, request, report)
-    return Outcome(json.render(document) if flags.output_format == "json" else said, exit_code)
+    return Outcome(json.render(document) if flags.output_format == "json" else message, exit_code)

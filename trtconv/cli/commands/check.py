@@ -58,9 +58,9 @@ def _requests(
     plain = arguments.request(model=models[0])
     requests: list[CheckRequest] = []
     for model, own in zip(models, entries, strict=True):
-        listed = for_target(own, target)
+        matches = for_target(own, target)
         templates = [
-            without_unmet(arguments.over(entry.check), entry.inherited, arguments.flags) for entry in listed
+            without_unmet(arguments.over(entry.check), entry.inherited, arguments.flags) for entry in matches
         ] or [plain]
         requests += [dataclasses.replace(request, model=Path(model)) for request in templates]
     return config, requests

@@ -63,9 +63,9 @@ def _take(request: BuildRequest, stores: Sequence[Store]) -> Result:
     from trtconv.pipeline.batch import failed_run
 
     try:
-        waiting, kept = prepare(request, None)
-        if kept is not None:
-            return kept
+        waiting, report = prepare(request, None)
+        if report is not None:
+            return report
         assert waiting is not None
         for store in stores:
             document = store.result(waiting.job.name)

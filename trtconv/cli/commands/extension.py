@@ -57,8 +57,8 @@ def command(what: str, file: str | None, output_format: str) -> Outcome:
     from trtconv.core.documents.extension import ExtensionList
     from trtconv.pipeline.extending.installed import installed
 
-    listed = ExtensionList(installed())
-    return Outcome(json.render(listed.to_json()) if output_format == "json" else _listed(listed))
+    extensions = ExtensionList(installed())
+    return Outcome(json.render(extensions.to_json()) if output_format == "json" else _listed(extensions))
 
 
 def _tested(report: ExtensionReport) -> str:

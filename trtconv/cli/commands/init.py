@@ -51,8 +51,8 @@ def command(folder: str, force: bool, output_format: str) -> Outcome:
     if (path.exists() or path.is_symlink()) and not force:
         raise InputError(f"{path} exists", "Replace it with --force.")
     candidates = find_models(Path(folder))
-    listed = [model for model in candidates if not model.fault]
-    if not listed:
+    good = [model for model in candidates if not model.fault]
+    if not good:
         raise InputError(
             f"no .onnx file in {folder} can be read: {candidates[0].path}: {candidates[0].fault}", "Export it again."
         )
@@ -61,12 +61,12 @@ def command(folder: str, force: bool, output_format: str) -> Outcome:
         from trtconv.cli.formats.json import render
         from trtconv.core.documents.commands import InitModel, InitReport, LeftOut
 
-        models = tuple(InitModel(model.path, {name: text for name, text, _ in model.dims}) for model in listed)
+        models = tuple(InitModel(model.path, {name: text for name, text, _ in model.dims}) for model in good)
         rest = tuple(LeftOut(model.path, model.fault) for model in candidates if model.fault)
         return Outcome(render(InitReport(str(path), models, rest).to_json()))
     # What is proposed can be pasted where the user stands.
-    named = "" if path.parent.resolve() in (Path.cwd(), *Path.cwd().parents) else f" --config {shlex.quote(str(path))}"
-    left = f", {len(candidates) - len(listed)} left out" if len(candidates) > len(listed) else ""
+    flag = "" if path.parent.resolve() in (Path.cwd(), *Path.cwd().parents) else f" --config {shlex.quote(str(path))}"
+    note = f", {len(candidates) - len(good)} left out" if len(candidates) > len(good) else ""
     return Outcome(
-        clean(f"wrote {path}: {count(len(listed), 'model')}{left}; look at the bounds, then run trtconv build{named}")
+        clean(f"wrote {path}: {count(len(good), 'model')}{note}; look at the bounds, then run trtconv build{flag}")
     )

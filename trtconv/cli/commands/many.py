@@ -125,8 +125,8 @@ def configured(flags: ManyFlags, models: Sequence[str]) -> tuple[Config | None, 
     entries = [() if listing is None else listing.of(Path(model)) for model in models]
     for model, own in zip(models, entries, strict=True):
         if listing is not None and flags.config is not None and not own:
-            listed = dict.fromkeys(str(entry.check.model) for entry in listing.entries)
-            raise InputError(f"{listing.path} does not list {model}", f"It lists {', '.join(listed)}.")
+            names = dict.fromkeys(str(entry.check.model) for entry in listing.entries)
+            raise InputError(f"{listing.path} does not list {model}", f"It lists {', '.join(names)}.")
     return (listing if any(entries) else None), entries
 
 

@@ -40,21 +40,21 @@ def command(name: str | None, output_format: str) -> Outcome:
     """
     from trtconv.passes import PASSES
 
-    chosen = list(PASSES) if name is None else [_find(PASSES, name)]
+    passes = list(PASSES) if name is None else [_find(PASSES, name)]
     if output_format == "json":
         from trtconv.cli.formats.json import render
         from trtconv.core.documents.commands import PassEntry, PassList
 
         entries = (
             PassEntry(pass_.name, tuple(pass_.fixes), pass_.safety, pass_.on_request, pass_.summary, pass_.page)
-            for pass_ in chosen
+            for pass_ in passes
         )
         return Outcome(render(PassList(tuple(entries)).to_json()))
     from trtconv.cli.formats.pages import pass_facts
 
     if name is not None:
-        return Outcome(f"{chosen[0].name} ({pass_facts(chosen[0])})\n\n{chosen[0].page}")
-    return Outcome("\n".join(f"{pass_.name} ({pass_facts(pass_)})\n  {pass_.summary}" for pass_ in chosen))
+        return Outcome(f"{passes[0].name} ({pass_facts(passes[0])})\n\n{passes[0].page}")
+    return Outcome("\n".join(f"{pass_.name} ({pass_facts(pass_)})\n  {pass_.summary}" for pass_ in passes))
 
 
 def _find(passes: tuple[Pass, ...], name: str) -> Pass:

@@ -61,10 +61,10 @@ def command(
     built. With --write each build becomes a file that any machine with the GPU can work on: the model with its
     weights, what is asked of it, and the hash of both as its name.
     """
-    listed = whole(ManyFlags(output_format, config, None, True, False))
-    builds, farm = agreed_builds(listed, agree), None
+    listing = whole(ManyFlags(output_format, config, None, True, False))
+    builds, farm = agreed_builds(listing, agree), None
     if write is None:
-        farm = farm_of(farming, listed)
+        farm = farm_of(farming, listing)
         machines: Sequence[Machine] | None = _machines(farm, builds)
     elif farming.flags - {"then"}:
         raise InputError("--write is for machines that no farm has", "Leave out --on and what goes with it.")
@@ -74,14 +74,14 @@ def command(
 
     here = write is None and farm is None
     planned = plan(builds, machines, farming.request().then, here=here)
-    written = [] if write is None else _write(Path(write), planned)
+    lines = [] if write is None else _write(Path(write), planned)
     code = next((code for code in (3, 2, 4, 1) if code in [entry.exit_code for entry in planned]), 0)
     if output_format == "json":
         from trtconv.cli.formats.json import render
         from trtconv.core.documents.commands import PlanReport
 
         return Outcome(render(PlanReport(tuple(entry.record() for entry in planned), code).to_json()), code)
-    return Outcome("\n".join([*_matrix(builds, planned), *written]), code)
+    return Outcome("\n".join([*_matrix(builds, planned), *lines]), code)
 
 
 def _machines(farm: FarmRequest | None, builds: Sequence[BuildRequest]) -> Sequence[Machine]:
@@ -122,15 +122,15 @@ def _matrix(builds: Sequence[BuildRequest], planned: Sequence[Planned]) -> list[
     from trtconv.cli.formats.wording import table
     from trtconv.core.text import clean
 
-    said = {"up-to-date": "up to date", "to-build": "to build", "nobody": "nobody", "error": "error"}
+    words = {"up-to-date": "up to date", "to-build": "to build", "nobody": "nobody", "error": "error"}
     targets = list(dict.fromkeys(str(build.target or "auto") for build in builds))
     rows: dict[str, dict[str, str]] = {}
     for entry in planned:
-        rows.setdefault(str(entry.request.model), {})[str(entry.request.target or "auto")] = said[entry.state]
+        rows.setdefault(str(entry.request.model), {})[str(entry.request.target or "auto")] = words[entry.state]
     head = [("model", *targets)]
     lines = table([*head, *((clean(m), *(cells.get(t, "-") for t in targets)) for m, cells in rows.items())], "")
     states = [entry.state for entry in planned]
-    counts = ", ".join(f"{states.count(state)} {text}" for state, text in said.items() if state in states)
+    counts = ", ".join(f"{states.count(state)} {text}" for state, text in words.items() if state in states)
     faults = [clean(f"{e.request.model}: {e.error.message}. {e.error.hint}") for e in planned if e.error is not None]
     lacking = dict.fromkeys(str(entry.request.target or "auto") for entry in planned if entry.state == "nobody")
     missing = [f"nobody can build for {target}: start trtconv worker where that is" for target in lacking]

@@ -92,18 +92,18 @@ def command(
     else:
         subjects, left_out = (gather(path, [Path(file) for file in documents]),), {}
         content = engine_page(subjects[0], gpu)
-    read = [("what is shown", Path(file)) for file in documents] + [("what is shown", path)]
-    read += [file for subject in subjects for file in files_shown(subject)]
-    check_all([place], read)
+    inputs = [("what is shown", Path(file)) for file in documents] + [("what is shown", path)]
+    inputs += [file for subject in subjects for file in files_shown(subject)]
+    check_all([place], inputs)
     atomic_write(page, content, through_links=True)
     if output_format == "json":
         from trtconv.cli.formats.json import render
         from trtconv.core.documents.commands import PageFile, PageReport
 
-        written = PageReport(PageFile(str(page), len(content)), len(subjects), left_out)
-        return Outcome(render(written.to_json()))
-    said = count(len(subjects), "engine") if path.is_dir() else subjects[0].path.name
-    lines = [f"wrote {page} ({byte_size(len(content))}) about {said}"]
+        document = PageReport(PageFile(str(page), len(content)), len(subjects), left_out)
+        return Outcome(render(document.to_json()))
+    topic = count(len(subjects), "engine") if path.is_dir() else subjects[0].path.name
+    lines = [f"wrote {page} ({byte_size(len(content))}) about {topic}"]
     lines += [f"left out {file}: {why}" for file, why in left_out.items()]
     return Outcome("\n".join(map(clean, lines)))
 

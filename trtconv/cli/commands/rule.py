@@ -36,16 +36,16 @@ def command(code: str | None, output_format: str) -> Outcome:
     """
     from trtconv.rules import RULES
 
-    chosen = list(RULES) if code is None else [_find(RULES, code)]
+    selection = list(RULES) if code is None else [_find(RULES, code)]
     if output_format == "json":
         from trtconv.cli.formats.json import render
         from trtconv.core.documents.commands import RuleEntry, RuleList
 
-        rules = tuple(RuleEntry(rule.code, rule.name, rule.summary, rule.page) for rule in chosen)
+        rules = tuple(RuleEntry(rule.code, rule.name, rule.summary, rule.page) for rule in selection)
         return Outcome(render(RuleList(rules).to_json()))
     if code is None:
-        return Outcome("\n".join(f"{rule.code}  {rule.name}: {rule.summary}" for rule in chosen))
-    return Outcome(f"{chosen[0].code} {chosen[0].name}\n\n{chosen[0].page.strip()}")
+        return Outcome("\n".join(f"{rule.code}  {rule.name}: {rule.summary}" for rule in selection))
+    return Outcome(f"{selection[0].code} {selection[0].name}\n\n{selection[0].page.strip()}")
 
 
 def _find(rules: tuple[Page, ...], key: str) -> Page:

@@ -64,8 +64,8 @@ def _text(report: RunReport | PipelineRunReport) -> str:
 
     rows = [
         (kind, clean(name), tensor.dtype, shape_text(tensor.shape))
-        for kind, held in (("input", report.inputs), ("output", report.outputs))
-        for name, tensor in held.items()
+        for kind, tensors in (("input", report.inputs), ("output", report.outputs))
+        for name, tensor in tensors.items()
     ]
     parts = [(part.kind, part.file, f"{1000 * part.seconds:.2f} ms") for part in getattr(report, "parts", ())]
     return "\n".join(

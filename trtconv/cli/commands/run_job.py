@@ -67,8 +67,8 @@ def command(job: str, out: str, gpu: str | None, load_code: Callable[[], HeldCod
     store = Store(Path(out))
     before = store.answer(build_job.name, build_job.then)
     if before is not None:
-        said = clean(f"{out} has the result of {build_job.name}")
-        return Outcome(render({**before.to_json(), "exit_code": 0}) if output_format == "json" else said)
+        outcome = clean(f"{out} has the result of {build_job.name}")
+        return Outcome(render({**before.to_json(), "exit_code": 0}) if output_format == "json" else outcome)
     machine = look(gpu)
     choice = choose(build_job.target, [machine])
     if choice is None or build_job.version not in (None, choice.version):
@@ -87,7 +87,7 @@ def command(job: str, out: str, gpu: str | None, load_code: Callable[[], HeldCod
     code = max(codes, default=0) if failed is None else failed.exit_code
     if output_format == "json":
         return Outcome(render({**result.to_json(), "exit_code": code}), code)
-    said = failed.message if failed else f"{'built' if engine else 'no engine for'} {build_job.target or 'auto'}"
-    lines = indented(f"{build_job.name}: {said}", "  ", "")
+    outcome = failed.message if failed else f"{'built' if engine else 'no engine for'} {build_job.target or 'auto'}"
+    lines = indented(f"{build_job.name}: {outcome}", "  ", "")
     hint = indented(f"hint: {failed.hint}", "  ", "  ") if failed and failed.hint else []
     return Outcome("\n".join([*lines, *hint]), code)

@@ -89,26 +89,26 @@ def command(
 
     pipelines = [_engine_pipeline(Path(engine)) for engine in engines if is_pipeline(engine)]
     alone = [Path(engine) for engine in engines if not is_pipeline(engine)]
-    listed = [*alone, *(engine for saved in pipelines for _, engine in saved.engines())]
-    if weights is not None and len(listed) != 1:
+    paths = [*alone, *(engine for saved in pipelines for _, engine in saved.engines())]
+    if weights is not None and len(paths) != 1:
         raise InputError("--weights is about one engine", "Put engines without weights in one at a time.")
-    given = [PluginLibrary.read(Path(library)) for library in libraries]
+    plugins = [PluginLibrary.read(Path(library)) for library in libraries]
     entries: list[tuple[Path, Path, Served]] = []
     needed: list[tuple[PluginLibrary, ...]] = []
     tensors: dict[Path, tuple[Served, Sequence[TensorInfo]]] = {}
-    for engine in listed:
-        read = _report(engine) if weights is None else _to_have_weights(engine, _report(engine))
-        entries.append((engine, Path(repository) / _name(engine.stem), served(_name(engine.stem), read)))
-        needed.append(libraries_of(engine, read, given))
-        tensors[engine] = entries[-1][2], read.report.io
+    for engine in paths:
+        report = _report(engine) if weights is None else _to_have_weights(engine, _report(engine))
+        entries.append((engine, Path(repository) / _name(engine.stem), served(_name(engine.stem), report)))
+        needed.append(libraries_of(engine, report, plugins))
+        tensors[engine] = entries[-1][2], report.report.io
     ensembles = _ensembles(pipelines, tensors, Path(repository))
     _check(entries, ensembles, version, force)
     with _with_weights(entries, weights, libraries) as ready:
         _copy(ready, needed, version)
     lines = [*_lines(entries, needed, version), *_write_ensembles(ensembles, version)]
     if output_format == "json":
-        written = [(model, str(folder), own) for (_, folder, model), own in zip(entries, needed, strict=True)]
-        return Outcome(triton_json([*written, *((model, str(folder), ()) for folder, model in ensembles)]))
+        models = [(model, str(folder), own) for (_, folder, model), own in zip(entries, needed, strict=True)]
+        return Outcome(triton_json([*models, *((model, str(folder), ()) for folder, model in ensembles)]))
     return Outcome("\n".join(lines))
 
 
@@ -124,10 +124,10 @@ def _engine_pipeline(path: Path) -> SavedPipeline:
         InputError: A part stays with ONNX Runtime.
     """
     saved = load_document(path)
-    left = [part.file for part in saved.document.parts if part.onnx is None]
-    if left:
+    others = [part.file for part in saved.document.parts if part.onnx is None]
+    if others:
         raise InputError(
-            f"{path}: {left[0]} is no engine, and an ensemble of engines cannot have it",
+            f"{path}: {others[0]} is no engine, and an ensemble of engines cannot have it",
             "Build the parts of an export first (trtconv build MODEL.pipeline.json); of build --partition give the "
             "engines, NAME.1.part.engine, and join them with its ONNX files in an ensemble of your own.",
         )
@@ -169,14 +169,14 @@ def _report(engine: Path) -> SavedReport:
     return load_report(report)
 
 
-def _to_have_weights(engine: Path, read: SavedReport) -> SavedReport:
+def _to_have_weights(engine: Path, saved: SavedReport) -> SavedReport:
     """Returns the report of an engine as it is with its weights; raises InputError where it has them."""
-    plan = read.report.plan
+    plan = saved.report.plan
     if not plan.options.strip_weights:
         raise InputError(f"--weights: {engine} has its weights", "Leave it out.")
     options = dataclasses.replace(plan.options, strip_weights=False)
-    report = dataclasses.replace(read.report, plan=dataclasses.replace(plan, options=options))
-    return dataclasses.replace(read, report=report)
+    report = dataclasses.replace(saved.report, plan=dataclasses.replace(plan, options=options))
+    return dataclasses.replace(saved, report=report)
 
 
 @contextlib.contextmanager

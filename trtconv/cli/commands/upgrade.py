@@ -107,14 +107,14 @@ def _builds(trials: options.Asked[TrialSettings], models: Sequence[str], flags: 
         trials.refuse_single("target", "fail_on", "prove", "prove_time")
         entries = whole(flags).entries
         # Two versions of one family are one entry here.
-        listed = {(entry.build.model, _family(entry.build)): entry for entry in entries if entry.build is not None}
-        meant = [entry for entry in listed.values() if _is_for(entry, target)]
-        return tuple(_over(trials, entry.build, entry.inherited) for entry in meant if entry.build is not None)
-    _, named = configured(flags, models)
+        by_model = {(entry.build.model, _family(entry.build)): entry for entry in entries if entry.build is not None}
+        matches = [entry for entry in by_model.values() if _is_for(entry, target)]
+        return tuple(_over(trials, entry.build, entry.inherited) for entry in matches if entry.build is not None)
+    _, groups = configured(flags, models)
     builds: list[BuildRequest] = []
-    for model, own in zip(models, named, strict=True):
-        meant = [entry for entry in own if _is_for(entry, target)][:1]
-        requests = [_over(trials, entry.build, entry.inherited) for entry in meant if entry.build is not None]
+    for model, own in zip(models, groups, strict=True):
+        matches = [entry for entry in own if _is_for(entry, target)][:1]
+        requests = [_over(trials, entry.build, entry.inherited) for entry in matches if entry.build is not None]
         plain = BuildRequest(model=Path(model), **shared(trials.request(), BuildRequest))
         builds += [dataclasses.replace(request, model=Path(model)) for request in requests or [plain]]
     return tuple(builds)
@@ -141,8 +141,8 @@ def _checked_page(page: Path, builds: Sequence[BuildRequest]) -> Path:
     from trtconv.core.requests.files import files_read
 
     page = openable(page)
-    read = [file for build in builds for file in files_read(build)]
-    check_all([Output(page, "the page", hint="Write the page to another file, such as upgrade.html.")], read)
+    inputs = [file for build in builds for file in files_read(build)]
+    check_all([Output(page, "the page", hint="Write the page to another file, such as upgrade.html.")], inputs)
     return page
 
 

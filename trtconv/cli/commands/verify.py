@@ -69,8 +69,8 @@ def command(
 
         with show_progress(quiet) as progress:
             judged = verify_pipeline(request, progress)
-        said = json.render(judged.to_json()) if output_format == "json" else verified_text(judged)
-        return Outcome(said, judged.exit_code, verdict=verified_verdict(judged))
+        text = json.render(judged.to_json()) if output_format == "json" else verified_text(judged)
+        return Outcome(text, judged.exit_code, verdict=verified_verdict(judged))
     with show_progress(quiet) as progress:
         report = verify(request, progress)
     render = json.render(report.to_json()) if output_format == "json" else verify_text(report)

@@ -52,6 +52,6 @@ def command(arguments: options.Asked[WarmRequest], engine: str, output_format: s
         report = warm(arguments.request(engine=engine), progress)
     if output_format == "json":
         return Outcome(render(report.to_json()), report.exit_code)
-    cache, left = report.cache, report.incomplete
-    said = f"wrote {cache.path} ({byte_size(cache.bytes)}) for {count(len(report.sizes), 'size')}"
-    return Outcome(clean(f"{said}; not all was run: {left}" if left else said), report.exit_code)
+    cache, rest = report.cache, report.incomplete
+    text = f"wrote {cache.path} ({byte_size(cache.bytes)}) for {count(len(report.sizes), 'size')}"
+    return Outcome(clean(f"{text}; not all was run: {rest}" if rest else text), report.exit_code)

@@ -51,7 +51,7 @@ def crossings_text(crossings: Sequence[CrossingTensor]) -> str:
 
 def left_text(nodes: Sequence[LeftNode], verbose: bool = False) -> str:
     """Returns the nodes that no engine takes, and why."""
-    listed = nodes if verbose else nodes[:_LISTED]
-    lines = [clean(f'  {node.op} "{node.node}": {node.reason}') for node in listed]
-    more = len(nodes) - len(listed)
+    first = nodes if verbose else nodes[:_LISTED]
+    lines = [clean(f'  {node.op} "{node.node}": {node.reason}') for node in first]
+    more = len(nodes) - len(first)
     return "\n".join(["left to ONNX Runtime", *lines, *([f"  ... and {more} more (--verbose)"] if more else [])])

@@ -86,9 +86,9 @@ def _pairs(a: Mapping[str, str], b: Mapping[str, str]) -> tuple[OptionPair, ...]
 
 
 def _profiles(a: BuildReport, b: BuildReport) -> ProfileChange:
-    lost = (number for number, p in enumerate(a.profiles) if not any(_covers(q.inputs, p.inputs) for q in b.profiles))
+    losses = (number for number, p in enumerate(a.profiles) if not any(_covers(q.inputs, p.inputs) for q in b.profiles))
     same = a.profile_records == b.profile_records
-    return ProfileChange(tuple(a.dims), tuple(b.dims), same, tuple(lost))
+    return ProfileChange(tuple(a.dims), tuple(b.dims), same, tuple(losses))
 
 
 def _covers(wide: Mapping[str, InputRange], narrow: Mapping[str, InputRange]) -> bool:
@@ -277,8 +277,8 @@ def _bounds(dims: Bounds) -> str:
 
 
 def _block(title: str, rows: Sequence[Sequence[str]], more: str = "") -> str:
-    shown = [tuple(clean(cell) for cell in row) for row in rows]
-    return "\n".join([f"{title}{more or ', A and B'}", *table(shown, "  ")]) if shown else ""
+    cells = [tuple(clean(cell) for cell in row) for row in rows]
+    return "\n".join([f"{title}{more or ', A and B'}", *table(cells, "  ")]) if cells else ""
 
 
 def _verdict(report: DiffReport) -> Iterator[str]:

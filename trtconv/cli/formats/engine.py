@@ -154,7 +154,7 @@ def verify_verdict(document: VerifyReport) -> str:
     cases, worst = document.cases, document.worst
     what = {"engine": "the engine", "network": "the parsed network"}.get(document.ran, "the rewritten model")
     failed = sum(case.passed is False for case in cases)
-    done = sum(bool(case.outputs) for case in cases)
+    sizes = sum(bool(case.outputs) for case in cases)
     furthest = ""
     if worst is not None:
         furthest = (
@@ -174,7 +174,7 @@ def verify_verdict(document: VerifyReport) -> str:
         return clean(f"NOT VERIFIED: the proof of what TensorRT parses fails ({refuted[0].code}){furthest}")
     if document.incomplete:
         return clean(f"NOT VERIFIED: not all was compared ({document.incomplete}){furthest}")
-    verdict = f"{what} computes what {model} does, at {count(done, 'size')}{furthest}"
+    verdict = f"{what} computes what {model} does, at {count(sizes, 'size')}{furthest}"
     return clean(f"verified: {verdict}" if document.ran == "engine" else f"{verdict}; the engine was not run")
 
 

@@ -178,23 +178,23 @@ def window(axis: Axis, sample: Sample) -> list[tuple[str, list[str]]]:
     full = len(sample.taps)
     cells = []
     for column in range(-before, full + after):
-        kept = axis.begin <= column < full - axis.end
+        is_inside = axis.begin <= column < full - axis.end
         added = "+" if column < 0 or column >= full else ""
-        cells.append(f"{added}{column - axis.begin}" if kept else "x")
+        cells.append(f"{added}{column - axis.begin}" if is_inside else "x")
     return [("out", cells)]
 
 
 def legend(axis: Axis) -> list[str]:
     """Says what the letters and signs of a drawing mean, in one line."""
-    said = []
+    signs = []
     if axis.stride > 1:
-        said.append(". zero between input elements")
-    said.append("w0.. kernel taps")
+        signs.append(". zero between input elements")
+    signs.append("w0.. kernel taps")
     if (axis.begin or 0) > 0 or (axis.end or 0) > 0:
-        said.append("x cut")
+        signs.append("x cut")
     if (axis.begin or 0) < 0 or (axis.end or 0) < 0:
-        said.append("+ added, bias only")
-    return [f"    ({'; '.join(said)})"]
+        signs.append("+ added, bias only")
+    return [f"    ({'; '.join(signs)})"]
 
 
 def _parser_lines(parser: Parser) -> list[str]:

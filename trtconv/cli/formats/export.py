@@ -44,8 +44,8 @@ def convert_text(report: ConvertReport) -> str:
 def _interface(report: ExportReport) -> list[str]:
     rows = [
         (kind, clean(name), clean(f"({', '.join(map(str, dims))})"))
-        for kind, named in (("input", report.inputs), ("output", report.outputs))
-        for name, dims in named.items()
+        for kind, tensors in (("input", report.inputs), ("output", report.outputs))
+        for name, dims in tensors.items()
     ]
     return table(rows, "")
 

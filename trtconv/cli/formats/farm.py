@@ -28,8 +28,8 @@ def status_text(status: FarmStatus) -> str:
 def _row(worker: WorkerStatus) -> tuple[str, ...]:
     gpu, runtimes = " or ".join(worker.gpus[:1]) or "-", " ".join(worker.runtimes) or "-"
     seconds = "-" if worker.seconds is None else f"{worker.seconds:.0f}"
-    said = (worker.name, gpu, runtimes, worker.state, worker.job or "-", seconds)
-    return (*map(clean, said), str(worker.waiting), str(worker.done), str(worker.failed))
+    cells = (worker.name, gpu, runtimes, worker.state, worker.job or "-", seconds)
+    return (*map(clean, cells), str(worker.waiting), str(worker.done), str(worker.failed))
 
 
 def pruned_text(pruned: StorePruned, was_removed: bool) -> str:
@@ -37,7 +37,7 @@ def pruned_text(pruned: StorePruned, was_removed: bool) -> str:
     verb = "removed" if was_removed else "--prune would remove"
     removed = sum(entry.bytes for entry in pruned.removed)
     lines = [clean(f"{verb} {entry.file}: {entry.why}") for entry in pruned.removed]
-    said = (
+    summary = (
         f"{verb} {count(len(pruned.removed), 'file')} ({byte_size(removed)})" if pruned.removed else "nothing to remove"
     )
-    return "\n".join([*lines, f"{said}; {count(pruned.files, 'file')} ({byte_size(pruned.bytes)}) left"])
+    return "\n".join([*lines, f"{summary}; {count(pruned.files, 'file')} ({byte_size(pruned.bytes)}) left"])

@@ -100,6 +100,6 @@ def toml(models: Iterable[Found]) -> str:
         if model.dims:
             lines += ["", "[models.dims]"]
             lines += [
-                f"{toml_string(n)} = {toml_string(bounds)}  # accepted: {clean(said)}" for n, bounds, said in model.dims
+                f"{toml_string(n)} = {toml_string(bounds)}  # accepted: {clean(text)}" for n, bounds, text in model.dims
             ]
     return "\n".join(lines) + "\n"

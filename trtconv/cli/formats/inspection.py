@@ -28,8 +28,8 @@ def _onnx_blocks(document: ModelInspection) -> list[list[str]]:
     file, weights = document.file, document.weights
     rows = [
         (kind, clean(tensor.name), tensor.dtype or "?", "?" if tensor.dims is None else clean(_dims(tensor.dims)))
-        for kind, listed in (("input", document.inputs), ("output", document.outputs))
-        for tensor in listed
+        for kind, tensors in (("input", document.inputs), ("output", document.outputs))
+        for tensor in tensors
     ]
     ops = [(leading(op), str(number)) for op, number in document.nodes.items()]
     nodes = sum(document.nodes.values())
@@ -154,11 +154,11 @@ def _summary(document: EngineInspection) -> list[str]:
     if summary is None:
         return [f"{leading(path)}: {count(len(document.profiles or ()), 'profile')}; no layer is known"]
     precisions = ", ".join(f"{number} in {name}" for name, number in summary.precisions.items())
-    said = [f"{count(summary.layers, 'layer')}" + (f" ({precisions})" if precisions else "")]
-    said.append(count(summary.reformats, "reformat"))
+    parts = [f"{count(summary.layers, 'layer')}" + (f" ({precisions})" if precisions else "")]
+    parts.append(count(summary.reformats, "reformat"))
     quantizers = summary.quantizers
     if quantizers.fused or quantizers.alone:
-        said.append(f"{len(quantizers.fused)} Q/DQ fused, {len(quantizers.alone)} alone")
+        parts.append(f"{len(quantizers.fused)} Q/DQ fused, {len(quantizers.alone)} alone")
     if document.time is not None and document.time.layers_us is not None:
-        said.append(f"{document.time.layers_us:.1f} us in layers at opt of profile 0")
-    return [f"{leading(path)}: {clean('; '.join(said))}"]
+        parts.append(f"{document.time.layers_us:.1f} us in layers at opt of profile 0")
+    return [f"{leading(path)}: {clean('; '.join(parts))}"]

@@ -81,10 +81,10 @@ def _case(report: CheckReport, page: Page | Code, path: str) -> ElementTree.Elem
     elif not findings and not _was_asked(report, page.code):
         ElementTree.SubElement(case, "skipped", message=_plain(f"not checked for {report.target} here"))
     milder = [finding for finding in findings if finding not in failing]
-    said = [findings_text(leading(path), milder)] if milder else []
-    said += ignored_lines([entry for entry in report.ignored if entry.finding.code == page.code])
-    if said:
-        ElementTree.SubElement(case, "system-out").text = _NOT_XML.sub("\ufffd", "\n".join(said))
+    blocks = [findings_text(leading(path), milder)] if milder else []
+    blocks += ignored_lines([entry for entry in report.ignored if entry.finding.code == page.code])
+    if blocks:
+        ElementTree.SubElement(case, "system-out").text = _NOT_XML.sub("\ufffd", "\n".join(blocks))
     return case
 
 

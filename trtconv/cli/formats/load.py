@@ -66,8 +66,8 @@ def _latencies(load: BenchLoad) -> list[tuple[str, ...]]:
 
 
 def _numbers(times: Latencies) -> list[str]:
-    listed = (times.p50_us, times.p90_us, times.p95_us, times.p99_us, times.max_us, times.mean_us)
-    return [f"{us:.1f}" for us in listed]
+    values = (times.p50_us, times.p90_us, times.p95_us, times.p99_us, times.max_us, times.mean_us)
+    return [f"{us:.1f}" for us in values]
 
 
 def _sizes(load: BenchLoad) -> list[str]:

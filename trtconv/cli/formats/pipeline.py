@@ -24,18 +24,16 @@ def pipeline_text(report: PipelineReport, verbose: bool = False) -> str:
     """
     findings = [(None, report.findings), *((engine, engine.findings) for engine in report.engines)]
     blocks = [
-        findings_text(leading(engine.model.path) if engine else "", listed, verbose)
-        for engine, listed in findings
-        if listed
+        findings_text(leading(engine.model.path) if engine else "", own, verbose) for engine, own in findings if own
     ]
     if report.pipeline is None:
         return "\n\n".join([*blocks, "no pipeline: an engine failed, and to leave nodes out does not help"])
     if report.path is None and report.exit_code:
         return "\n\n".join([*blocks, clean("the manifest is left as it was: an engine failed")])
-    kept = "kept" if report.up_to_date else "wrote"
+    verb = "kept" if report.up_to_date else "wrote"
     engines = sum(part.onnx is not None for part in report.pipeline.parts)
-    said = f"{count(engines, 'engine')}, {count(len(report.pipeline.parts) - engines, 'part')} on ONNX Runtime"
-    last = f"{kept} {leading(report.path or '')}: {said}"
+    counts = f"{count(engines, 'engine')}, {count(len(report.pipeline.parts) - engines, 'part')} on ONNX Runtime"
+    last = f"{verb} {leading(report.path or '')}: {counts}"
     return "\n\n".join([*document_blocks(report.pipeline, report.engines, verbose), *blocks, last])
 
 
@@ -124,8 +122,10 @@ def _failures(cases: Sequence[PipelineCase]) -> list[str]:
         case = result.case
         if case.passed is True:
             continue
-        said = [f"{what} {d.name}: {d.why}" for what, held in _compared(result) for d in held if not d.passed]
-        lines += [clean(f"{case.size} of profile {case.profile}: {why}") for why in said or [case.skipped or ""]]
+        reasons = [
+            f"{what} {d.name}: {d.why}" for what, differences in _compared(result) for d in differences if not d.passed
+        ]
+        lines += [clean(f"{case.size} of profile {case.profile}: {why}") for why in reasons or [case.skipped or ""]]
     return lines
 
 

@@ -73,27 +73,27 @@ def _calibration(calibration: Calibration, metric: MetricResult | None) -> str:
     text += ", biases corrected" if calibration.biases_corrected else ""
     text += ", kept before" if calibration.cached else ""
     errors = calibration.methods
-    tried = ", ".join(f"{name} {loss(errors[name], metric)}" for name in sorted(errors, key=lambda name: errors[name]))
+    texts = ", ".join(f"{name} {loss(errors[name], metric)}" for name in sorted(errors, key=lambda name: errors[name]))
     what = "error" if metric is None else clean(metric.metric)
-    return clean(text) + (f"\n{what} by method: {tried}" if tried else "")
+    return clean(text) + (f"\n{what} by method: {texts}" if texts else "")
 
 
 def _doubts(doubts: Sequence[Doubt]) -> str:
     """Says which samples mislead; of outlying ones, which may be many, the first."""
-    said = [line for doubt in doubts[:_LISTED] for line in indented(doubt.message, "  ")]
+    lines = [line for doubt in doubts[:_LISTED] for line in indented(doubt.message, "  ")]
     more = [f"  ... and {len(doubts) - _LISTED} more"] if len(doubts) > _LISTED else []
-    return "\n".join(["the samples may mislead:", *said, *more]) if doubts else ""
+    return "\n".join(["the samples may mislead:", *lines, *more]) if doubts else ""
 
 
 def _cache(cache: CacheRecord, calibration: Calibration) -> str:
     lines = [f"{cache.file}, {calibration.method}: {cache.used} of its {count(cache.scales, 'scale')} are used"]
     if cache.unknown:
-        shown = ", ".join(cache.unknown[:_LISTED]) + (", ..." if len(cache.unknown) > _LISTED else "")
-        lines.append(f"{count(len(cache.unknown), 'name')} that no tensor of the model has: {shown}")
+        names = ", ".join(cache.unknown[:_LISTED]) + (", ..." if len(cache.unknown) > _LISTED else "")
+        lines.append(f"{count(len(cache.unknown), 'name')} that no tensor of the model has: {names}")
     if cache.other:
         first = cache.other[0]
-        said = f"first {first.tensor}: {first.written:.6g} in place of {first.cached:.6g}"
-        lines.append(f"{count(len(cache.other), 'scale')} written otherwise, as tensors share one or must not: {said}")
+        case = f"first {first.tensor}: {first.written:.6g} in place of {first.cached:.6g}"
+        lines.append(f"{count(len(cache.other), 'scale')} written otherwise, as tensors share one or must not: {case}")
     return "\n".join(map(clean, lines))
 
 

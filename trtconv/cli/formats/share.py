@@ -11,7 +11,7 @@ def share_text(report: ShareReport) -> str:
     failure = report.failure
     place = f" {failure.op}" * bool(failure.op) + f' "{failure.node}"' * bool(failure.node)
     state = "" if report.minimal else "; --trials ended the search: more may make it smaller"
-    checks, shown = report.checks, report.commands
+    checks, commands = report.checks, report.commands
     lines = [
         f"{leading(str(report.model.path))} fails, and its part alike:",
         f"  {clean(f'{failure.code} {failure.name}{place}')}",
@@ -21,6 +21,6 @@ def share_text(report: ShareReport) -> str:
         f"wrote {clean(report.page)}: how it fails, what is left of the model, a text for an issue",
         f"none of the model's {checks.names:,} names and {checks.weight_bytes:,} bytes of weights is in them",
         "",
-        *(clean(command) for command in (shown.tool, shown.polygraphy, shown.own) if command),
+        *(clean(command) for command in (commands.tool, commands.polygraphy, commands.own) if command),
     ]
     return "\n".join(lines)

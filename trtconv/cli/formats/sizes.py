@@ -41,10 +41,10 @@ def _lists(report: SizesReport) -> list[str]:
 
 
 def _summary(report: SizesReport) -> str:
-    said = "no size in range is accepted" if report.exit_code else "sizes found on shapes alone"
+    text = "no size in range is accepted" if report.exit_code else "sizes found on shapes alone"
     if not report.lattice.exact:
-        said += ", not for every combination"
-    unasked = [f"{n} from {report.lattice.dims[n].min} to {report.lattice.dims[n].max}" for n in report.unasked]
-    if unasked:
-        said += f"; for want of bounds, looked at {', '.join(unasked)}"
-    return said
+        text += ", not for every combination"
+    ranges = [f"{n} from {report.lattice.dims[n].min} to {report.lattice.dims[n].max}" for n in report.unasked]
+    if ranges:
+        text += f"; for want of bounds, looked at {', '.join(ranges)}"
+    return text

@@ -78,9 +78,9 @@ def findings_text(path: str, findings: Iterable[Finding], verbose: bool = True) 
         findings: In any order.
         verbose: Whether each is listed; else, of many of one rule, the first of the graph, and how many more there are.
     """
-    listed, left = (list(findings), Counter[str]()) if verbose else _first_of_many(findings)
+    entries, rest = (list(findings), Counter[str]()) if verbose else _first_of_many(findings)
     groups: dict[Location, list[Finding]] = {}
-    for finding in listed:
+    for finding in entries:
         groups.setdefault(_node(finding.location), []).append(finding)
     blocks = []
     for node, members in sorted(groups.items(), key=_group_order):
@@ -89,8 +89,8 @@ def findings_text(path: str, findings: Iterable[Finding], verbose: bool = True) 
         for finding in sorted(members, key=_finding_order):
             lines += _finding_lines(finding)
         blocks.append("\n".join(lines))
-    if left:
-        blocks.append("\n".join(clean(f"... and {number} more of {rule} (--verbose)") for rule, number in left.items()))
+    if rest:
+        blocks.append("\n".join(clean(f"... and {number} more of {rule} (--verbose)") for rule, number in rest.items()))
     return "\n\n".join(blocks)
 
 
@@ -99,14 +99,14 @@ def _first_of_many(findings: Iterable[Finding]) -> tuple[list[Finding], Counter[
     by_rule: dict[str, list[Finding]] = {}
     for finding in sorted(findings, key=lambda finding: _group_order((_node(finding.location), [finding]))):
         by_rule.setdefault(f"{finding.severity.value} {finding.code} {finding.name}", []).append(finding)
-    listed: list[Finding] = []
-    left: Counter[str] = Counter()
+    entries: list[Finding] = []
+    rest: Counter[str] = Counter()
     for rule, members in by_rule.items():
-        shown = members[:SOME] if len(members) > MANY else members
-        listed += shown
-        if len(shown) < len(members):
-            left[rule] = len(members) - len(shown)
-    return listed, left
+        some = members[:SOME] if len(members) > MANY else members
+        entries += some
+        if len(some) < len(members):
+            rest[rule] = len(members) - len(some)
+    return entries, rest
 
 
 def _node(place: Location) -> Location:
@@ -143,17 +143,17 @@ def _finding_lines(finding: Finding) -> list[str]:
 
 def _summary(findings: Sequence[Finding]) -> str:
     counts = summarize(findings)
-    said = [count(counts[key], key[:-1]) for key in ("errors", "warnings", "infos") if counts[key]]
-    return ", ".join(said) or "nothing to report"
+    parts = [count(counts[key], key[:-1]) for key in ("errors", "warnings", "infos") if counts[key]]
+    return ", ".join(parts) or "nothing to report"
 
 
 def _parser_line(parser: ParserVerdict) -> str:
     if parser.accepted is None:
         why = parser.why or "that TensorRT is not installed here"
         return clean(f"parser: not asked, by rules alone: {why}")
-    built = {None: "", True: " and builds it", False: " and does not build it"}[parser.built]
+    builds = {None: "", True: " and builds it", False: " and does not build it"}[parser.built]
     name = clean(f"{parser.runtime} {parser.version}")
-    return f"parser: {name} {'accepts' if parser.accepted else 'refuses'} the model{built}"
+    return f"parser: {name} {'accepts' if parser.accepted else 'refuses'} the model{builds}"
 
 
 _MOST_LACKING = 8
@@ -241,8 +241,8 @@ def _head(report: BuildReport) -> list[str]:
     ]
     options = report.plan.options.to_json()
     if options:
-        said = (f"{name.replace('_', '-')} {_plain(value)}" for name, value in options.items())
-        rows.append(("options", ", ".join(said)))
+        pairs = (f"{name.replace('_', '-')} {_plain(value)}" for name, value in options.items())
+        rows.append(("options", ", ".join(pairs)))
     return table(rows, "")
 
 
@@ -358,9 +358,9 @@ def run_row(result: CheckReport | BuildReport | FailedRun) -> str:
     mark = "ok      " if not result.exit_code else "cannot  " if result.exit_code == 4 else "FAILED  "
     if isinstance(result, FailedRun):
         # Most messages begin with the path themselves.
-        said = result.message.partition("\n")[0].removeprefix(result.model).removeprefix(":").strip()
+        message = result.message.partition("\n")[0].removeprefix(result.model).removeprefix(":").strip()
         where = f" (on {result.worker})" if result.worker else ""
-        return f"{mark}{leading(result.model)} for {clean(f'{result.target}: {said}{where}')}"
+        return f"{mark}{leading(result.model)} for {clean(f'{result.target}: {message}{where}')}"
     if isinstance(result, CheckReport):
         return mark + run_summary(result)
     where = clean(f", on {result.worker}") if result.worker else ""
@@ -392,9 +392,9 @@ def _verified(verified: Comparison) -> str:
     largest = verified.max_relative_error
     if largest is None:
         return clean(f"not compared: {verified.why or 'no reason given'}")
-    said = f"compared on ONNX Runtime: largest relative error {largest:.2g}"
+    text = f"compared on ONNX Runtime: largest relative error {largest:.2g}"
     if verified.alone is None:
-        return said
+        return text
     at = ", ".join(f"{name} {'x'.join(map(str, shape))}" for name, shape in verified.inputs.items())
     alone = count(len(verified.alone), "other size")
-    return clean(f"{said} at {at}, which was baked into the original; the rewritten model also runs at {alone}")
+    return clean(f"{text} at {at}, which was baked into the original; the rewritten model also runs at {alone}")

@@ -79,15 +79,15 @@ def libraries_of(engine: Path, report: SavedReport, libraries: Sequence[PluginLi
     Raises:
         InputError: One is not among them.
     """
-    held = {library.sha256: library for library in libraries}
-    wanted = [plugin for plugin in report.report.plan.plugins if not plugin.serialized]
-    for plugin in wanted:
-        if plugin.sha256 not in held:
+    by_hash = {library.sha256: library for library in libraries}
+    plugins = [plugin for plugin in report.report.plan.plugins if not plugin.serialized]
+    for plugin in plugins:
+        if plugin.sha256 not in by_hash:
             raise InputError(
                 f"{engine} was built with the plugins of {plugin.file} (SHA-256 {plugin.sha256}), which is not given",
                 f"Give the same file: --plugin {shlex.quote(plugin.file)}.",
             )
-    return tuple(held[plugin.sha256] for plugin in wanted)
+    return tuple(by_hash[plugin.sha256] for plugin in plugins)
 
 
 def served(name: str, report: SavedReport) -> Served:
@@ -120,13 +120,13 @@ def served(name: str, report: SavedReport) -> Served:
 
 
 def _refuse(report: SavedReport) -> None:
-    built = report.report
-    if built.runtime.family == "rtx":
+    build = report.report
+    if build.runtime.family == "rtx":
         raise InputError(
             f"{report.path}: the engine is for TensorRT-RTX, which Triton has no backend for",
             "Build with --target tensorrt, by the version of TensorRT that is in the Triton container.",
         )
-    if built.plan.options.strip_weights:
+    if build.plan.options.strip_weights:
         raise InputError(
             f"{report.path}: the engine has no weights, and Triton refits none",
             "Give the file that has them with --weights MODEL.onnx, on a machine with the engine's GPU.",
@@ -217,8 +217,8 @@ def ensemble(name: str, document: PipelineDocument, members: Sequence[tuple[Serv
     # No model of an ensemble may take smaller batches than the ensemble.
     batch = min(member.batch for member, _ in members)
     lines = [f"name: {_text(name)}", 'platform: "ensemble"', f"max_batch_size: {batch}"]
-    for kind, listed in (("input", document.inputs), ("output", document.outputs)):
-        blocks = [_block(tensors[tensor.name], batched=batch > 0) for tensor in listed]
+    for kind, ends in (("input", document.inputs), ("output", document.outputs)):
+        blocks = [_block(tensors[tensor.name], batched=batch > 0) for tensor in ends]
         lines += [f"{kind} [", *",\n".join(blocks).splitlines(), "]"]
     lines.append("ensemble_scheduling {")
     for member, own in members:
@@ -232,9 +232,9 @@ def ensemble(name: str, document: PipelineDocument, members: Sequence[tuple[Serv
 
 def _instances(profiles: int) -> Iterator[str]:
     """Yields that all profiles may be used; by itself Triton takes the first alone."""
-    listed = ", ".join(f'"{index}"' for index in range(profiles))
-    chosen = f" profile: [ {listed} ]" if profiles > 1 else ""
-    yield f"instance_group [ {{ count: 1 kind: KIND_GPU{chosen} }} ]"
+    indices = ", ".join(f'"{index}"' for index in range(profiles))
+    choice = f" profile: [ {indices} ]" if profiles > 1 else ""
+    yield f"instance_group [ {{ count: 1 kind: KIND_GPU{choice} }} ]"
 
 
 def _text(text: str) -> str:

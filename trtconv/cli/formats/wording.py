@@ -32,8 +32,8 @@ def shape_text(shape: Iterable[int | str]) -> str:
 
 def dims_text(dims: Sequence[int | str]) -> str:
     """Returns "batch x 8 x (height/2 + 1)", or "scalar" for rank 0; a size that is not known is "?"."""
-    shown = ["?" if dim == -1 else str(dim) for dim in dims]
-    return " x ".join(f"({dim})" if " " in dim else dim for dim in shown) or "scalar"
+    texts = ["?" if dim == -1 else str(dim) for dim in dims]
+    return " x ".join(f"({dim})" if " " in dim else dim for dim in texts) or "scalar"
 
 
 def memory_by_profile(sizes: Sequence[int] | None) -> str:
@@ -46,12 +46,12 @@ def memory_lines(memory: MemoryRecord | None) -> list[str]:
     if memory is None:
         return []
     lines = []
-    for taken in memory.profiles:
-        sizes = ", ".join(f"{name} {size}" for name, size in taken.sizes.items())
-        node = " ".join(filter(None, (taken.node.op, taken.node.node)))
-        more = "" if taken.complete else ", and more behind nodes whose sizes are not known"
-        said = f"{byte_size(memory.model_bytes)} of the model, {byte_size(taken.bytes)} of activations"
-        lines.append(clean(f"memory: about {said}{f' at {sizes}' if sizes else ''}, most at {node}{more}"))
+    for need in memory.profiles:
+        sizes = ", ".join(f"{name} {size}" for name, size in need.sizes.items())
+        node = " ".join(filter(None, (need.node.op, need.node.node)))
+        more = "" if need.complete else ", and more behind nodes whose sizes are not known"
+        total = f"{byte_size(memory.model_bytes)} of the model, {byte_size(need.bytes)} of activations"
+        lines.append(clean(f"memory: about {total}{f' at {sizes}' if sizes else ''}, most at {node}{more}"))
     return lines
 
 
@@ -67,10 +67,10 @@ def table(rows: Sequence[Sequence[str]], indent: str) -> list[str]:
         rows: Rows of equal length.
         indent: What every line begins with.
     """
-    shown = [[clean(str(cell)) for cell in row] for row in rows]
-    widths = [max(len(cell) for cell in column) for column in zip(*shown, strict=True)]
+    texts = [[clean(str(cell)) for cell in row] for row in rows]
+    widths = [max(len(cell) for cell in column) for column in zip(*texts, strict=True)]
     lines = []
-    for row in shown:
+    for row in texts:
         cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
         lines.append((indent + "  ".join(cells)).rstrip())
     return lines

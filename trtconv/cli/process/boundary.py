@@ -172,15 +172,15 @@ def _in_a_folder() -> bool:
 
 def wants_json(arguments: Sequence[str]) -> bool:
     """Whether `--format json` is among the arguments; needed where they could not be parsed."""
-    wanted = ""
+    format_ = ""
     for index, argument in enumerate(arguments):
         if argument == "--":
             break
         if argument == "--format":
-            wanted = arguments[index + 1] if index + 1 < len(arguments) else ""
+            format_ = arguments[index + 1] if index + 1 < len(arguments) else ""
         elif argument.startswith("--format="):
-            wanted = argument.partition("=")[2]
-    return wanted.lower() == "json"
+            format_ = argument.partition("=")[2]
+    return format_.lower() == "json"
 
 
 def error_document(failure: TrtconvError, kind: str) -> str:

@@ -17,9 +17,9 @@ def save_traceback(error: BaseException) -> str:
     Returns:
         "the file PATH", or the traceback itself where no file can be written.
     """
-    listed = "\n".join(f"{name} {version or 'not installed'}" for name, version in versions().items())
+    packages = "\n".join(f"{name} {version or 'not installed'}" for name, version in versions().items())
     trace = "".join(traceback.format_exception(type(error), error, error.__traceback__))
-    text = f"{sys.argv}\nPython {sys.version}\n{platform.platform()}\n{listed}\n\n{trace}"
+    text = f"{sys.argv}\nPython {sys.version}\n{platform.platform()}\n{packages}\n\n{trace}"
     try:
         handle, path = tempfile.mkstemp(prefix="trtconv-", suffix=".log")
         with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as file:

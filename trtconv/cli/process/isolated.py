@@ -51,14 +51,14 @@ class IsolatedCommand(Command):
         # What came during an import would come again, to one of two processes.
         signals.raise_received()
         # Signals wait until it is decided who handles them.
-        held = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM))
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM))
         child = _fork()
         if child is None:
-            signal.pthread_sigmask(signal.SIG_SETMASK, held)
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
             return super().invoke(ctx)
         from trtconv.cli.process.watching import watch
 
-        return ctx.exit(watch(child, held, isolation.arguments, ctx.params))
+        return ctx.exit(watch(child, mask, isolation.arguments, ctx.params))
 
 
 @contextlib.contextmanager
@@ -113,7 +113,7 @@ def _fork() -> Child | None:
         with contextlib.suppress(OSError, ValueError, AttributeError):
             stream.flush()
     status_fd, tell = os.pipe()
-    shown, show = os.pipe()
+    output, show = os.pipe()
     parent = os.getpid()
     pid = os.fork()
     if pid:
@@ -121,9 +121,9 @@ def _fork() -> Child | None:
         os.close(show)
         from trtconv.cli.process.watching import Child
 
-        return Child(pid, status_fd, shown)
+        return Child(pid, status_fd, output)
     os.close(status_fd)
-    os.close(shown)
+    os.close(output)
     _become_child(parent, tell, show)
     return None
 

@@ -127,9 +127,9 @@ def _copy_alone(source: Path, folder: Path) -> list[str]:
     return []
 
 
-def _again(arguments: Sequence[str], named: str, model: str, builds: bool) -> list[str]:
+def _again(arguments: Sequence[str], name: str, model: str, builds: bool) -> list[str]:
     """Returns the arguments with another model, no configuration and, for a build, with an output of its own."""
-    kept: list[str] = []
+    words: list[str] = []
     rest = iter(arguments)
     for argument in rest:
         if argument in _LEFT_OUT:
@@ -137,8 +137,8 @@ def _again(arguments: Sequence[str], named: str, model: str, builds: bool) -> li
         elif argument.startswith(("--output=", "--report=", "--config=")) or (argument[:2] == "-o" and argument[2:]):
             continue
         else:
-            kept.append(model if argument == named else argument)
-    return [*kept, "--force", "-o", "again.engine"] if builds else kept
+            words.append(model if argument == name else argument)
+    return [*words, "--force", "-o", "again.engine"] if builds else words
 
 
 def _configured(arguments: Sequence[str], source: Path, params: Mapping[str, Any]) -> list[str]:
@@ -151,19 +151,19 @@ def _configured(arguments: Sequence[str], source: Path, params: Mapping[str, Any
         _, (entries,) = configured(ManyFlags("text", params.get("config"), None, True, False), [str(source)])
     except TrtconvError:
         return []
-    given = {argument.partition("=")[0] for argument in arguments}
-    target = params["target"] if "--target" in given else None
-    chosen = next(iter(for_target(entries, target)), None)
-    if chosen is None:
+    names = {argument.partition("=")[0] for argument in arguments}
+    target = params["target"] if "--target" in names else None
+    entry = next(iter(for_target(entries, target)), None)
+    if entry is None:
         return []
-    words = command_line(chosen.build or chosen.check, ReduceRequest)
+    words = command_line(entry.build or entry.check, ReduceRequest)
     flags = [word for word in words if word.startswith("--")]
-    left_out = given | (_SIZES if given & _SIZES else set())
-    kept, keeps = [], False
+    left_out = names | (_SIZES if names & _SIZES else set())
+    rest, keeps = [], False
     for word in words:
         keeps = word not in left_out if word in flags else keeps
-        kept += [word] if keeps else []
-    return kept
+        rest += [word] if keeps else []
+    return rest
 
 
 def _rewrite(folder: Path, model: str, params: Mapping[str, Any]) -> None:

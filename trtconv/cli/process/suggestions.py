@@ -22,8 +22,8 @@ _BOUNDS = re.compile(r"\d+(:\d+){0,2}")
 
 def _unbound(error: click.UsageError) -> str:
     """Returns a name that was given to --dim without its bounds; empty where there is none."""
-    given = error.ctx.params.get("dim") if error.ctx is not None else None
-    return next((str(text) for text in given or () if isinstance(text, str) and text.isidentifier()), "")
+    dims = error.ctx.params.get("dim") if error.ctx is not None else None
+    return next((str(text) for text in dims or () if isinstance(text, str) and text.isidentifier()), "")
 
 
 def command_hint(name: str) -> str:
@@ -47,8 +47,8 @@ def usage_failure(error: click.UsageError) -> tuple[str, str]:
     if extra and command is not None and command.name == "build":
         words = extra[1].split() or ["''"]
         # In "--dim batch 1 net.onnx" it is the number that stands where the model does.
-        given = [str(error.ctx.params.get("model", "")) if error.ctx is not None else "", *words]
-        bound = next((word for word in given if _BOUNDS.fullmatch(word)), "")
+        texts = [str(error.ctx.params.get("model", "")) if error.ctx is not None else "", *words]
+        bound = next((word for word in texts if _BOUNDS.fullmatch(word)), "")
         if bound and (name := _unbound(error)):
             hint = f"Join the two by an equals sign: --dim {name}={bound}"
         elif words[0].lower().endswith(_MODELS):

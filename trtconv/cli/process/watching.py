@@ -192,8 +192,8 @@ def _listen(child: Child, interrupts: list[int], ration: Ration) -> int:
     """Takes what the child says until it ends. Returns its status as `os.waitpid` gives it; 0 where it
     has told that itself."""
     status_lines = _Lines(child.status, child.hear)
-    shown = _Lines(child.stderr, child.log.append, echo=True)
-    readers = {reader.pipe: reader for reader in (status_lines, shown)}
+    output = _Lines(child.stderr, child.log.append, echo=True)
+    readers = {reader.pipe: reader for reader in (status_lines, output)}
     deadline = None
     ended: int | None = None
     # To give back all the memory that TensorRT took is nothing to wait for.
@@ -216,7 +216,7 @@ def _listen(child: Child, interrupts: list[int], ration: Ration) -> int:
     for pipe, reader in readers.items():
         while select.select([pipe], [], [], 0)[0] and reader.read():
             pass
-    for reader in (status_lines, shown):
+    for reader in (status_lines, output):
         reader.close()
     return ended or 0
 

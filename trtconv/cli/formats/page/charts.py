@@ -87,8 +87,8 @@ def _accepted(dim: DimRecord | None, low: int, high: int, place: _Scale, top: fl
         return [box(place(low), top + 4, place(high) - place(low), 9, "every", 2)]
     sizes = [size for size in valid if low <= size <= high]
     # Beyond that they would run into each other.
-    shown = sizes if len(sizes) <= _MOST_TICKS else sizes[:: len(sizes) // _MOST_TICKS + 1]
-    return [path((f"M{place(size):.1f} {top + 3:.1f}v11" for size in shown), "tick")] if shown else []
+    ticks = sizes if len(sizes) <= _MOST_TICKS else sizes[:: len(sizes) // _MOST_TICKS + 1]
+    return [path((f"M{place(size):.1f} {top + 3:.1f}v11" for size in ticks), "tick")] if ticks else []
 
 
 def latency_chart(curves: Curves) -> Markup:
@@ -152,8 +152,8 @@ def errors_chart(errors: Mapping[str, Sequence[tuple[str, float]]], tolerance: f
         for size, error in cases:
             kind = "dot bad" if not error <= tolerance else "dot ok"
             x = place(min(error, high)) if error > 0 else _LEFT + 12
-            said = f"{size}: {error:.2g}" if error else f"{size}: no difference"
-            parts.append(tag("circle", tag("title", said), cx=x, cy=y, r=4.5, class_=kind))
+            title = f"{size}: {error:.2g}" if error else f"{size}: no difference"
+            parts.append(tag("circle", tag("title", title), cx=x, cy=y, r=4.5, class_=kind))
     parts.append(label(_LEFT + 12, height - 14, "0", "dim", "middle"))
     return drawing(_WIDTH, height, "largest relative error of each output", parts)
 

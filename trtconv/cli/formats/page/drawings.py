@@ -23,7 +23,7 @@ def graph_drawing(nodes: Sequence[DrawnNode], other: Sequence[DrawnNode], marked
         other: The nodes of the other side; what is said here and not there is marked.
         marked: The class of what is marked: "gone" or "new".
     """
-    said = {(node.op, note) for node in other for note in node.notes}
+    labels = {(node.op, note) for node in other for note in node.notes}
     rows = _rows(nodes)
     inputs = _outside(nodes)
     top, parts = 30.0, []
@@ -43,7 +43,7 @@ def graph_drawing(nodes: Sequence[DrawnNode], other: Sequence[DrawnNode], marked
                 far = level - passed.get(name, -1) > 1
                 beside += 12 * far
                 parts.append(_edge(at[name], (middle, top), beside if far else None))
-            parts += _node(node, left, top, said, marked)
+            parts += _node(node, left, top, labels, marked)
             at |= {name: (middle, top + _height(node)) for name in node.outputs}
             passed |= dict.fromkeys(node.outputs, level)
             left += _NODE + 14

@@ -62,26 +62,26 @@ def layer_graph(table: LayerTable, groups: Sequence[Box], linked: Collection[int
         groups: Its boxes; those beyond `MOST_BOXES` are left out.
         linked: Positions of layers that the page has a row for.
     """
-    drawn = groups[:MOST_BOXES]
-    before = _before(table, drawn)
+    members = groups[:MOST_BOXES]
+    before = _before(table, members)
     rows = _rows(before)
     at = _places(rows, before)
     width = max((x for x, _ in at.values()), default=0) + _WIDTH + 190
     height = len(rows) * (_HEIGHT + _GAP) + 20
     edges = [_edge(at[one], at[number]) for number, those in enumerate(before) for one in those]
     parts = [path(edges, "edge")] if edges else []
-    parts += [_drawn(table, box, at[number], box.layers[0] in linked) for number, box in enumerate(drawn)]
-    title = tag("title", f"{len(drawn)} layers of the network, from its inputs above to its outputs below")
+    parts += [_drawn(table, box, at[number], box.layers[0] in linked) for number, box in enumerate(members)]
+    title = tag("title", f"{len(members)} layers of the network, from its inputs above to its outputs below")
     return tag("svg", title, *parts, viewBox=f"0 0 {width:g} {height:g}", class_="net", role="img",
                width=width, height=height)  # fmt: skip
 
 
-def _before(table: LayerTable, drawn: Sequence[Box]) -> list[list[int]]:
+def _before(table: LayerTable, members: Sequence[Box]) -> list[list[int]]:
     """Returns for each box those whose tensors it takes."""
-    owner = {number: place for place, box in enumerate(drawn) for number in box.layers}
+    owner = {number: place for place, box in enumerate(members) for number in box.layers}
     makers = _makers(table)
     sources = []
-    for place, box in enumerate(drawn):
+    for place, box in enumerate(members):
         ends = (end for number in box.layers for end in table.layers[number].inputs if end in makers)
         those = (owner[makers[end]] for end in ends if makers[end] in owner)
         sources.append([source for source in dict.fromkeys(those) if source != place])
@@ -105,11 +105,11 @@ def _places(rows: Sequence[Sequence[int]], before: Sequence[Sequence[int]]) -> d
     at: dict[int, tuple[float, float]] = {}
     step = _WIDTH + _BESIDE
     for level, row in enumerate(rows):
-        wanted = {n: _mean([at[source][0] for source in before[n] if source in at]) for n in row}
+        means = {n: _mean([at[source][0] for source in before[n] if source in at]) for n in row}
         free = 0.0
-        for number in sorted(row, key=lambda n: (wanted[n], n)):
+        for number in sorted(row, key=lambda n: (means[n], n)):
             # In whole columns, so that chains are straight.
-            x = max(free, round(wanted[number] / step) * step)
+            x = max(free, round(means[number] / step) * step)
             at[number] = (x, 10 + level * (_HEIGHT + _GAP))
             free = x + step
     return at

@@ -20,7 +20,7 @@ def matrix(subjects: Sequence[PageSubject], failures: Sequence[FailedEngine]) ->
         row: [[engine for engine, at in zip(engines, places, strict=True) if at == (row, column)] for column in columns]
         for row, _ in places
     }
-    built = sum(verdict(subject.report).kind == "ok" for subject in subjects)
+    good = sum(verdict(subject.report).kind == "ok" for subject in subjects)
     proven = sum(map(is_proven, subjects))
     failed = {
         row: [failure for failure in failures if failure.model == row] for row in (*cells, *(f.model for f in failures))
@@ -31,7 +31,7 @@ def matrix(subjects: Sequence[PageSubject], failures: Sequence[FailedEngine]) ->
         "failed": failed,
         "failures": failures,
         "engines": engines,
-        "built": built,
+        "built": good,
         "proven": proven,
     }
 

@@ -69,7 +69,7 @@ def numerics(verify: VerifyReport | None) -> dict[str, object] | None:
 
 def compared(proof: BuildProof | None) -> list[dict[str, str]]:
     """Returns what the build's own proof found of each output at each size."""
-    listed = () if proof is None else proof.compared[:_MOST_CASES]
+    cases = () if proof is None else proof.compared[:_MOST_CASES]
     return [
         {
             "output": case.output,
@@ -77,7 +77,7 @@ def compared(proof: BuildProof | None) -> list[dict[str, str]]:
             "shapes": shapes_text(case.shapes),
             "error": _number(case.error, ".1e") if case.error else "0",
         }
-        for case in listed
+        for case in cases
     ]
 
 
@@ -136,40 +136,40 @@ def layers(inspect: EngineInspection | None) -> dict[str, object] | None:
     """Returns what `inspect` read of the layers; None where it was not run, or did not load the engine."""
     if inspect is None or not inspect.layers:
         return None
-    listed = inspect.layers
-    timed = [layer.time_us or 0.0 for layer in listed]
+    records = inspect.layers
+    timed = [layer.time_us or 0.0 for layer in records]
     total, longest = sum(timed), max(timed)
-    longest_first = sorted(range(len(listed)), key=lambda index: -timed[index])
-    shown, printed = sorted(longest_first[:_MOST_LAYERS]), set(longest_first[:MOST_PRINTED])
+    longest_first = sorted(range(len(records)), key=lambda index: -timed[index])
+    indices, printed = sorted(longest_first[:_MOST_LAYERS]), set(longest_first[:MOST_PRINTED])
     rows = [
         {
-            "name": listed[index].name,
-            "type": listed[index].type or "-",
-            "precision": listed[index].precision or "-",
-            "output": _tensor(listed[index].outputs),
-            "format": _format(listed[index].outputs),
+            "name": records[index].name,
+            "type": records[index].type or "-",
+            "precision": records[index].precision or "-",
+            "output": _tensor(records[index].outputs),
+            "format": _format(records[index].outputs),
             "time": f"{timed[index]:,.1f}" if longest else "-",
-            "bar": share_bar(timed[index] / longest, _colour(listed[index].precision)) if longest else "",
+            "bar": share_bar(timed[index] / longest, _colour(records[index].precision)) if longest else "",
             "printed": index in printed,
         }
-        for index in shown
+        for index in indices
     ]
     return {
         "details": inspect.details,
         "rows": rows,
-        "count": len(listed),
-        "left": len(listed) - len(rows),
+        "count": len(records),
+        "left": len(records) - len(rows),
         "total": f"{total:,.1f}" if total else None,
         "why": None if inspect.time is None else inspect.time.why,
-        "kinds": _kinds(listed, timed, total),
+        "kinds": _kinds(records, timed, total),
     }
 
 
-def _kinds(listed: Sequence[Layer], timed: Sequence[float], total: float) -> list[dict[str, object]]:
+def _kinds(records: Sequence[Layer], timed: Sequence[float], total: float) -> list[dict[str, object]]:
     """Returns how many layers there are of each type and precision, and what share of the time is theirs."""
     numbers: Counter[tuple[str, str]] = Counter()
     times: Counter[tuple[str, str]] = Counter()
-    for layer, time in zip(listed, timed, strict=True):
+    for layer, time in zip(records, timed, strict=True):
         kind = layer.type or "-", layer.precision or "-"
         numbers[kind] += 1
         times[kind] += time  # type: ignore[assignment]
@@ -232,8 +232,8 @@ def _activations(memory: MemoryRecord, *, several: bool) -> Iterator[tuple[str, 
     for number, profile in enumerate(memory.profiles):
         sizes = ", ".join(f"{name} {size}" for name, size in profile.sizes.items())
         place = f"at max of profile {number}" if several else "at max"
-        said = byte_size(profile.bytes) if profile.complete else f"at least {byte_size(profile.bytes)}"
-        yield f"activations {place}, estimated from shapes", f"{said}{f' ({sizes})' if sizes else ''}"
+        size = byte_size(profile.bytes) if profile.complete else f"at least {byte_size(profile.bytes)}"
+        yield f"activations {place}, estimated from shapes", f"{size}{f' ({sizes})' if sizes else ''}"
 
 
 def _inputs_size(shapes: Mapping[str, Shape], types: Mapping[str, str]) -> str:

@@ -65,9 +65,9 @@ def network(report: BuildReport, gpu: str | None) -> dict[str, object] | None:
     groups = boxes(table)
     weighed = [_weighed(group, table, guess) for group in groups]
     ranked = sorted(range(len(groups)), key=lambda place: -weighed[place].time)
-    shown = sorted(ranked[:MOST_ROWS])
+    places = sorted(ranked[:MOST_ROWS])
     longest = max((cost.time for cost in weighed), default=0.0)
-    rows = [_row(groups[place], weighed[place], table, longest, place in ranked[:MOST_PRINTED]) for place in shown]
+    rows = [_row(groups[place], weighed[place], table, longest, place in ranked[:MOST_PRINTED]) for place in places]
     linked = {row.number for row in rows}
     return {
         "rows": rows,

@@ -60,9 +60,9 @@ def _rows(report: QuantizeReport) -> list[LayerRow]:
 
     def row(layer: Layerwise, runs: str) -> LayerRow:
         error = errors.get(layer.node)
-        said = "" if error is None else percent(error)
+        share = "" if error is None else percent(error)
         return LayerRow(
-            layer.node, layer.op, runs, part_of(layer, total), said, _alone(report, layer.node), layer.reason
+            layer.node, layer.op, runs, part_of(layer, total), share, _alone(report, layer.node), layer.reason
         )
 
     # Those without an error come last; of a sort that is stable, in the order of the graph.

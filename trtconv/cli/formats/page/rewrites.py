@@ -19,14 +19,14 @@ _MOST_NAMES = 12
 
 def rewrites(subject: PageSubject) -> dict[str, object]:
     """Returns the rewrites, those that are alike together."""
-    listed = subject.report.edits
+    edits = subject.report.edits
     skipped = [skip.to_json() for skip in subject.report.skipped[:100]]
-    drawn, why_not = _changes(subject) if listed else ((), "")
-    groups = _alike(drawn)
-    shown = [_group(group) for group in groups[:MOST_DRAWN]]
-    named = {edit.node for members in groups[:MOST_DRAWN] for change in members for edit in change.edits}
-    rest = [edit.to_json() for edit in listed if edit.node not in named]
-    return {"count": len(listed), "groups": shown, "rest": rest[:200], "left": max(0, len(rest) - 200),
+    entries, why_not = _changes(subject) if edits else ((), "")
+    groups = _alike(entries)
+    pictures = [_group(group) for group in groups[:MOST_DRAWN]]
+    nodes = {edit.node for members in groups[:MOST_DRAWN] for change in members for edit in change.edits}
+    rest = [edit.to_json() for edit in edits if edit.node not in nodes]
+    return {"count": len(edits), "groups": pictures, "rest": rest[:200], "left": max(0, len(rest) - 200),
             "skipped": skipped, "why_not": why_not}  # fmt: skip
 
 
@@ -54,9 +54,9 @@ def _model_file(subject: PageSubject) -> Path | None:
     return None
 
 
-def _alike(drawn: Sequence[Change]) -> list[list[Change]]:
+def _alike(entries: Sequence[Change]) -> list[list[Change]]:
     groups: dict[Any, list[Change]] = {}
-    for change in drawn:
+    for change in entries:
         edits = tuple((edit.pass_name, edit.what) for edit in change.edits)
         key = edits, *(tuple((n.op, n.attributes) for n in side) for side in (change.before, change.after))
         groups.setdefault(key, []).append(change)

@@ -20,13 +20,13 @@ def tag(name: str, *children: str, **attributes: Value | None) -> Markup:
         attributes: Their underscores stand for hyphens, those at the end for nothing (`class_`); None is left out.
             Markup is taken as it is.
     """
-    said = "".join(
+    pairs = "".join(
         f' {key.rstrip("_").replace("_", "-")}="{_text(value)}"'
         for key, value in attributes.items()
         if value is not None
     )
     inner = Markup("").join(child if isinstance(child, Markup) else escape(clean(child)) for child in children)
-    return Markup(f"<{name}{said}>{inner}</{name}>" if inner else f"<{name}{said}/>")
+    return Markup(f"<{name}{pairs}>{inner}</{name}>" if inner else f"<{name}{pairs}/>")
 
 
 def drawing(width: float, height: float, title: str, children: Iterable[str], kind: str = "chart") -> Markup:

@@ -103,25 +103,25 @@ def verdict(report: BuildReport) -> Badge:
         return Badge("bad", "Failed", "a finding is as bad as was asked to fail")
     if report.engine is None:
         return Badge("bad", "Not built", "no engine was made")
-    kept = "kept: model, plan and runtime are as they were" if report.up_to_date else "by TensorRT's own parser"
-    kept += f"; built again, since {report.rebuilt}" if report.rebuilt else ""
-    return Badge("ok", "Built", kept)
+    note = "kept: model, plan and runtime are as they were" if report.up_to_date else "by TensorRT's own parser"
+    note += f"; built again, since {report.rebuilt}" if report.rebuilt else ""
+    return Badge("ok", "Built", note)
 
 
 def proof_of(subject: PageSubject) -> Badge:
     """Returns what is proven of an engine: what `verify` found of it, and what the build's own proof did."""
-    built = _build_badge(subject.report)
+    build = _build_badge(subject.report)
     if subject.verify is None:
-        return built or Badge("warn", "Not proven", "trtconv verify compares it with its model")
+        return build or Badge("warn", "Not proven", "trtconv verify compares it with its model")
     run = _verified(subject.verify)
-    if built is None:
+    if build is None:
         return run
     if subject.verify.ran == "engine" and run.kind != "warn":
-        return dataclasses.replace(run, rows=built.rows)
+        return dataclasses.replace(run, rows=build.rows)
     # Without a GPU verify shows no more than the build did, and takes nothing of it away.
-    kind = max(built.kind, run.kind if not subject.verify.verified else built.kind, key=_KINDS.index)
-    note = f"by the build: {built.note}; by verify: {run.note}"
-    return Badge(kind, f"{built.text}, {run.text.lower()}", note, built.rows)
+    kind = max(build.kind, run.kind if not subject.verify.verified else build.kind, key=_KINDS.index)
+    note = f"by the build: {build.note}; by verify: {run.note}"
+    return Badge(kind, f"{build.text}, {run.text.lower()}", note, build.rows)
 
 
 def is_proven(subject: PageSubject) -> bool:
@@ -153,17 +153,17 @@ def _error(error: float | None) -> str:
 
 def _verified(verify: VerifyReport) -> Badge:
     error = _error(verify.worst.max_rel if verify.worst else None)
-    done = count(sum(bool(case.outputs) for case in verify.cases), "size")
+    sizes = count(sum(bool(case.outputs) for case in verify.cases), "size")
     if not verify.verified:
         kind = "bad" if any(case.passed is False for case in verify.cases) else "warn"
         return Badge(kind, "Not verified", f"{verify.incomplete or 'beyond the tolerance'}{error}")
     if verify.ran == "network":
-        note = f"what TensorRT parsed agrees with the model at {done}{error}; the engine was not run"
+        note = f"what TensorRT parsed agrees with the model at {sizes}{error}; the engine was not run"
         return Badge("warn", "Network verified", note)
     if verify.ran != "engine":
-        note = f"the model as rewritten agrees at {done}{error}; the engine was not run"
+        note = f"the model as rewritten agrees at {sizes}{error}; the engine was not run"
         return Badge("warn", "Rewrite verified", note)
-    return Badge("ok", "Verified", f"the engine was run at {done}{error}")
+    return Badge("ok", "Verified", f"the engine was run at {sizes}{error}")
 
 
 def _proven(proof: BuildProof) -> Badge:
@@ -172,10 +172,10 @@ def _proven(proof: BuildProof) -> Badge:
         *((f"{layer.layer} ({layer.kind})", layer.reason) for layer in proof.unproven[:50]),
         *((f"{gap.where} ({gap.what.value})", gap.reason) for gap in proof.missing[:50]),
     )
-    left = f"; {count(len(proof.unproven), 'layer')} not proven" if proof.unproven else ""
-    said = f"{count(proof.sizes, 'size')}{_error(proof.max_relative_error)}{left}"
-    done = f"{proof.pieces.proven} of {count(proof.pieces.of, 'piece')}, and " if proof.pieces.of else ""
-    note = f"{what.get(proof.of, proof.of)}: {done}the whole at {said}"
+    rest = f"; {count(len(proof.unproven), 'layer')} not proven" if proof.unproven else ""
+    summary = f"{count(proof.sizes, 'size')}{_error(proof.max_relative_error)}{rest}"
+    pieces = f"{proof.pieces.proven} of {count(proof.pieces.of, 'piece')}, and " if proof.pieces.of else ""
+    note = f"{what.get(proof.of, proof.of)}: {pieces}the whole at {summary}"
     if not proof.agrees:
         return Badge("bad", "Disagrees", note, rows)
     if proof.missing or proof.unproven:
@@ -223,17 +223,17 @@ def _since(report: BuildReport) -> Iterator[str]:
     if old.dims != new.dims:
         yield f"sizes: {_bounds(new.dims)}; before: {_bounds(old.dims)}"
     added = [code for code in new.findings if code not in old.findings]
-    gone = [code for code in old.findings if code not in new.findings]
-    if added or gone:
-        said = [f"{', '.join(codes)} {what}" for what, codes in (("came", added), ("went", gone)) if codes]
-        yield f"findings: {'; '.join(said)}"
+    absent = [code for code in old.findings if code not in new.findings]
+    if added or absent:
+        parts = [f"{', '.join(codes)} {what}" for what, codes in (("came", added), ("went", absent)) if codes]
+        yield f"findings: {'; '.join(parts)}"
     if old.error is not None and new.error is not None and old.error != new.error:
         yield f"largest error {new.error:.1e}, and was {old.error:.1e}"
 
 
 def _bounds(profiles: Sequence[Mapping[str, Range]]) -> str:
-    shown = [", ".join(f"{name} {bound.short}" for name, bound in profile.items()) for profile in profiles]
-    return " | ".join(text or "fixed" for text in shown) or "fixed"
+    texts = [", ".join(f"{name} {bound.short}" for name, bound in profile.items()) for profile in profiles]
+    return " | ".join(text or "fixed" for text in texts) or "fixed"
 
 
 def _profiles(report: BuildReport) -> list[dict[str, object]]:
@@ -247,8 +247,8 @@ def _profiles(report: BuildReport) -> list[dict[str, object]]:
 def _shape(tensor: TensorInfo, report: BuildReport) -> str:
     """Returns a tensor's shape, with the names of its dimensions where the report tells them."""
     shapes = {} if report.layers is None else {entry.name: entry.shape for entry in report.layers.tensors}
-    named = {entry.name: entry.dims for entry in report.inputs}
-    dims = named.get(tensor.name) or shapes.get(tensor.name) or tensor.shape
+    by_name = {entry.name: entry.dims for entry in report.inputs}
+    dims = by_name.get(tensor.name) or shapes.get(tensor.name) or tensor.shape
     return dims_text(dims)
 
 
@@ -266,10 +266,10 @@ def _sizes(report: BuildReport) -> dict[str, object]:
 def _stages(seconds: Mapping[str, float]) -> list[dict[str, object]]:
     """Returns what the stages took; those under a hundredth of the whole together."""
     least = sum(seconds.values()) / 100
-    shown = {name: value for name, value in seconds.items() if value >= least}
-    rest = sum(seconds.values()) - sum(shown.values())
-    shown |= {"all else": rest} if len(shown) < len(seconds) else {}
-    longest = max(shown.values(), default=0) or 1
+    rows = {name: value for name, value in seconds.items() if value >= least}
+    rest = sum(seconds.values()) - sum(rows.values())
+    rows |= {"all else": rest} if len(rows) < len(seconds) else {}
+    longest = max(rows.values(), default=0) or 1
     return [
-        {"stage": name, "seconds": f"{value:.2f}", "bar": share_bar(value / longest)} for name, value in shown.items()
+        {"stage": name, "seconds": f"{value:.2f}", "bar": share_bar(value / longest)} for name, value in rows.items()
     ]
