@@ -104,21 +104,21 @@ def _resolve(inputs: Sequence[InputSpec], bounds: Mapping[str, Range]) -> dict[s
     by_place = {place: name for name, places in dims.items() for place in places}
     static = {f"{s.name}:{axis}": d for s in inputs for axis, d in enumerate(s.dims) if isinstance(d, int)}
     ranges: dict[str, Range] = {}
-    for given, bound in bounds.items():
-        if given in static:
-            if bound.min != static[given] or bound.max != static[given]:
-                message = f"dimension {given} is static ({static[given]}) and cannot range over {bound.short}"
-                raise InputError(message, f"Leave out {given}.{_export(inputs, bounds)}")
+    for key, bound in bounds.items():
+        if key in static:
+            if bound.min != static[key] or bound.max != static[key]:
+                message = f"dimension {key} is static ({static[key]}) and cannot range over {bound.short}"
+                raise InputError(message, f"Leave out {key}.{_export(inputs, bounds)}")
             continue
-        name = given if given in dims or given in free_names(list(dims)) else by_place.get(given)
+        name = key if key in dims or key in free_names(list(dims)) else by_place.get(key)
         if name is None:
-            names, owner = [spec.name for spec in inputs], given.rpartition(":")[0]
+            names, owner = [spec.name for spec in inputs], key.rpartition(":")[0]
             if owner and owner not in names:
                 hint = did_you_mean(owner, names, f"It has: {', '.join(map(str, inputs))}.")
                 raise InputError(f"the model has no input {owner!r}", hint)
-            near = did_you_mean(given, dims, " ").strip()
+            near = did_you_mean(key, dims, " ").strip()
             hint = f"{near} It has: {_list_dims(inputs)}.".strip() + ("" if near else _way_out(inputs, bounds))
-            raise InputError(f"the model has no dimension {given!r}", hint)
+            raise InputError(f"the model has no dimension {key!r}", hint)
         if name in ranges and ranges[name] != bound:
             raise InputError(
                 f"dimension {name} is given twice: {ranges[name].short} and {bound.short}", "Give one range for it."
@@ -223,18 +223,18 @@ def _missing_bounds(inputs: Sequence[InputSpec], missing: Sequence[str], ranges:
     dims = dynamic_dims(inputs)
     lines += [f"  {name}  at {', '.join(dims[name])}" for name in missing]
     expressions = derived(list(dims))
-    wanted: list[str] = []
+    needs: list[str] = []
     for name in missing:
         expression = expressions.get(name)
         if expression is None:
-            wanted.append(name)
+            needs.append(name)
         elif not expression.linear:
-            wanted += [symbol for symbol in expression.symbols if symbol not in ranges]
+            needs += [symbol for symbol in expression.symbols if symbol not in ranges]
         elif expression.symbols[0] not in missing:
-            wanted.append(name)
+            needs.append(name)
     # What follows from a symbol that is asked for need not be given.
-    wanted = [name for name in dict.fromkeys(wanted) if not set(_symbols(expressions, name)) & set(wanted)]
-    return InputError("\n".join(lines), f"Add: {_flags(wanted)}", lacks_bounds=True)
+    needs = [name for name in dict.fromkeys(needs) if not set(_symbols(expressions, name)) & set(needs)]
+    return InputError("\n".join(lines), f"Add: {_flags(needs)}", lacks_bounds=True)
 
 
 def _symbols(expressions: Mapping[str, Expression], name: str) -> tuple[str, ...]:

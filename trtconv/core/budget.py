@@ -93,13 +93,13 @@ def parse(text: str) -> Budget:
             raised: dict[str, Any] = {name: getattr(_USUAL, name) * factor for name in names}
             return dataclasses.replace(budget, **raised)
         pairs = [_SPECIFIC.fullmatch(part.strip()) for part in text.split(",")]
-        given: dict[str, Any] = {pair[1]: _positive(pair[2]) for pair in pairs if pair is not None and pair[1] in names}
-        if len(given) < len(pairs):
+        caps: dict[str, Any] = {pair[1]: _positive(pair[2]) for pair in pairs if pair is not None and pair[1] in names}
+        if len(caps) < len(pairs):
             raise ValueError(text)
-        return dataclasses.replace(budget, **given)
+        return dataclasses.replace(budget, **caps)
     except ValueError as error:
-        said = f"Give a factor, such as 4, or limits by name: {', '.join(names)}; such as elements=1e9."
-        raise InputError(f"{budget.flag} {text!r} is not a budget", said) from error
+        hint = f"Give a factor, such as 4, or limits by name: {', '.join(names)}; such as elements=1e9."
+        raise InputError(f"{budget.flag} {text!r} is not a budget", hint) from error
 
 
 def _positive(text: str) -> float:

@@ -207,9 +207,9 @@ class BuilderOptions:
 
     def to_json(self) -> dict[str, object]:
         """Returns what differs from TensorRT's defaults, as plain JSON values."""
-        kept = {}
+        document = {}
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
             if value != field.default:
-                kept[field.name] = list(value) if isinstance(value, tuple) else value
-        return kept
+                document[field.name] = list(value) if isinstance(value, tuple) else value
+        return document

@@ -189,8 +189,8 @@ def _hold_to_budget(path: Path, document: Mapping[str, Any]) -> None:
         InputError: Models and targets have too many settings, those that each inherits counted for each.
         BudgetExceeded: A table lists too many profiles.
     """
-    listed = document.get("models")
-    models = [model for model in listed if isinstance(model, dict)] if isinstance(listed, list) else []
+    entries = document.get("models")
+    models = [model for model in entries if isinstance(model, dict)] if isinstance(entries, list) else []
     for table in (document, *models):
         if isinstance(table.get("profiles"), list):
             budget.spend("profiles", len(table["profiles"]), f"an engine of {path}")

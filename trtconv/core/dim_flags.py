@@ -205,13 +205,13 @@ def parse_trtexec(min_shapes: str | None, opt_shapes: str | None, max_shapes: st
     Raises:
         InputError: For text that cannot be read, flags that are missing, and inputs or ranks that differ between them.
     """
-    given = {"--minShapes": min_shapes, "--optShapes": opt_shapes, "--maxShapes": max_shapes}
-    shapes = {flag: parse_shapes(flag, text) for flag, text in given.items() if text is not None}
+    texts = {"--minShapes": min_shapes, "--optShapes": opt_shapes, "--maxShapes": max_shapes}
+    shapes = {flag: parse_shapes(flag, text) for flag, text in texts.items() if text is not None}
     if not shapes:
         return {}
     if list(shapes) == ["--optShapes"]:
-        shapes = dict.fromkeys(given, shapes["--optShapes"])
-    absent = [flag for flag in given if flag not in shapes]
+        shapes = dict.fromkeys(texts, shapes["--optShapes"])
+    absent = [flag for flag in texts if flag not in shapes]
     if absent:
         raise InputError(
             f"{' and '.join(absent)} missing beside {' and '.join(shapes)}",
@@ -230,9 +230,9 @@ def _shape_ranges(shapes: Mapping[str, Mapping[str, Shape]]) -> dict[str, Range]
                 raise InputError(f"{flag} has no shape for input {name!r}", f"Add {name}:... to {flag}.")
         ranks = {flag: len(of_flag[name]) for flag, of_flag in shapes.items()}
         if len(set(ranks.values())) > 1:
-            listed = ", ".join(f"{rank} in {flag}" for flag, rank in ranks.items())
+            counts = ", ".join(f"{rank} in {flag}" for flag, rank in ranks.items())
             raise InputError(
-                f"input {name!r} has different numbers of dimensions: {listed}",
+                f"input {name!r} has different numbers of dimensions: {counts}",
                 "Give the same number in --minShapes, --optShapes and --maxShapes.",
             )
         for axis, sizes in enumerate(zip(*(of_flag[name] for of_flag in shapes.values()), strict=True)):

@@ -68,9 +68,9 @@ class Range:
             sizes = [int(part) for part in parts]
         except ValueError as error:
             message = f"{text!r} is not MIN:OPT:MAX, MIN:MAX or N"
-            meant = ":".join(re.split("[x,;-]", text))
-            plain = re.fullmatch(r"\d{1,9}(:\d{1,9}){1,2}", meant)
-            hint = f"Did you mean {meant}?" if plain else "Give integers, as in 64:256:512."
+            guess = ":".join(re.split("[x,;-]", text))
+            plain = re.fullmatch(r"\d{1,9}(:\d{1,9}){1,2}", guess)
+            hint = f"Did you mean {guess}?" if plain else "Give integers, as in 64:256:512."
             raise InputError(message, hint) from error
         if len(sizes) == 1:
             return cls(sizes[0], sizes[0], sizes[0])

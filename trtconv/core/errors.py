@@ -65,8 +65,8 @@ class TrtconvError(Exception):
     def __notes__(self) -> list[str]:
         """What Python writes below the message where nobody catches it (3.11 on)."""
         # Said once more only where it is another sentence.
-        spoken = [f"in Python: {other}" for other in {self.python_message} - {self.message}]
-        return [*spoken, *([f"hint: {self.python_hint}"] if self.hint else [])]
+        notes = [f"in Python: {other}" for other in {self.python_message} - {self.message}]
+        return [*notes, *([f"hint: {self.python_hint}"] if self.hint else [])]
 
 
 class InputError(TrtconvError):

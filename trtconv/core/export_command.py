@@ -45,7 +45,7 @@ def freeing_command(inputs: Sequence[InputSpec], bounds: Mapping[str, Range]) ->
         The command; None where a bound fits no fixed axis, or none is to vary.
     """
     dims = {spec.name: list(spec.dims) for spec in inputs}
-    names = {dim for listed in dims.values() for dim in listed}
+    names = {dim for axes in dims.values() for dim in axes}
     some_vary = any(isinstance(dim, str) for dim in names)
     ranges = {name: bound for name, bound in bounds.items() if name in names}
     opts = Counter(bound.opt for bound in bounds.values())
@@ -78,15 +78,15 @@ def own_names(inputs: Sequence[InputSpec], bounds: Mapping[str, Range]) -> dict[
         Bounds for as many dimensions; nothing where one of them is not known to be meant.
     """
     dims = {spec.name: spec.dims for spec in inputs}
-    names = {dim for listed in dims.values() for dim in listed}
-    meant: dict[str, Range] = {}
+    names = {dim for axes in dims.values() for dim in axes}
+    ranges: dict[str, Range] = {}
     for name, bound in bounds.items():
         likely = [name] if name in names else [dim for _, _, dim in _at_custom(dims, name)]
         own = {dim for dim in likely if isinstance(dim, str)}
         if len(own) != 1:
             return {}
-        meant[next(iter(own))] = bound
-    return meant if len(meant) == len(bounds) else {}
+        ranges[next(iter(own))] = bound
+    return ranges if len(ranges) == len(bounds) else {}
 
 
 def _rank(dims: Dims, name: str, bound: Range) -> int:
@@ -103,7 +103,7 @@ def _places(dims: Dims, name: str, bound: Range, some_vary: bool, is_telling: bo
         some_vary: Whether some axes have names.
         is_telling: Whether its opt size is that of no other bound.
     """
-    fixed = [(tensor, axis, dim) for tensor, listed in dims.items() for axis, dim in enumerate(listed)]
+    fixed = [(tensor, axis, dim) for tensor, axes in dims.items() for axis, dim in enumerate(axes)]
     sizes = [(tensor, axis, dim) for tensor, axis, dim in fixed if isinstance(dim, int)]
     exact = [(tensor, axis) for tensor, axis, dim in sizes if dim == bound.opt]
     # Among axes of which some vary, a fixed one of another size is as likely channels.
@@ -115,8 +115,8 @@ def _places(dims: Dims, name: str, bound: Range, some_vary: bool, is_telling: bo
 
 def _stated(dims: Dims, place: str) -> tuple[str, int] | None:
     name, _, axis = place.rpartition(":")
-    listed = dims.get(name, ())
-    return (name, int(axis)) if axis.isdecimal() and int(axis) < len(listed) else None
+    axes = dims.get(name, ())
+    return (name, int(axis)) if axis.isdecimal() and int(axis) < len(axes) else None
 
 
 def _customary(dims: Dims, name: str, bound: Range) -> Sequence[tuple[str, int]]:
@@ -132,4 +132,4 @@ def _at_custom(dims: Dims, name: str) -> list[tuple[str, int, int | str]]:
         return []
     # Height and width are the last axes of what has more than two.
     few = 2 if axis < 0 else 0
-    return [(tensor, range(len(listed))[axis], listed[axis]) for tensor, listed in dims.items() if len(listed) > few]
+    return [(tensor, range(len(axes))[axis], axes[axis]) for tensor, axes in dims.items() if len(axes) > few]

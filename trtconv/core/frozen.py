@@ -39,11 +39,11 @@ def frozen(cls: type[T]) -> type[T]:
     vars(cls).get("__annotations__", {}).pop("_", None)
     fields = dataclasses.fields(data_class)  # type: ignore[arg-type]
     compared = [field.name for field in fields if field.compare]
-    shown = [field.name for field in fields if field.repr]
+    names = [field.name for field in fields if field.repr]
 
     def values(self: Any) -> tuple[Any, ...]:
-        held = self.__dict__
-        return tuple([held[name] for name in compared])
+        state = self.__dict__
+        return tuple([state[name] for name in compared])
 
     def equal(self: Any, other: object) -> Any:
         return values(self) == values(other) if other.__class__ is self.__class__ else NotImplemented
@@ -52,7 +52,7 @@ def frozen(cls: type[T]) -> type[T]:
         return hash(values(self))
 
     def described(self: Any) -> str:
-        inside = ", ".join(f"{name}={getattr(self, name)!r}" for name in shown)
+        inside = ", ".join(f"{name}={getattr(self, name)!r}" for name in names)
         return f"{self.__class__.__qualname__}({inside})"
 
     data_class.__init__ = _init(fields, getattr(data_class, "__post_init__", None))  # type: ignore[method-assign]
@@ -79,18 +79,18 @@ def _init(fields: tuple[dataclasses.Field[Any], ...], finish: Callable[[Any], No
     factories = [(field.name, field.default_factory) for field in fields if field.default_factory is not missing]
 
     def init(self: Any, /, *values: Any, **named: Any) -> None:
-        held = self.__dict__
+        state = self.__dict__
         if len(values) == len(names) == len(ordered) and not named:
-            held.update(zip(ordered, values, strict=True))
+            state.update(zip(ordered, values, strict=True))
         else:
-            held.update(defaults)
-            held.update(zip(ordered, values, strict=False))
-            held.update(named)
+            state.update(defaults)
+            state.update(zip(ordered, values, strict=False))
+            state.update(named)
             for name, make in factories:
-                if name not in held:
-                    held[name] = make()
+                if name not in state:
+                    state[name] = make()
             twice = not named.keys().isdisjoint(ordered[: len(values)])
-            if held.keys() != names or len(values) > len(ordered) or twice:
+            if state.keys() != names or len(values) > len(ordered) or twice:
                 raise TypeError(_misgiven(type(self), names, values, named))
         if finish is not None:
             finish(self)
@@ -103,8 +103,8 @@ def _misgiven(cls: type, names: Iterable[str], values: Sequence[Any], named: Col
     unknown = next((name for name in named if name not in names), None)
     if unknown is not None:
         return f"{cls.__qualname__} has no field {unknown!r}. {did_you_mean(unknown, names)}"
-    said = f"{len(values)} values and {', '.join(named) or 'no names'}"
-    return f"{cls.__qualname__} has the fields {', '.join(names)}, and was given {said}"
+    call = f"{len(values)} values and {', '.join(named) or 'no names'}"
+    return f"{cls.__qualname__} has the fields {', '.join(names)}, and was given {call}"
 
 
 def _field(option: Option) -> Any:

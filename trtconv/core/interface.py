@@ -64,13 +64,13 @@ def read_results(texts: Sequence[str]) -> Results:
     Raises:
         InputError: One is neither, or an output comes twice.
     """
-    read: Results = {}
+    results: Results = {}
     for text in texts:
         name, _, what = text.rpartition("=")
-        if name in read:
+        if name in results:
             raise InputError(f"--postprocess names {name or 'the output'!r} twice", "Say once what becomes of it.")
-        read[name] = Result.parse(what)
-    return read
+        results[name] = Result.parse(what)
+    return results
 
 
 @frozen

@@ -131,19 +131,19 @@ class Option(NamedTuple):
         """
         if self.group is not None:
             return self.group(**of_flags(self.group, values))
-        given = [values[flag.name] for flag in self.flags]
-        if given == [flag.absent for flag in self.flags]:
+        arguments = [values[flag.name] for flag in self.flags]
+        if arguments == [flag.absent for flag in self.flags]:
             return self.default
         if self.read is not None:
-            return self.read(*given)
-        return False if self.default is True else given[0]
+            return self.read(*arguments)
+        return False if self.default is True else arguments[0]
 
     def of_settings(self, table: Mapping[str, Any]) -> Any:
         """Returns the field's value; one of `settings` must be in the table."""
-        given: list[Any] = [table.get(key) for key in self.settings]
+        arguments: list[Any] = [table.get(key) for key in self.settings]
         if self.group is not None:
-            return self.group(**of_settings(self.group, given[0]))
-        return given[0] if self.load is None else self.load(*given)
+            return self.group(**of_settings(self.group, arguments[0]))
+        return arguments[0] if self.load is None else self.load(*arguments)
 
 
 def option(names: str, help: str, *, default: Any, key: str = "", about: str = "", **extra: Any) -> Any:
@@ -159,9 +159,9 @@ def option(names: str, help: str, *, default: Any, key: str = "", about: str = "
             serves as `load` too where a setting is text.
     """
     many = bool(extra.pop("many", False))
-    taken = bool if isinstance(default, bool) or "/" in names else str
+    kind = bool if isinstance(default, bool) or "/" in names else str
     flag_only = {name: extra.pop(name) for name in Flag._fields if name in extra}
-    flag_only.setdefault("takes", taken)
+    flag_only.setdefault("takes", kind)
     flag_only.setdefault("absent", () if many else _absent(default, flag_only["takes"]))
     flag = Flag(names, help, many=many, **flag_only)
     schema = {**extra.pop("schema", _schema(flag)), **({"description": about} if about else {})}
@@ -260,8 +260,8 @@ def validate(instance: object) -> None:
         if len(option.flags) != 1 or value is option.default or (value is None and option.read is not None):
             continue
         flag = option.flags[0]
-        read = option.read is not None and not isinstance(value, str) and isinstance(value, type(option.default))
-        if isinstance(flag.takes, tuple) and not read and not (isinstance(value, str) and value in flag.takes):
+        is_parsed = option.read is not None and not isinstance(value, str) and isinstance(value, type(option.default))
+        if isinstance(flag.takes, tuple) and not is_parsed and not (isinstance(value, str) and value in flag.takes):
             words = ", ".join(flag.takes)
             raise InputError(
                 f"{name} of {type(instance).__name__} takes one of {words}, and was given {wording(value)}",

@@ -110,25 +110,25 @@ def check_all(outputs: Sequence[Output], inputs: Iterable[Input], *, and_disk: b
     Raises:
         InputError: An output cannot be written, or would replace an input or another output.
     """
-    read = {file_id(Path(path)): what for what, path in inputs if path is not None}
-    written: dict[FileId, str] = {}
+    sources = {file_id(Path(path)): what for what, path in inputs if path is not None}
+    targets: dict[FileId, str] = {}
     spots = Spots()
     for output in outputs:
         key = spots.of(output.path).id
-        if key in read:
+        if key in sources:
             kind = None if output.typed else kind_of(output.path)
             if kind is not None:
                 # The user named no output: that it is no model is what he has to know.
                 raise InputError(f"{output.path} is {kind.name}, not an ONNX model", kind.advice)
-            raise InputError(f"{output.path} is {read[key]}, and {output.what} would replace it", output.hint)
-        if key in written:
-            both = f"both {written[key]} and {output.what}"
-            said = f"{output.what} of two entries" if written[key] == output.what else both
-            raise InputError(f"{output.path} is {said}", "Choose two paths.")
+            raise InputError(f"{output.path} is {sources[key]}, and {output.what} would replace it", output.hint)
+        if key in targets:
+            both = f"both {targets[key]} and {output.what}"
+            role = f"{output.what} of two entries" if targets[key] == output.what else both
+            raise InputError(f"{output.path} is {role}", "Choose two paths.")
         output.check_name(spots)
         if and_disk:
             output.check_disk(spots)
-        written[key] = output.what
+        targets[key] = output.what
 
 
 def is_replaceable(path: Path) -> bool:

@@ -125,17 +125,17 @@ def parse_images(text: str, flag: str = "--images") -> Preprocessing:
 
 
 def _parsed(text: str, flag: str) -> Preprocessing:
-    read: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     for part in filter(None, (part.strip() for part in text.split(","))):
         key, _, value = part.partition("=")
         try:
             setting = dict(_setting(key, value))
-            if not read.keys().isdisjoint(setting):
+            if not settings.keys().isdisjoint(setting):
                 raise ValueError("it is said twice")
-            read |= setting
+            settings |= setting
         except (ValueError, ArithmeticError) as error:
             raise InputError(f"{flag} {part!r}: {error}", f"Write {flag} {EXAMPLE}.") from error
-    return Preprocessing(**read)
+    return Preprocessing(**settings)
 
 
 def _setting(key: str, value: str) -> Iterator[tuple[str, Any]]:

@@ -311,17 +311,17 @@ class _Running:
         return decoded(Ending, event) if event["event"] in _ENDINGS else event
 
     def _lost(self, code: int) -> Lost:
-        said = ""
+        message = ""
         # Another thread may have ended it, and closed its files.
         with contextlib.suppress(ValueError):
             if self._stderr is not None:
                 self._stderr.seek(max(0, self._stderr.seek(0, os.SEEK_END) - _TAIL))
-                said = self._stderr.read().decode(errors="replace").strip()
-        if any(sign in said for sign in _WANT_OF_MEMORY):
-            return Lost(_OUT_OF_MEMORY, "memory", said)
+                message = self._stderr.read().decode(errors="replace").strip()
+        if any(sign in message for sign in _WANT_OF_MEMORY):
+            return Lost(_OUT_OF_MEMORY, "memory", message)
         if -code == getattr(signals, "SIGBUS", 0):
-            return Lost(errors.CUT_SHORT, "file", said, signal=-code)
-        return Lost(f"signal {-code}" if code < 0 else f"status {code}", "crash", said, max(0, -code))
+            return Lost(errors.CUT_SHORT, "file", message, signal=-code)
+        return Lost(f"signal {-code}" if code < 0 else f"status {code}", "crash", message, max(0, -code))
 
     def end(self) -> None:
         """Ends the process and those that it started."""
@@ -347,11 +347,11 @@ class SystemProgram:
 
     def __init__(self, command: Sequence[str]) -> None:
         with contextlib.ExitStack() as undo:
-            said = undo.enter_context(tempfile.TemporaryFile(dir=temporary_folder()))
+            output = undo.enter_context(tempfile.TemporaryFile(dir=temporary_folder()))
             self._process = subprocess.Popen(
-                list(command), stdin=subprocess.DEVNULL, stdout=said, stderr=subprocess.STDOUT, start_new_session=True
+                list(command), stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
             )
-            self._output = said
+            self._output = output
             undo.pop_all()
 
     def status(self) -> int | None:

@@ -42,15 +42,15 @@ class _Argument(NamedTuple):
     def of(self, values: list[str]) -> str:
         """Returns the argument with values as the flag has them."""
         if self.flag.takes is bool:
-            said: object = self.default is not True
+            value: object = self.default is not True
         elif self.pairs:
             parts = [value.rpartition("=") for value in values]
-            said = {name: bound.split(",") if "," in bound else bound for name, _, bound in parts}
+            value = {name: bound.split(",") if "," in bound else bound for name, _, bound in parts}
         elif self.flag.takes in (int, float):
             return self._with(values[0])
         else:
-            said = values if self.flag.many else values[0]
-        return self._with(_double_quoted(said))
+            value = values if self.flag.many else values[0]
+        return self._with(_double_quoted(value))
 
     def _with(self, value: str) -> str:
         outer, _, inner = self.name.rpartition(":")
@@ -59,7 +59,7 @@ class _Argument(NamedTuple):
 
 def _double_quoted(value: object) -> str:
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f'"{name}": {_axes(held)}' for name, held in value.items()) + "}"
+        return "{" + ", ".join(f'"{name}": {_axes(axes)}' for name, axes in value.items()) + "}"
     if isinstance(value, list):
         return "[" + ", ".join(f'"{entry}"' for entry in value) + "]"
     return f'"{value}"' if isinstance(value, str) else str(value)
@@ -118,14 +118,14 @@ def in_python(text: str) -> str:
         argument = arguments.get(match[1])
         if argument is None or _COMMAND.search(text, 0, match.start()):
             continue
-        taken, value = _value(argument, match)
+        length, value = _value(argument, match)
         between = text[end : match.start()]
         if pending is not None and pending[0] is argument and not between.strip() and value:
             pending[1].append(value)
         else:
             parts += [_argument_text(pending), between]
             pending = argument, [value] if value else []
-        end = match.start() + taken
+        end = match.start() + length
     return "".join([*parts, _argument_text(pending), text[end:]])
 
 
@@ -135,8 +135,8 @@ def _called(match: re.Match[str]) -> str:
     words = match[2].split()
     if request is None or match[1] not in _CALLS:
         return match[0]
-    given = ", ".join(f'"{word}"' for word in words)
-    return f"trtconv.{match[1]}(trtconv.{request.__name__}({given}))"
+    strings = ", ".join(f'"{word}"' for word in words)
+    return f"trtconv.{match[1]}(trtconv.{request.__name__}({strings}))"
 
 
 def _value(argument: _Argument, match: re.Match[str]) -> tuple[int, str]:

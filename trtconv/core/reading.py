@@ -73,8 +73,8 @@ def _refuse_hollow(file: BinaryIO, path: Path) -> None:
     """Raises OSError for a large file that is next to nothing on the disk: zeros that nobody has stored."""
     status = os.fstat(file.fileno())
     if is_hollow(status):
-        held = bytes_on_disk(status)
-        raise OSError(errno.EFBIG, f"of its {status.st_size} bytes only {held} are there", str(path))
+        size = bytes_on_disk(status)
+        raise OSError(errno.EFBIG, f"of its {status.st_size} bytes only {size} are there", str(path))
 
 
 def is_hollow(status: os.stat_result) -> bool:

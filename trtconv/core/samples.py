@@ -39,8 +39,8 @@ def sample_files(folder: Path) -> list[Path]:
     Raises:
         InputError: There are too many files, or a pipe, a device, a socket or a link to nothing has such a name.
     """
-    named = [path for path in files_below(folder, plain=False) if path.suffix.lower() in ARRAYS | IMAGES]
-    samples = [path for path in named if not path.name.startswith(".")]
+    paths = [path for path in files_below(folder, plain=False) if path.suffix.lower() in ARRAYS | IMAGES]
+    samples = [path for path in paths if not path.name.startswith(".")]
     for path in samples:
         # Who counts on a sample that is left out calibrates with others than he thinks.
         if not os.path.isfile(path):  # noqa: PTH113

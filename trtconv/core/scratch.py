@@ -32,15 +32,15 @@ class Scratch(contextlib.AbstractContextManager["Scratch"]):
     def __init__(self, what: str) -> None:
         begin = f"{_BEGIN}{what}-"
         around = temporary_folder()
-        for left in left_in(around, names_in(around), begin):
-            remove(left)
-        held = Path(tempfile.mkdtemp(prefix=f"{begin}{os.getpid()}-"))
-        self.remove = weakref.finalize(self, shutil.rmtree, held, ignore_errors=True)
+        for entry in left_in(around, names_in(around), begin):
+            remove(entry)
+        folder = Path(tempfile.mkdtemp(prefix=f"{begin}{os.getpid()}-"))
+        self.remove = weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
         # Not the folder that is marked: whoever writes an engine locks the folder that it goes to.
-        self.path = held / _FILES
+        self.path = folder / _FILES
         self.path.mkdir(mode=0o700)
         with contextlib.suppress(OSError):
-            handle = os.open(held, os.O_RDONLY)
+            handle = os.open(folder, os.O_RDONLY)
             weakref.finalize(self, os.close, handle)
             mark_as_held(handle)
 

@@ -27,17 +27,17 @@ def is_sealed(path: Path) -> bool:
     sha, length = hashlib.sha256(), len(_BEGIN) + _DIGITS
     try:
         with open_plain(path, MOST_BYTES) as file:
-            left = file.seek(0, 2) - length
-            if left < 0:
+            rest = file.seek(0, 2) - length
+            if rest < 0:
                 return False
-            file.seek(left)
+            file.seek(rest)
             end = file.read(length)
             if not end.startswith(_BEGIN):
                 return False
             file.seek(0)
-            while left > 0 and (chunk := file.read(min(left, 1 << 20))):
+            while rest > 0 and (chunk := file.read(min(rest, 1 << 20))):
                 sha.update(chunk)
-                left -= len(chunk)
+                rest -= len(chunk)
             return end == _BEGIN + sha.hexdigest().encode()
     except OSError:
         return False

@@ -34,9 +34,9 @@ class Selection:
     @classmethod
     def parse(cls, select: Iterable[str], ignore: Iterable[str]) -> Selection:
         """Reads what `--select` and `--ignore` were given; codes may be joined by commas."""
-        chosen = [code.strip() for text in select for code in text.split(",")]
+        codes = [code.strip() for text in select for code in text.split(",")]
         left_out = [code.strip() for text in ignore for code in text.split(",")]
-        return cls(tuple(chosen), dict.fromkeys(left_out, ""))
+        return cls(tuple(codes), dict.fromkeys(left_out, ""))
 
     def require(self, rules: Mapping[str, str]) -> None:
         """Refuses to select what no rule can find: a misspelt code would let everything pass.
@@ -53,15 +53,15 @@ class Selection:
 
     def divide(self, findings: Iterable[Finding]) -> tuple[tuple[Finding, ...], tuple[Ignored, ...]]:
         """Returns the findings that count, and those that are to be ignored; what is not selected is in neither."""
-        kept: list[Finding] = []
+        active: list[Finding] = []
         ignored: list[Ignored] = []
         for finding in findings:
             reason = next((why for selector, why in self.ignore.items() if _finds(selector, finding)), None)
             if reason is not None:
                 ignored.append(Ignored(finding, reason))
             elif not self.select or any(_finds(selector, finding) for selector in self.select):
-                kept.append(finding)
-        return tuple(kept), tuple(ignored)
+                active.append(finding)
+        return tuple(active), tuple(ignored)
 
 
 def _finds(selector: str, finding: Finding) -> bool:

@@ -122,8 +122,8 @@ def _limit_memory(megabytes: float | None) -> None:
     with contextlib.suppress(ImportError, OSError, ValueError):
         import resource
 
-        held = int(Path("/proc/self/statm").read_text().split()[5]) * resource.getpagesize()
-        most = int(held + megabytes * (1 << 20))
+        usage = int(Path("/proc/self/statm").read_text().split()[5]) * resource.getpagesize()
+        most = int(usage + megabytes * (1 << 20))
         # Not the address space, of which CUDA takes more than there is memory.
         resource.setrlimit(resource.RLIMIT_DATA, (most, most))
 

@@ -40,8 +40,8 @@ def did_you_mean(
         most: How many choices are named.
     """
     names = list(choices)
-    meant = nearest(word, names, synonyms or {}, most)
-    if meant:
-        return f"Did you mean {' or '.join(meant)}?"
+    guesses = nearest(word, names, synonyms or {}, most)
+    if guesses:
+        return f"Did you mean {' or '.join(guesses)}?"
     more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
     return otherwise or f"It has: {', '.join(names[:_LISTED]) or 'none'}{more}."

@@ -116,6 +116,6 @@ class Target:
         target = cls.parse(text)
         version = None if target is None else target.version
         if target is not None and version is not None and version[0] not in FAMILIES[target.family].majors:
-            listed = ", ".join(f"{family}-{major}" for family, facts in FAMILIES.items() for major in facts.majors)
-            raise InputError(f"--target {text!r}: that version's rules are not known", f"Known are {listed}.")
+            names = ", ".join(f"{family}-{major}" for family, facts in FAMILIES.items() for major in facts.majors)
+            raise InputError(f"--target {text!r}: that version's rules are not known", f"Known are {names}.")
         return target

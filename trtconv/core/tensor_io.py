@@ -133,8 +133,8 @@ def read_io(texts: Sequence[str], inputs: str | None, outputs: str | None) -> Te
         if name in ios:
             raise InputError(f"--io names {name!r} twice", "Say once what it is.")
         ios[name] = TensorIo.parse(what)
-    for kind, listed in (("input", inputs), ("output", outputs)):
-        parts = [TensorIo.parse(text, positional(kind)) for text in listed.split(",")] if listed else []
+    for kind, line in (("input", inputs), ("output", outputs)):
+        parts = [TensorIo.parse(text, positional(kind)) for text in line.split(",")] if line else []
         names = [ALL[kind]] if len(parts) == 1 else [numbered(kind, index) for index in range(len(parts))]
         ios |= dict(zip(names, parts, strict=True))
     return ios

@@ -34,8 +34,8 @@ def clean(text: str) -> str:
 
 def leading(text: str) -> str:
     """Returns a text to begin a line with: in quotes unless it is made of what file names are mostly made of."""
-    shown = clean(text)
-    return shown if _ORDINARY.fullmatch(shown) else f'"{shown}"'
+    plain = clean(text)
+    return plain if _ORDINARY.fullmatch(plain) else f'"{plain}"'
 
 
 def indented(text: str, prefix: str, first: str | None = None) -> list[str]:

@@ -47,8 +47,8 @@ def converted(kind: Any, value: Any) -> Any:
     if origin is not None and issubclass(origin, Mapping):
         if not isinstance(value, Mapping):
             raise Misfit
-        mapping = {converted(members[0], name): converted(members[1], held) for name, held in value.items()}
-        same = all(mapping.get(name) is held for name, held in value.items())
+        mapping = {converted(members[0], name): converted(members[1], item) for name, item in value.items()}
+        same = all(mapping.get(name) is item for name, item in value.items())
         return value if same else mapping
     if kind is Path and isinstance(value, (str, os.PathLike)) and isinstance(os.fspath(value), str):
         return value if isinstance(value, Path) else Path(value)
@@ -76,7 +76,7 @@ def _of_tuple(members: tuple[Any, ...], value: Any) -> Any:
     kinds = members[:1] * len(value) if members[-1:] == (...,) else members
     if len(kinds) != len(value):
         raise Misfit
-    entries = tuple(converted(kind, held) for kind, held in zip(kinds, value, strict=True))
+    entries = tuple(converted(kind, item) for kind, item in zip(kinds, value, strict=True))
     same = isinstance(value, tuple) and all(new is old for new, old in zip(entries, value, strict=True))
     return value if same else entries
 
@@ -85,8 +85,8 @@ def in_words(kind: Any) -> tuple[str, str]:
     """Returns what a type hint takes in words, and an example."""
     origin, members = typing.get_origin(kind), typing.get_args(kind)
     if origin in (typing.Union, types.UnionType):
-        said = [in_words(member) for member in members]
-        return " or ".join(words for words, _ in said), said[0][1]
+        pairs = [in_words(member) for member in members]
+        return " or ".join(words for words, _ in pairs), pairs[0][1]
     if origin is tuple:
         words, example = in_words(members[0])
         return f"a tuple of {words}", f"({example},)"
@@ -126,8 +126,8 @@ def argument(call: str, name: str, kind: Any, value: Any) -> Any:
         return converted(kind, value)
     except Misfit as error:
         words, example = in_words(kind)
-        said = f"{name} of {call} takes {words}, and was given {wording(value)}"
-        raise InputError(said, f"Write {name}={example}.") from error
+        message = f"{name} of {call} takes {words}, and was given {wording(value)}"
+        raise InputError(message, f"Write {name}={example}.") from error
 
 
 def settle_fields(instance: Any) -> None:

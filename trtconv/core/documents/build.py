@@ -119,7 +119,7 @@ class BuildPlan(BuildSettings):
         if len(values) != len(profiles.dims):
             raise Fault(f"it has not as many entries as 'dims' ({len(profiles.dims)})", ["values"])
         pairs = zip(profiles.dims, values, strict=True)
-        return dataclasses.replace(plan, asked=tuple(ShapeProfile({}, dims, held) for dims, held in pairs))
+        return dataclasses.replace(plan, asked=tuple(ShapeProfile({}, dims, numbers) for dims, numbers in pairs))
 
 
 _OTHERS = {name: name for name in ("target", "cast_by", "sampled", "plugins", "references", "extensions")}
@@ -316,10 +316,10 @@ class BuildReport(
     def from_json(cls, value: Any) -> BuildReport:
         """Reads a report."""
         report = cls(**fields_of(cls, value))
-        built = decoded(_BuiltProfiles, value)
+        profiles = decoded(_BuiltProfiles, value)
         if report.runtime.family not in FAMILIES:
             raise Fault(f"{report.runtime.family!r} is not one of {', '.join(FAMILIES)}", ["family", "runtime"])
-        return dataclasses.replace(report, plan=dataclasses.replace(report.plan, profiles=built.together()))
+        return dataclasses.replace(report, plan=dataclasses.replace(report.plan, profiles=profiles.together()))
 
 
 @frozen

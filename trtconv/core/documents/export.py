@@ -143,10 +143,10 @@ class SizeRule(Document, keys="min max step? offset offsets=remainders valid=lis
 
     def sentence(self) -> str:
         """Returns the rule in words: "height must be a multiple of 8: from `...` at unet.py:31"."""
-        said = [f"{self.name} {self._must()}"]
+        parts = [f"{self.name} {self._must()}"]
         if self.tied:
-            said.append(f"and change with {self.tied}" if not self.baked else "")
-        text = " ".join(part for part in said if part)
+            parts.append(f"and change with {self.tied}" if not self.baked else "")
+        text = " ".join(part for part in parts if part)
         return f"{text}: from {self.blame}" if self.blame else text
 
     def _must(self) -> str:

@@ -283,11 +283,11 @@ def require_joined(document: PipelineDocument) -> None:
 
 
 def _distinct(tensors: tuple[PartTensor, ...], key: str) -> Iterator[str]:
-    seen: set[str] = set()
+    names: set[str] = set()
     for tensor in tensors:
-        if tensor.name in seen:
+        if tensor.name in names:
             raise Fault(f"{tensor.name[:80]!r} is there twice", [key])
-        seen.add(tensor.name)
+        names.add(tensor.name)
         yield tensor.name
 
 
@@ -315,8 +315,8 @@ class SavedPipeline:
                 raise InputError(f"{path} leads out of the folder of {self.path.name}", _BUILD_AGAIN)
             digest = sha256_of(path)
         except (OSError, RuntimeError) as error:
-            said = error.strerror if isinstance(error, OSError) else str(error)
-            raise InputError(f"{path}, a part of {self.path.name}, cannot be read: {said}", _BUILD_AGAIN) from error
+            message = error.strerror if isinstance(error, OSError) else str(error)
+            raise InputError(f"{path}, a part of {self.path.name}, cannot be read: {message}", _BUILD_AGAIN) from error
         if digest != file.sha256:
             raise InputError(f"{path} is not the file that {self.path.name} tells of", _BUILD_AGAIN)
         return path

@@ -67,11 +67,11 @@ class SavedReport:
         fitting = {i: _distance(p, shapes) for i, p in enumerate(self.profiles) if _contains(p, shapes)}
         if not fitting:
             request = ", ".join(f"{name} {times(shape)}" for name, shape in shapes.items())
-            listed = "; ".join(
+            choices = "; ".join(
                 f"{i}: " + ", ".join(f"{n} {times(p.inputs[n].min)} to {times(p.inputs[n].max)}" for n in shapes)
                 for i, p in enumerate(self.profiles)
             )
-            raise InputError(f"no profile contains {request}", f"The profiles are {listed}.")
+            raise InputError(f"no profile contains {request}", f"The profiles are {choices}.")
         return min(fitting, key=lambda index: fitting[index])
 
     def padded(self, name: str, size: int) -> int:

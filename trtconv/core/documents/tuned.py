@@ -79,8 +79,8 @@ class TunedNetwork:
 
     def __str__(self) -> str:
         took = [" / ".join(f"{us:.1f}" for us in times) or "not timed" for times in (self.tuned, self.usual)]
-        taken = "those of --tune" if self.is_faster else "the usual ones"
-        return f"the network takes {took[0]} us in the forms of --tune, {took[1]} us in the usual ones: kept {taken}"
+        forms = "those of --tune" if self.is_faster else "the usual ones"
+        return f"the network takes {took[0]} us in the forms of --tune, {took[1]} us in the usual ones: kept {forms}"
 
 
 @frozen

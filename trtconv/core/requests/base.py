@@ -65,11 +65,11 @@ def takes_request(function: Callable[Taken, Returned]) -> Callable[Taken, Return
 
     @functools.wraps(function)
     def called(*args: Taken.args, **kwargs: Taken.kwargs) -> Returned:
-        given = args[0] if args else kwargs.get(_REQUEST)
+        request = args[0] if args else kwargs.get(_REQUEST)
         kind = function.__annotations__[_REQUEST]
-        if not isinstance(given, Request) or not any(above.__name__ == kind for above in type(given).__mro__):
+        if not isinstance(request, Request) or not any(above.__name__ == kind for above in type(request).__mro__):
             words = f"trtconv.{name}(trtconv.{kind}(...))"
-            raise InputError(f"{name} takes a {kind}, and was given {type(given).__name__}", f"Write {words}.")
+            raise InputError(f"{name} takes a {kind}, and was given {type(request).__name__}", f"Write {words}.")
         if takes_progress:
             require_progress(name, args[1] if len(args) > 1 else kwargs.get(_PROGRESS))
         return function(*args, **kwargs)
@@ -81,13 +81,13 @@ def ranges(bounds: Any) -> Any:
     """Returns bounds as ranges; what is wrong with one is told with its name."""
     if not isinstance(bounds, Mapping) or not all(isinstance(name, str) for name in bounds):
         return bounds
-    read = {}
+    result = {}
     for name, bound in bounds.items():
         try:
-            read[name] = Range.of(bound)
+            result[name] = Range.of(bound)
         except InputError as error:
             raise InputError(f"bounds of {name!r}: {error.message}", error.hint) from error
-    return read
+    return result
 
 
 @functools.cache
@@ -95,9 +95,9 @@ def _conversions(request: type) -> tuple[tuple[str, Callable[[Any], Any]], ...]:
     """Returns what becomes of the values of those fields that take more than they hold."""
     kinds = typing.get_type_hints(request)
     single = {name: option for name, option in options(request) if len(option.flags) == 1}
-    read = {name: option.read for name, option in single.items() if not option.flags[0].many}
+    readers = {name: option.read for name, option in single.items() if not option.flags[0].many}
     several = {name: option for name, option in single.items() if option.flags[0].many and option.read is not None}
-    words = {name: single[name].flags[0].takes for name in read}
+    words = {name: single[name].flags[0].takes for name in readers}
     load = {name: option.load for name, option in options(request) if len(option.settings) == 1}
     conversions: list[tuple[str, Callable[[Any], Any]]] = []
     for field in dataclasses.fields(request):
@@ -113,7 +113,7 @@ def _conversions(request: type) -> tuple[tuple[str, Callable[[Any], Any]], ...]:
             conversions.append((field.name, _code))
         elif field.name in several and kind in (tuple[str, ...], Mapping[str, str]):
             conversions.append((field.name, functools.partial(_of_several, several[field.name])))
-        elif (reads := read.get(field.name)) is not None and kind in (str, str | None):
+        elif (reads := readers.get(field.name)) is not None and kind in (str, str | None):
             conversions.append((field.name, functools.partial(_of_word, reads)))
         elif reads is not None:
             conversions.append((field.name, functools.partial(_of_text, reads, words.get(field.name, ()))))
@@ -151,8 +151,8 @@ def _of_word(reads: Callable[[Any], Any], value: Any) -> Any:
 
 def _of_several(option: Option, value: Any) -> Any:
     kinds = Mapping if isinstance(option.default, Mapping) else (tuple, list)
-    held = [*value, *value.values()] if isinstance(value, Mapping) else value
-    if option.read is None or not isinstance(value, kinds) or not all(isinstance(option, str) for option in held):
+    entries = [*value, *value.values()] if isinstance(value, Mapping) else value
+    if option.read is None or not isinstance(value, kinds) or not all(isinstance(option, str) for option in entries):
         return value
     # Read as the flag's values are, which finds words that it does not take.
     return option.read(option.write(value) if option.write is not None else value)

@@ -28,14 +28,14 @@ def files_read(request: object) -> list[tuple[str, Path]]:
         InputError: What it names has more files than anybody means, or pipes and devices among its samples.
     """
     kind: type = type(request)
-    listed = [(what, file) for name, what in _reading(kind) for file in _files(getattr(request, name, None))]
-    for _, path in [entry for entry in listed if is_pipeline(entry[1])]:
+    files = [(what, file) for name, what in _reading(kind) for file in _files(getattr(request, name, None))]
+    for _, path in [entry for entry in files if is_pipeline(entry[1])]:
         # One that cannot be read is an error for whoever reads it.
         with contextlib.suppress(InputError):
-            listed += [("a file of the pipeline", file) for file in load_document(path).files()]
+            files += [("a file of the pipeline", file) for file in load_document(path).files()]
     # Its own report may be given, and lie elsewhere.
     lacking = ("an engine",) if getattr(request, "report", None) else ("an engine", "the engine")
-    return listed + [("the report of an engine", report_beside(path)) for what, path in listed if what in lacking]
+    return files + [("the report of an engine", report_beside(path)) for what, path in files if what in lacking]
 
 
 @functools.cache

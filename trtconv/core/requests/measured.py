@@ -85,7 +85,7 @@ METRIC: Any = option(
 
 def error_budget(names: str, requires: Requirement | None = None) -> Any:
     """Declares the error (rms) to meet by leaving layers in float; None quantises all that can be."""
-    said = (
+    text = (
         "Leave layers in float, the one that costs most first, until the error (rms) is at most E, or --metric has E."
     )
-    return option(names, said, metavar="E", takes=float, least=0, default=None, requires=requires)
+    return option(names, text, metavar="E", takes=float, least=0, default=None, requires=requires)
