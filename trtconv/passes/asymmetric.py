@@ -204,17 +204,17 @@ def _dequantize(field: Field, linear: Quantizer, scale: gs.Tensor, distance: NDA
     """Returns float nodes in place of a DequantizeLinear; the distance is from its zero point to the quantiser's."""
     node, name = linear.node, label(linear.node)
     output, source = node.outputs[0], node.inputs[0]
-    wanted = int(node.attrs.get("output_dtype", 0)) or helper.np_dtype_to_tensor_dtype(linear.scale.dtype)
+    code = int(node.attrs.get("output_dtype", 0)) or helper.np_dtype_to_tensor_dtype(linear.scale.dtype)
     node.outputs.clear()
     nodes: list[gs.Node] = []
     if distance.any():
         constant = field.constant(f"{name}.distance", distance)
         nodes.append(field.node("Add", f"{name}/Add", [source, constant], f"{name}.shifted"))
         source = nodes[-1].outputs[0]
-    if wanted == TensorProto.FLOAT:
+    if code == TensorProto.FLOAT:
         return [*nodes, field.node("Mul", f"{name}/Mul", [source, scale], output)]
     product = field.node("Mul", f"{name}/Mul", [source, scale], f"{name}.real")
-    return [*nodes, product, field.node("Cast", f"{name}/Cast", [product.outputs[0]], output, to=wanted)]
+    return [*nodes, product, field.node("Cast", f"{name}/Cast", [product.outputs[0]], output, to=code)]
 
 
 def _scalar(value: Any) -> NDArray[Any]:

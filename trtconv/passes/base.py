@@ -34,9 +34,9 @@ class PassResult:
     skipped: tuple[Skip, ...] = ()
 
     def __post_init__(self) -> None:
-        for kind, held in ((Edit, self.edits), (Skip, self.skipped)):
-            if not all(isinstance(entry, kind) for entry in held):
-                raise BrokenContract(f"a PassResult holds {kind.__name__} objects, and was given {held!r}")
+        for kind, entries in ((Edit, self.edits), (Skip, self.skipped)):
+            if not all(isinstance(entry, kind) for entry in entries):
+                raise BrokenContract(f"a PassResult holds {kind.__name__} objects, and was given {entries!r}")
 
     def __add__(self, other: PassResult) -> PassResult:
         return PassResult(self.edits + other.edits, self.skipped + other.skipped)
@@ -113,11 +113,11 @@ class NodePass(Pass):
         for field in fields:
             for node in field.candidates:
                 with budget.at(field.location(node)):
-                    done = self.visit(field, node, target)
-                if isinstance(done, str):
-                    edits.append(Edit(self.name, node.name or str(field.location(node)), done))
-                elif done is not None:
-                    skips.append(Skip(self.name, node.name or str(field.location(node)), done.reason))
+                    outcome = self.visit(field, node, target)
+                if isinstance(outcome, str):
+                    edits.append(Edit(self.name, node.name or str(field.location(node)), outcome))
+                elif outcome is not None:
+                    skips.append(Skip(self.name, node.name or str(field.location(node)), outcome.reason))
         close_all(fields)
         return PassResult(tuple(edits), tuple(skips))
 
@@ -246,5 +246,5 @@ def select(passes: Sequence[Pass], only: Sequence[str], skip: Sequence[str]) -> 
     for name in (*only, *skip):
         if name not in names:
             raise InputError(f"there is no pass {name!r}", f"Passes: {', '.join(pass_.name for pass_ in passes)}.")
-    chosen = [pass_ for pass_ in passes if (pass_.name in only if only else not pass_.on_request)]
-    return tuple(pass_ for pass_ in chosen if pass_.name not in skip)
+    subset = [pass_ for pass_ in passes if (pass_.name in only if only else not pass_.on_request)]
+    return tuple(pass_ for pass_ in subset if pass_.name not in skip)

@@ -68,15 +68,15 @@ class MoveChannelScales(NodePass):
             return Refusal(linear)
         if linear.scale.size == 1:
             return None
-        wanted = OUTPUT_AXIS[node.op]
-        if linear.axis == wanted:
+        goal = OUTPUT_AXIS[node.op]
+        if linear.axis == goal:
             return None
         weights = _weights(field, linear)
         if isinstance(weights, str):
             return Refusal(weights)
-        if weights.computed.ndim <= wanted:
-            return Refusal(f"its weights have no axis {wanted}: {list(weights.computed.shape)}")
-        axis = None if _shares_scales(node, target) else wanted
+        if weights.computed.ndim <= goal:
+            return Refusal(f"its weights have no axis {goal}: {list(weights.computed.shape)}")
+        axis = None if _shares_scales(node, target) else goal
         return _requantize(field, node, linear, weights, axis)
 
 

@@ -105,10 +105,10 @@ def _folded(field: Field, node: gs.Node, linear: Linear, values: NDArray[np.gene
 
 def _settled(field: Field, node: gs.Node, linear: Linear, values: NDArray[np.generic]) -> str | Refusal | None:
     """Stores a constant that is moved, and gives channels with the scale 0 another one."""
-    said, scale = [], linear.scale
+    parts, scale = [], linear.scale
     assert scale is not None
     if field.values(node.inputs[0]) is None:
-        said.append("stored as it is behind what moves it")
+        parts.append("stored as it is behind what moves it")
     empty = scale == 0
     if empty.any():
         healed = np.where(empty, np.ones_like(scale), scale)
@@ -119,12 +119,12 @@ def _settled(field: Field, node: gs.Node, linear: Linear, values: NDArray[np.gen
         zero = None if linear.zero_point is None else _spread(linear, linear.zero_point, values.shape)
         values = np.where(spread, np.zeros((), values.dtype) if zero is None else zero, values)
         node.inputs[1] = field.constant(f"{label(node)}.scale", healed)
-        said.append(f"{int(empty.sum())} {'blocks' if _blocks(linear) else 'channels'} of scale 0 written as zeros")
-    if not said:
+        parts.append(f"{int(empty.sum())} {'blocks' if _blocks(linear) else 'channels'} of scale 0 written as zeros")
+    if not parts:
         return None
     node.inputs[0] = field.constant(f"{node.inputs[0].name}.stored", values)
     field.replace(node, [node])
-    return ", ".join(said)
+    return ", ".join(parts)
 
 
 def _spread(linear: Linear, scales: NDArray[np.generic], shape: tuple[int, ...]) -> NDArray[np.generic] | None:

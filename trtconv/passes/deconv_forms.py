@@ -214,8 +214,8 @@ def _copy(site: Site, label: str, tensor: gs.Tensor, channels: int | None, pads:
     if dtype not in ("float32", "float16") or channels is None:
         return Refusal(f"a 1x1 convolution of ones takes float32 or float16 and known channels, not {dtype}")
     ones = field.constant(f"{name}.ones", np.ones((channels, 1, *[1] * rank), dtype))
-    said = {"kernel_shape": [1] * rank, "pads": pads, "group": channels}
-    return field.node("Conv", f"{name}/Conv", [tensor, ones], f"{name}.{label}_longer", **said)
+    attributes = {"kernel_shape": [1] * rank, "pads": pads, "group": channels}
+    return field.node("Conv", f"{name}/Conv", [tensor, ones], f"{name}.{label}_longer", **attributes)
 
 
 class Tail:

@@ -94,9 +94,9 @@ class MakeDeconvExplicit(NodePass):
             field.replace(node, [node])
             return f"{asked_for(geometry)} written as pads {pads_of(window)}"
         site = Site(field, node, geometry, window, find_kernel(field, node.inputs[1]))
-        done = FORMS[self._form(target, view, site)](site)
+        edit = FORMS[self._form(target, view, site)](site)
         # The larger kernel is always possible, but for one that is no constant.
-        return done if isinstance(done, str) or isinstance(site.kernel, str) else in_kernel(site)
+        return edit if isinstance(edit, str) or isinstance(site.kernel, str) else in_kernel(site)
 
     def _form(self, target: Target, view: Deconv, site: Site) -> str:
         usual = self._usual(target, site)

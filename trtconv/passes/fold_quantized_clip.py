@@ -64,8 +64,8 @@ def _bounds(field: Field, node: gs.Node) -> tuple[int, int] | str:
     """Returns the limits of a Clip of integers, or why they are not known."""
     limits = []
     for slot, default in ((1, -(1 << 15)), (2, (1 << 16) - 1)):
-        given = len(node.inputs) > slot and not node.inputs[slot].is_empty()
-        value = field.number(node.inputs[slot]) if given else default
+        is_there = len(node.inputs) > slot and not node.inputs[slot].is_empty()
+        value = field.number(node.inputs[slot]) if is_there else default
         if value is None:
             return f"its limit {node.inputs[slot].name!r} is computed at run time, or not one integer"
         # No type of these integers has more.

@@ -103,10 +103,10 @@ def _codes(field: Field, layer: gs.Node) -> _Codes | str:
         return "the outputs of a deconvolution in groups share scales"
     if field.model.opset < _PER_CHANNEL_OPSET:
         return f"opset {field.model.opset} has no scales by channel"
-    read = _read(field.scope, layer.inputs[1].name)
-    if read is None:
+    constant = _read(field.scope, layer.inputs[1].name)
+    if constant is None:
         return "the weight of the layer in front, or its scale, is computed at run time"
-    values, scale, attributes = read
+    values, scale, attributes = constant
     if values.dtype != np.int8 or attributes.get("block_size"):
         return "the weight of the layer in front is not int8"
     if scale.size > 1 and attributes.get("axis", 1) % values.ndim != _OUTPUTS[layer.op]:
@@ -147,5 +147,5 @@ def _bias(field: Field, layer: gs.Node) -> NDArray[np.float64] | float | str:
     values = field.values(tensor)
     if values is not None:
         return np.asarray(values.astype(np.float64))
-    read = _read(field.scope, tensor.name)
-    return "computed" if read is None else np.asarray(read[0].astype(np.float64) * read[1].reshape(-1))
+    constant = _read(field.scope, tensor.name)
+    return "computed" if constant is None else np.asarray(constant[0].astype(np.float64) * constant[1].reshape(-1))

@@ -181,8 +181,8 @@ class _Expansion:
         if self.node.attrs.get("antialias"):
             return "antialias on integers is nothing that float computes: ONNX Runtime rounds between the axes"
         output = self.node.outputs[0]
-        given = unit[1] if len(unit) > 1 else None
-        point = self._zero(output) if given is None else self.field.constant(f"{self.name}.zero_point", given)
+        zero = unit[1] if len(unit) > 1 else None
+        point = self._zero(output) if zero is None else self.field.constant(f"{self.name}.zero_point", zero)
         if point is None:
             return "its integer type is not known"
         offset = np.asarray(self.field.values(point)).reshape(()).astype(np.float32)

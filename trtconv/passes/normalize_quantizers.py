@@ -42,33 +42,33 @@ class NormalizeQuantizers(NodePass):
     def visit(self, field: Field, node: gs.Node, target: Target) -> str | Refusal | None:
         if node.attrs.get("block_size"):
             return None
-        done = _fold_parameters(field, node)
+        notes = _fold_parameters(field, node)
         scale = field.values(node.inputs[1])
         if scale is None:
             return Refusal(f"its scale {node.inputs[1].name!r} is computed at run time")
         axis = _written_axis(field, node, scale.size)
         if axis is not None:
             node.attrs["axis"] = axis
-            done.append(f"axis {axis} written")
-        done += _complete_zero_point(field, node, scale.shape)
+            notes.append(f"axis {axis} written")
+        notes += _complete_zero_point(field, node, scale.shape)
         # The zero point tells whether ONNX has the operator.
-        done += _standard_domain(field, node)
-        if not done:
+        notes += _standard_domain(field, node)
+        if not notes:
             return None
         field.replace(node, [node])
-        return ", ".join(done)
+        return ", ".join(notes)
 
 
 def _fold_parameters(field: Field, node: gs.Node) -> list[str]:
     """Makes initializers of a scale and zero point that are computed from constants."""
-    done = []
+    notes = []
     for slot, what in ((1, "scale"), (2, "zero point")):
         if slot < len(node.inputs) and node.inputs[slot].inputs:
             values = field.fold(node.inputs[slot])
             if values is not None:
                 node.inputs[slot] = field.constant(f"{node.inputs[slot].name}.folded", values)
-                done.append(f"{what} folded into an initializer")
-    return done
+                notes.append(f"{what} folded into an initializer")
+    return notes
 
 
 def _standard_domain(field: Field, node: gs.Node) -> list[str]:

@@ -83,8 +83,8 @@ def _part(model: OnnxModel, skip: SharedSkip, fresh: dict[int, list[onnx.NodePro
         _quantise_once(model, skip, own, fresh)
     concat = nodes[skip.concat]
     where = concat.name or concat.output[0]
-    said = f"{skip.tensor}: scale {skip.scale:.6g}, which {where} has too, is {float(scale.reshape(-1)[0]):.6g} now"
-    return Edit(PartSkipScales.name, nodes[skip.nodes[0]].name or skip.tensor, said)
+    message = f"{skip.tensor}: scale {skip.scale:.6g}, which {where} has too, is {float(scale.reshape(-1)[0]):.6g} now"
+    return Edit(PartSkipScales.name, nodes[skip.nodes[0]].name or skip.tensor, message)
 
 
 def _quantise_once(

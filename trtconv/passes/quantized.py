@@ -181,11 +181,11 @@ def each_group(model: OnnxModel) -> Iterator[tuple[Field, Group]]:
 
 def groups(field: Field) -> list[Group]:
     """Returns the groups of a field that was opened for `LINEAR | MOVERS`, in the order of their first node."""
-    seen: set[int] = set()
+    members: set[int] = set()
     result = []
     for node in field.graph.nodes:
-        if node.op in LINEAR and id(node) not in seen:
-            result.append(_grow(field, node, seen))
+        if node.op in LINEAR and id(node) not in members:
+            result.append(_grow(field, node, members))
     return result
 
 

@@ -48,8 +48,8 @@ class _BakedPass(Pass):
             field = Field(model, model.main, self.ops)
             nodes = {field.index(node): node for node in field.graph.nodes}
             for site in sites:
-                said = self.repair(field, nodes, site) + line_of(site.node)
-                edits.append(Edit(self.name, _named(site), said))
+                what = self.repair(field, nodes, site) + line_of(site.node)
+                edits.append(Edit(self.name, _named(site), what))
             field.close()
         return PassResult(tuple(edits), tuple(skips))
 
@@ -151,8 +151,8 @@ class RestoreResizeScales(_BakedPass):
     def repair(self, field: Field, nodes: dict[int, gs.Node], what: Scaling) -> str:
         node = nodes[what.index]
         scales = field.constant(f"{node.name or 'Resize'}.scales", np.array(what.scales, np.float32))
-        kept = list(node.inputs)[:2]
-        node.inputs = [*kept, *(gs.Variable.empty() for _ in range(2 - len(kept))), scales]
+        inputs = list(node.inputs)[:2]
+        node.inputs = [*inputs, *(gs.Variable.empty() for _ in range(2 - len(inputs))), scales]
         field.replace(node, [node])
         return f"sizes {list(what.sizes)} are now scales {[f'{s:g}' for s in what.scales]}"
 

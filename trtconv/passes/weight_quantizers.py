@@ -56,9 +56,9 @@ class WriteWeightQuantizers(NodePass):
         return target.before(9) and has_linear(model) and super().may_act(model, target)
 
     def concerns(self, scope: Scope, index: int, target: Target) -> bool:
-        taken = scope.columns.inputs[index][0]
-        quantizer = scope.producer(taken)
-        return scope.constant(taken if quantizer is None else quantizer.input[0]) is not None
+        weight = scope.columns.inputs[index][0]
+        quantizer = scope.producer(weight)
+        return scope.constant(weight if quantizer is None else quantizer.input[0]) is not None
 
     def visit(self, field: Field, node: gs.Node, target: Target) -> str | Refusal | None:
         linear = Linear(field.scope, field.index(node))
@@ -81,8 +81,8 @@ class WriteWeightQuantizers(NodePass):
         if not same or not any(reader.is_weight for reader in readers):
             field.fold_into(node, real)
             return f"int8 {list(values.shape)} written as a float constant"
-        done = _give_in_float(field, node, real)
-        if not all(reader.in_int8 for reader in readers if all(reader.node is not other for other in done)):
+        floats = _give_in_float(field, node, real)
+        if not all(reader.in_int8 for reader in readers if all(reader.node is not other for other in floats)):
             _quantise(field, node, real)
             return f"int8 {list(values.shape)} written as a float constant and its QuantizeLinear"
         return f"int8 {list(values.shape)} written as a float constant where it is no weight"
@@ -128,8 +128,8 @@ class _ConstantReader:
 
 def _readers(scope: Scope, name: str) -> list[_ConstantReader]:
     """Returns the nodes that read a tensor, also in inner graphs."""
-    seen = list(scope.seen_from(name))
-    return [_ConstantReader(view, node, name) for view in seen for node in view.consumers.get(name, ())]
+    views = list(scope.seen_from(name))
+    return [_ConstantReader(view, node, name) for view in views for node in view.consumers.get(name, ())]
 
 
 def _fold_constant(field: Field, node: gs.Node) -> str | None:
@@ -147,17 +147,17 @@ def _fold_constant(field: Field, node: gs.Node) -> str | None:
 def _give_in_float(field: Field, node: gs.Node, real: NDArray[Any]) -> list[onnx.NodeProto]:
     """Gives a float constant to those that read a dequantised one not as their weight; returns them."""
     (output,) = node.outputs
-    given = []
+    pairs = []
     for reader in {id(reader): reader for reader in output.outputs}.values():
         proto = field.scope.columns.nodes[field.index(reader)]
         if not _ConstantReader(field.scope, proto, output.name).is_weight:
-            given.append((reader, proto))
-    if given:
+            pairs.append((reader, proto))
+    if pairs:
         constant = field.constant(f"{output.name}.real", real)
-        for reader, _ in given:
+        for reader, _ in pairs:
             reader.inputs = [constant if tensor is output else tensor for tensor in reader.inputs]
             field.replace(reader, [reader])
-    return [proto for _, proto in given]
+    return [proto for _, proto in pairs]
 
 
 def _quantise(field: Field, node: gs.Node, real: NDArray[Any]) -> None:

@@ -46,16 +46,16 @@ class WriteDefaults(NodePass):
 
     def visit(self, field: Field, node: gs.Node, target: Target) -> str | None:
         if node.op == "Trilu":
-            done = _write_upper(node)
+            edit = _write_upper(node)
         elif node.op == "NonMaxSuppression":
-            done = _write_limits(field, node)
+            edit = _write_limits(field, node)
         elif node.op == "Selu":
-            done = _write_constants(field, node)
+            edit = _write_constants(field, node)
         else:
-            done = _write_axes(field, node)
-        if done:
+            edit = _write_axes(field, node)
+        if edit:
             field.replace(node, [node])
-        return done
+        return edit
 
 
 def _write_upper(node: gs.Node) -> str | None:

@@ -119,9 +119,9 @@ class Matcher:
                 return [] if index is None else [index]
         for name in node.input:
             if name in bound.tensors and name not in self._constants:
-                taken = bound.tensors[name]
+                tensor = bound.tensors[name]
                 columns = scope.columns
-                return [i for i in scope.by_op.get(node.op_type, ()) if taken in columns.inputs[i]]
+                return [i for i in scope.by_op.get(node.op_type, ()) if tensor in columns.inputs[i]]
         return []
 
     def _node(self, position: int, index: int, bound: Binding) -> Iterator[Binding]:
@@ -133,15 +133,15 @@ class Matcher:
         outputs = list(columns.outputs[index])
         if attributes is None or len([name for name in outputs if name]) > len(node.output):
             return
-        wanted, inputs = _trimmed(node.input), _trimmed(columns.inputs[index])
-        if len(wanted) != len(inputs) or len(outputs) < len(_trimmed(node.output)):
+        names, inputs = _trimmed(node.input), _trimmed(columns.inputs[index])
+        if len(names) != len(inputs) or len(outputs) < len(_trimmed(node.output)):
             return
         pairs = [(name, outputs[i]) for i, name in enumerate(node.output) if name]
         for order in _orders(node, inputs):
             further = bound.copy()
             further.attributes = attributes
-            taken = zip(wanted, order, strict=True)
-            fits = all(self._tensor(node, index, name, other, further) for name, other in taken)
+            links = zip(names, order, strict=True)
+            fits = all(self._tensor(node, index, name, other, further) for name, other in links)
             if fits and all(_bind(further.tensors, name, other) for name, other in pairs):
                 yield further
 
@@ -154,8 +154,8 @@ class Matcher:
         return _bind(bound.tensors, name, other)
 
     def _is_constant(self, node: onnx.NodeProto, index: int, constant: NDArray[Any], name: str) -> bool:
-        held = self._scope.constant(name)
-        if held is None or int(np.prod(held.dims, dtype=np.int64)) != constant.size:
+        tensor = self._scope.constant(name)
+        if tensor is None or int(np.prod(tensor.dims, dtype=np.int64)) != constant.size:
             return False
         values = self._scope.values(name)
         if values is None or values.dtype != constant.dtype or not np.array_equal(values.ravel(), constant.ravel()):
@@ -175,15 +175,15 @@ class Matcher:
         texts = {attribute.name: attribute for attribute in pattern.attribute}
         for name in {*there, *texts}:
             default = default_of(node.op_type, node.domain, self._opset, name)
-            given, text = there.get(name, default), texts.get(name, default)
-            if given is None or text is None or given.ref_attr_name:
+            attribute, text = there.get(name, default), texts.get(name, default)
+            if attribute is None or text is None or attribute.ref_attr_name:
                 return None
-            value = helper.get_attribute_value(given)
+            value = helper.get_attribute_value(attribute)
             if text.ref_attr_name:
                 first = attributes.setdefault(text.ref_attr_name, self._type_number(text.ref_attr_name, value))
-                if given.type != text.type or not same_value(first, value):
+                if attribute.type != text.type or not same_value(first, value):
                     return None
-            elif given.type != text.type or not _same_attribute(text, given):
+            elif attribute.type != text.type or not _same_attribute(text, attribute):
                 return None
         return attributes
 
@@ -248,13 +248,13 @@ class Matcher:
             shape = self._scope.shape(tensor)
             if shape is None or len(shape) != len(condition.shape):
                 return False
-            for axis, (wanted, size) in enumerate(zip(condition.shape, shape, strict=True)):
+            for axis, (goal, size) in enumerate(zip(condition.shape, shape, strict=True)):
                 # What is not known may still be the same as another: the file may call both by one name.
                 label = size if size is not None else _size_name(self._scope, tensor, axis)
-                if isinstance(wanted, int):
-                    if size != wanted:
+                if isinstance(goal, int):
+                    if size != goal:
                         return False
-                elif self._is_shared(wanted) and (label is None or sizes.setdefault(wanted, label) != label):
+                elif self._is_shared(goal) and (label is None or sizes.setdefault(goal, label) != label):
                     return False
         return True
 

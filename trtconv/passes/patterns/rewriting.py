@@ -55,13 +55,13 @@ class RewritingPass(Pass):
         graph = model.proto.graph
         for value, rank in zip(list(graph.input), instance.ranks, strict=True):
             condition = texts.rule.inputs.get(value.name)
-            named = condition.shape if condition and condition.shape else (2,) * rank
-            sizes = [size if isinstance(size, int) else 2 for size in named]
+            shape = condition.shape if condition and condition.shape else (2,) * rank
+            sizes = [size if isinstance(size, int) else 2 for size in shape]
             kind = value.type.tensor_type.elem_type
             value.CopyFrom(onnx.helper.make_tensor_value_info(value.name, kind, sizes))
             if condition and condition.constant:
-                held = 1 if condition.least is None else condition.least
-                values = np.full(sizes, held, onnx.helper.tensor_dtype_to_np_dtype(kind))
+                number = 1 if condition.least is None else condition.least
+                values = np.full(sizes, number, onnx.helper.tensor_dtype_to_np_dtype(kind))
                 graph.initializer.append(numpy_helper.from_array(values, value.name))
         model.touch()
         return model
@@ -100,10 +100,10 @@ class RewritingPass(Pass):
         """Rewrites what matches now, each node once."""
         patches, edits = [], []
         for scope in model.scopes:
-            patch, taken = Patch(model, scope), set[int]()
+            patch, nodes = Patch(model, scope), set[int]()
             for matcher, bound, instance in self._matches(scope, model.opset):
-                if taken.isdisjoint(bound.nodes.values()):
-                    taken.update(bound.nodes.values())
+                if nodes.isdisjoint(bound.nodes.values()):
+                    nodes.update(bound.nodes.values())
                     edits.append(self._replace(patch, matcher, bound, instance))
             patches.append(patch)
         close_patches(patches)
@@ -112,12 +112,12 @@ class RewritingPass(Pass):
         return edits
 
     def _matches(self, scope: Scope, opset: int) -> Iterator[tuple[Matcher, Binding, Instance]]:
-        shown = self._shown_at(opset)
-        for kind in dict.fromkeys(instance.kind for instance in sorted(shown, key=repr)):
+        instances = self._shown_at(opset)
+        for kind in dict.fromkeys(instance.kind for instance in sorted(instances, key=repr)):
             matcher = Matcher(self._texts, kind, scope, opset)
             for bound in matcher.matches():
                 instance = matcher.instance(bound)
-                if instance is not None and instance in shown:
+                if instance is not None and instance in instances:
                     yield matcher, bound, instance
 
     def _replace(self, patch: Patch, matcher: Matcher, bound: Binding, instance: Instance) -> Edit:
@@ -147,7 +147,7 @@ def _folded(
     scope: Scope, nodes: list[onnx.NodeProto], outputs: Collection[str], model: OnnxModel
 ) -> tuple[list[onnx.NodeProto], list[onnx.TensorProto]]:
     """Returns nodes without those that have nothing but constants to work on, and what these make."""
-    left: list[onnx.NodeProto] = []
+    rest: list[onnx.NodeProto] = []
     constants: dict[str, np.ndarray] = {}
     for node in nodes:
         constant = constant_of(node)
@@ -158,11 +158,11 @@ def _folded(
         if constant is None and len(feeds) == len([name for name in node.input if name]) and len(node.output) == 1:
             values = evaluate([node], feeds, node.output[0], model.proto.opset_import)
         if values is None or node.output[0] in outputs:
-            left.append(node)
+            rest.append(node)
         else:
             constants[node.output[0]] = values
-    taken = {name for node in left for name in node.input}
-    return left, [numpy_helper.from_array(values, name) for name, values in constants.items() if name in taken]
+    names = {name for node in rest for name in node.input}
+    return rest, [numpy_helper.from_array(values, name) for name, values in constants.items() if name in names]
 
 
 def _values(scope: Scope, name: str, constants: dict[str, np.ndarray]) -> np.ndarray | None:

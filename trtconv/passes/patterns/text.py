@@ -97,8 +97,8 @@ class Texts:
 
     def choices(self) -> list[dict[str, object]]:
         """Returns every combination of the bound attributes that have a few values."""
-        listed = {name: self._values(name) for name in self.kinds if name != TYPE}
-        counted = {name: values for name, values in listed.items() if values}
+        values = {name: self._values(name) for name in self.kinds if name != TYPE}
+        counted = {name: values for name, values in values.items() if values}
         return [dict(zip(counted, combination, strict=True)) for combination in itertools.product(*counted.values())]
 
     def _values(self, name: str) -> tuple[Any, ...]:
@@ -154,9 +154,9 @@ def _parsed(text: str, key: str, opset: int) -> onnx.FunctionProto:
         function = onnx.parser.parse_function(header + body)
     # The parser has errors of its own, and protobuf, which reads what it made, has others.
     except Exception as error:
-        said = " ".join(str(error).split())[-200:]
+        message = " ".join(str(error).split())[-200:]
         raise InputError(
-            f"{key!r} is not an ONNX function, as 'f <a> (x) => (y) {{ y = Elu <alpha: float = @a> (x) }}': {said}",
+            f"{key!r} is not an ONNX function, as 'f <a> (x) => (y) {{ y = Elu <alpha: float = @a> (x) }}': {message}",
             _HINT,
         ) from error
     if not 1 <= len(function.node) <= _MOST_NODES:
@@ -193,8 +193,8 @@ def _check_tensor(tensor: TensorProto, key: str) -> None:
     try:
         numpy_helper.to_array(tensor)
     except Exception as error:  # NumPy's own, and those of types that are packed.
-        said = str(error).partition("\n")[0][:200]
-        raise InputError(f"{key!r} has a constant that cannot be read: {said}", _HINT) from error
+        message = str(error).partition("\n")[0][:200]
+        raise InputError(f"{key!r} has a constant that cannot be read: {message}", _HINT) from error
 
 
 def _checked(rule: RewriteRule, pattern: onnx.FunctionProto, replacement: onnx.FunctionProto) -> dict[str, int]:
@@ -220,8 +220,8 @@ def _checked(rule: RewriteRule, pattern: onnx.FunctionProto, replacement: onnx.F
 
 def _check_ends(pattern: onnx.FunctionProto) -> None:
     makers = [node for node in pattern.node if constant_of(node) is None]
-    taken = {name for node in makers for name in node.input}
-    if missing := [name for name in pattern.input if name not in taken]:
+    names = {name for node in makers for name in node.input}
+    if missing := [name for name in pattern.input if name not in names]:
         raise InputError(f"input {missing[0]!r} is not used in the pattern", _HINT)
     if missing := [name for name in pattern.output if all(name not in node.output for node in makers)]:
         raise InputError(f"output {missing[0]!r} is not made by a node of the pattern", _HINT)
@@ -246,8 +246,8 @@ def _check_attribute(rule: RewriteRule, name: str, kind: int) -> None:
     values = () if condition is None else condition.values
     ranged = condition is not None and condition.least is not None and condition.most is not None
     if values:
-        wanted: Any = {AttributeProto.INT: int, AttributeProto.FLOAT: (int, float), AttributeProto.STRING: str}
-        of = list if kind in _LISTED else wanted.get(kind, ())
+        kinds: Any = {AttributeProto.INT: int, AttributeProto.FLOAT: (int, float), AttributeProto.STRING: str}
+        of = list if kind in _LISTED else kinds.get(kind, ())
         if not all(isinstance(value, of) and not isinstance(value, bool) for value in values):
             raise InputError(f"attribute {name!r} has a value of another type than in the pattern", _HINT)
     elif kind == AttributeProto.INT and ranged:

@@ -30,8 +30,8 @@ class Spelling(Pass):
         return any(self._sites(scope, target) for scope in model.scopes)
 
     def run(self, model: OnnxModel, target: Target) -> PassResult:
-        done = self._round(model, target)
-        edits, more = done.edits, done
+        result = self._round(model, target)
+        edits, more = result.edits, result
         # What a node makes may say the shape that a node behind it was left out for.
         while more.edits and more.skipped:
             more = self._round(model, target)
@@ -49,13 +49,13 @@ class Spelling(Pass):
                 place = writer.node.name or str(scope.location(index))
                 try:
                     with budget.at(scope.location(index)):
-                        said = self.write(writer, target)
+                        what = self.write(writer, target)
                         writer.check()
                 except Unwritable as why:
                     skips += [Skip(self.name, place, str(why))] if str(why) else []
                     continue
                 patch.replace(index, writer.nodes, writer.initializers)
-                edits.append(Edit(self.name, place, said or self._summary(writer)))
+                edits.append(Edit(self.name, place, what or self._summary(writer)))
             patches.append(patch)
         close_patches(patches)
         return PassResult(tuple(edits), tuple(skips))

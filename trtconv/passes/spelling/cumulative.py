@@ -36,11 +36,11 @@ class CumulativeProduct(Spelling):
             product = _along(writer, int(axis.reshape(-1)[0]) % rank)
         else:
             # Which axis it is shows at run time: each is computed, one is taken.
-            given = writer.cast(writer.input(1), np.int64)
+            value = writer.cast(writer.input(1), np.int64)
             product = _along(writer, 0)
             for number in range(1, rank):
-                chosen = [writer("Equal", given, np.array(spelling, np.int64)) for spelling in (number, number - rank)]
-                product = writer("Where", writer("Or", *chosen), _along(writer, number), product)
+                hits = [writer("Equal", value, np.array(spelling, np.int64)) for spelling in (number, number - rank)]
+                product = writer("Where", writer("Or", *hits), _along(writer, number), product)
         writer("Identity", product, to=writer.output())
         return None
 

@@ -36,10 +36,10 @@ def fold_sizes(model: OnnxModel) -> None:
 def _folded(model: OnnxModel, scope: Scope) -> Patch:
     """Returns the patch that puts constants in the place of the nodes that compute them."""
     patch, columns = Patch(model, scope), scope.columns
-    kept = {value.name for value in scope.graph.output}
+    outputs = {value.name for value in scope.graph.output}
     constants: dict[str, NDArray[Any]] = {}
     for index, node in enumerate(columns.nodes):
-        if columns.domains[index] not in ONNX_DOMAINS or not kept.isdisjoint(columns.outputs[index]):
+        if columns.domains[index] not in ONNX_DOMAINS or not outputs.isdisjoint(columns.outputs[index]):
             continue
         values = _values(model, scope, node, constants)
         if values is not None:
@@ -85,8 +85,8 @@ def _decided(model: OnnxModel, scope: Scope) -> Patch:
         condition = resolved(scope, node.input[0], model.proto.opset_import)
         if condition is None or condition.size != 1:
             continue
-        wanted = "then_branch" if condition.reshape(-1)[0] else "else_branch"
-        branch = next(attribute.g for attribute in node.attribute if attribute.name == wanted)
+        name = "then_branch" if condition.reshape(-1)[0] else "else_branch"
+        branch = next(attribute.g for attribute in node.attribute if attribute.name == name)
         nodes, initializers = renamed(branch, node, model.fresh_name)
         patch.replace(index, nodes, initializers)
     return patch

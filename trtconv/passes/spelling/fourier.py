@@ -51,12 +51,10 @@ class FourierByMatrix(Spelling):
         axes = self._axes(writer, shape)
         result = self._along(writer, axes[0])
         if len(axes) > 1:
-            given = writer.cast(writer.input(2), np.int64)
+            value = writer.cast(writer.input(2), np.int64)
             for axis in axes[1:]:
-                chosen = [
-                    writer("Equal", given, np.array(spelling, np.int64)) for spelling in (axis, axis - len(shape))
-                ]
-                result = writer("Where", writer("Or", *chosen), self._along(writer, axis), result)
+                hits = [writer("Equal", value, np.array(spelling, np.int64)) for spelling in (axis, axis - len(shape))]
+                result = writer("Where", writer("Or", *hits), self._along(writer, axis), result)
         writer("Identity", result, to=writer.output())
 
     @staticmethod

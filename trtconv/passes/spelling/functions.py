@@ -68,9 +68,9 @@ class ExpandFunctions(Spelling):
     def run(self, model: OnnxModel, target: Target) -> PassResult:
         total = PassResult()
         for _ in range(_DEPTH):
-            done = super().run(model, target)
-            total = PassResult(total.edits + done.edits, done.skipped)
-            if not done.edits:
+            result = super().run(model, target)
+            total = PassResult(total.edits + result.edits, result.skipped)
+            if not result.edits:
                 break
         if total.edits:
             fold_sizes(model)

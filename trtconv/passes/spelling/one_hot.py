@@ -96,9 +96,9 @@ class CompressBySize(Spelling):
         name, axis = writer.input(0), writer.attrs.get("axis")
         if axis is None:
             name, axis = writer.reshape(name, [-1]), 0
-        chosen = resolved(writer.scope, writer.input(1), writer.model.proto.opset_import)
-        if chosen is not None:
-            writer("Gather", name, np.flatnonzero(chosen).astype(np.int64), to=writer.output(), axis=axis)
+        mask = resolved(writer.scope, writer.input(1), writer.model.proto.opset_import)
+        if mask is not None:
+            writer("Gather", name, np.flatnonzero(mask).astype(np.int64), to=writer.output(), axis=axis)
             return None
         count, (size,) = writer.sizes(writer.output())[axis], writer.sizes(writer.input(1))
         # The first positions that are wanted: the others are put behind all of them.

@@ -136,7 +136,7 @@ OTHER_FORMS: Mapping[str, type[OtherForm]] = {
 def other_forms(forms: Mapping[str, str]) -> tuple[OtherForm, ...]:
     """Returns the passes that give nodes their forms; those of no other form are left alone."""
     nodes = {key: [node for node, form in forms.items() if form == key] for key in OTHER_FORMS}
-    return tuple(OTHER_FORMS[key](named) for key, named in nodes.items() if named)
+    return tuple(OTHER_FORMS[key](names) for key, names in nodes.items() if names)
 
 
 def _kernel(writer: Writer, groups: int) -> NDArray[Any]:

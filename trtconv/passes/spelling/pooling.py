@@ -147,8 +147,8 @@ class PoolByTaps(Spelling):
         rank = len(window.kernel) + 2
         stacked = writer("Concat", *(writer.unsqueeze(tap, [rank]) for tap in taps), axis=rank)
         writer.reduce("ReduceMax", stacked, [rank], keep=False, to=writer.output())
-        chosen = writer("ArgMax", stacked, axis=rank, keepdims=0)
-        _indices(writer, window, chosen)
+        places = writer("ArgMax", stacked, axis=rank, keepdims=0)
+        _indices(writer, window, places)
 
     @staticmethod
     def _sum(writer: Writer, window: _Window, dtype: np.dtype[Any]) -> None:

@@ -76,8 +76,8 @@ class RegionsByMatrix(Spelling):
             weights.append(_hats(writer, at, axis, dtype))
         rows = writer.unsqueeze(weights[0], [1])
         columns = writer.unsqueeze(writer("Transpose", weights[1], perm=[0, 2, 1]), [1])
-        chosen = writer.input(0) if image[0] == 1 else writer("Gather", writer.input(0), writer.input(2), axis=0)
-        writer("MatMul", writer("MatMul", rows, chosen), columns, to=writer.output())
+        images = writer.input(0) if image[0] == 1 else writer("Gather", writer.input(0), writer.input(2), axis=0)
+        writer("MatMul", writer("MatMul", rows, images), columns, to=writer.output())
         return None
 
 
@@ -94,10 +94,10 @@ def _hats(writer: Writer, at: str, axis: int, dtype: np.dtype[Any]) -> str:
         places = writer.constant(np.arange(length), dtype)
         end, last = np.array(length, dtype), np.array(length - 1, dtype)
     outside = writer("Or", writer("Less", at, np.array(-1, dtype)), writer("Greater", at, end))
-    held = writer.unsqueeze(writer("Min", writer("Max", at, zero), last), [3])
-    hats = writer("Max", writer("Sub", one, writer("Abs", writer("Sub", held, places))), zero)
-    kept = writer("Where", writer.unsqueeze(outside, [3]), zero, hats)
-    return writer.reduce("ReduceMean", kept, [2], keep=False)
+    clipped = writer.unsqueeze(writer("Min", writer("Max", at, zero), last), [3])
+    hats = writer("Max", writer("Sub", one, writer("Abs", writer("Sub", clipped, places))), zero)
+    inside = writer("Where", writer.unsqueeze(outside, [3]), zero, hats)
+    return writer.reduce("ReduceMean", inside, [2], keep=False)
 
 
 class DeformBySamples(Spelling):

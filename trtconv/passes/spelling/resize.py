@@ -69,15 +69,15 @@ class ResizeByMatrix(Spelling):
 
     def _axes(self, writer: Writer, shape: Sequence[int | None]) -> dict[int, ResizedAxis]:
         """Returns the axes that change, by their numbers."""
-        wanted = [axis % len(shape) for axis in writer.attrs.get("axes", range(len(shape)))]
-        input_sizes = {axis: size for axis in wanted if (size := shape[axis]) is not None}
-        roi = self._roi(writer, wanted)
+        axes = [axis % len(shape) for axis in writer.attrs.get("axes", range(len(shape)))]
+        input_sizes = {axis: size for axis in axes if (size := shape[axis]) is not None}
+        roi = self._roi(writer, axes)
         if writer.input(_SIZES):
-            sizes = self._sizes(writer, wanted)
-            return self._by_sizes(writer, input_sizes, dict(zip(wanted, sizes, strict=True)), roi)
-        scales = dict(zip(wanted, writer.values(_SCALES, "scales").reshape(-1).tolist(), strict=True))
+            sizes = self._sizes(writer, axes)
+            return self._by_sizes(writer, input_sizes, dict(zip(axes, sizes, strict=True)), roi)
+        scales = dict(zip(axes, writer.values(_SCALES, "scales").reshape(-1).tolist(), strict=True))
         crops = bool(roi)
-        changed = [axis for axis in wanted if scales[axis] != 1 or (crops and roi[axis] != (0.0, 1.0))]
+        changed = [axis for axis in axes if scales[axis] != 1 or (crops and roi[axis] != (0.0, 1.0))]
         _require(changed, input_sizes)
         return {
             axis: ResizedAxis(

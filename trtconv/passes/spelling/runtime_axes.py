@@ -72,9 +72,9 @@ class ReduceByShape(Spelling):
     @staticmethod
     def _choose(writer: Writer, ways: list[Axes], before: Axes) -> None:
         """Writes every way, and takes the one whose axes are all among those that are given."""
-        given = writer.cast(writer.input(1), np.int64)
-        turned = writer("Add", given, np.array(len(before), np.int64))
-        given = writer("Where", writer("Less", given, np.array(0, np.int64)), turned, given)
+        values = writer.cast(writer.input(1), np.int64)
+        turned = writer("Add", values, np.array(len(before), np.int64))
+        values = writer("Where", writer("Less", values, np.array(0, np.int64)), turned, values)
         result = ""
         for axes in ways:
             name = writer.model.fresh_name(f"{writer.output()}_over_{'_'.join(map(str, axes))}")
@@ -83,7 +83,7 @@ class ReduceByShape(Spelling):
                 result = name
                 continue
             telling = [axis for axis in axes if before[axis] != 1]
-            hits = writer.cast(writer("Equal", np.array(telling, np.int64)[:, None], given), np.int32)
+            hits = writer.cast(writer("Equal", np.array(telling, np.int64)[:, None], values), np.int32)
             count = writer.reduce("ReduceSum", hits, [0, 1], keep=False)
             result = writer("Where", writer("Equal", count, np.array(len(telling), np.int32)), name, result)
         writer("Identity", result, to=writer.output())
@@ -95,13 +95,13 @@ def _ways(before: Axes, after: Axes, keep: bool) -> Iterator[Axes]:
         if len(before) == len(after) and all(b == a or a == 1 for b, a in zip(before, after, strict=True)):
             yield tuple(axis for axis, (b, a) in enumerate(zip(before, after, strict=True)) if b != a)
         return
-    seen = set()
+    earlier = set()
     for axes in itertools.combinations(range(len(before)), len(before) - len(after)):
         if tuple(size for axis, size in enumerate(before) if axis not in axes) == after:
             # Which of several axes of size 1 goes makes no difference.
             telling = tuple(axis for axis in axes if before[axis] != 1)
-            if telling not in seen:
-                seen.add(telling)
+            if telling not in earlier:
+                earlier.add(telling)
                 yield axes
 
 

@@ -129,8 +129,8 @@ class _Side:
         period = writer("Mul", length, _number(2))
         moved = writer("Sub", place, begin)
         turns = writer("Floor", writer("Div", moved, period))
-        left = writer("Sub", moved, writer("Mul", turns, period))
-        wave = writer("Sub", length, writer("Abs", writer("Sub", left, length)))
+        rest = writer("Sub", moved, writer("Mul", turns, period))
+        wave = writer("Sub", length, writer("Abs", writer("Sub", rest, length)))
         return writer("Add", wave, begin)
 
     def _clip(self, place: str) -> str:
@@ -167,18 +167,18 @@ def _write_sum(writer: Writer, taps: Sequence[Sequence[_Tap]], dtype: np.dtype[A
     count = writer.shape(image)[0]
     begins = None if count == 1 else _first_rows(writer, count, batch, sizes)
     total = None
-    for chosen in itertools.product(*taps):
-        index = writer.cast(chosen[0].index, np.int64)
-        for size, tap in zip(sizes[1:], chosen[1:], strict=True):
+    for corner in itertools.product(*taps):
+        index = writer.cast(corner[0].index, np.int64)
+        for size, tap in zip(sizes[1:], corner[1:], strict=True):
             index = writer("Add", writer("Mul", index, size), writer.cast(tap.index, np.int64))
         index = writer.reshape(index, flat)
-        taken = writer("Gather", rows, index if begins is None else writer("Add", index, begins), axis=0)
-        weights = [tap.weight for tap in chosen if tap.weight is not None]
+        values = writer("Gather", rows, index if begins is None else writer("Add", index, begins), axis=0)
+        weights = [tap.weight for tap in corner if tap.weight is not None]
         if weights:
             weight = functools.reduce(lambda one, other: writer("Mul", one, other), weights)
             weight = writer.unsqueeze(writer.reshape(weight, flat), [2])
-            taken = writer("Mul", taken, weight if dtype == _FLOAT else writer.cast(weight, dtype))
-        total = taken if total is None else writer("Add", total, taken)
+            values = writer("Mul", values, weight if dtype == _FLOAT else writer.cast(weight, dtype))
+        total = values if total is None else writer("Add", total, values)
     assert total is not None
     ends = [writer.size(writer.input(1), axis + 1) for axis in range(axes)]
     whole = writer("Concat", batch, channels, *ends, axis=0)

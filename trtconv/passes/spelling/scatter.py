@@ -60,9 +60,9 @@ class ScatterByPosition(Spelling):
             raise Unwritable(f"it compares {count} updates with {columns * inner} elements")
         places = np.arange(columns, dtype=np.int64)
         hit = writer("Equal", writer.reshape(rows, [count, 1, 1]), places.reshape(1, columns, 1))
-        given = writer.reshape(writer.input(2), [count, 1, inner])
-        chosen = writer("Where", hit, given, np.array(neutral, dtype))
-        sums = writer.reduce(over, chosen, [0], keep=False)
+        source = writer.reshape(writer.input(2), [count, 1, inner])
+        values = writer("Where", hit, source, np.array(neutral, dtype))
+        sums = writer.reduce(over, values, [0], keep=False)
         whole = writer.reshape(sums, list(writer.sizes(writer.input(0))))
         writer(onto, writer.input(0), whole, to=writer.output())
         return None

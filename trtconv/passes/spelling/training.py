@@ -48,9 +48,9 @@ class NormalizeByBatch(Spelling):
         share = float(writer.attrs.get("momentum", 0.9))
         for slot, own in ((1, mean), (2, variance)):
             if writer.output(slot):
-                kept = writer("Mul", writer.input(slot + 2), np.array(share, dtype))
+                past = writer("Mul", writer.input(slot + 2), np.array(share, dtype))
                 fresh = writer("Mul", writer.reshape(own, [-1]), np.array(1 - share, dtype))
-                writer("Add", kept, fresh, to=writer.output(slot))
+                writer("Add", past, fresh, to=writer.output(slot))
         return None
 
 

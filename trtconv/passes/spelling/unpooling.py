@@ -96,7 +96,7 @@ class UnpoolByScatter(Spelling):
         if writer.input(2):
             after = self._sizes(writer)
             # Indices are those of the image that the pooling had, which lies at the beginning of the one asked for.
-            if any(wanted < size for wanted, size in zip(after[2:], image, strict=True)):
+            if any(goal < size for goal, size in zip(after[2:], image, strict=True)):
                 raise Unwritable(f"its output of {after} is smaller than what was pooled")
         else:
             after = [batch, channels, *image]
@@ -108,7 +108,7 @@ class UnpoolByScatter(Spelling):
             writer.reshape(flat, after, to=writer.output())
             return None
         whole = writer.reshape(flat, [batch, channels, *image])
-        ends = [0, 0, *(wanted - size for wanted, size in zip(after[2:], image, strict=True))]
+        ends = [0, 0, *(goal - size for goal, size in zip(after[2:], image, strict=True))]
         writer("Pad", whole, np.array([0] * len(after) + ends, np.int64), np.zeros((), dtype), to=writer.output())
         return None
 

@@ -77,10 +77,10 @@ class ComputeWider(Spelling):
         return not _among_quantizers(scope, node)
 
     def run(self, model: OnnxModel, target: Target) -> PassResult:
-        done = super().run(model, target)
-        if done.edits:
+        result = super().run(model, target)
+        if result.edits:
             _join_casts(model)
-        return done
+        return result
 
     def write(self, writer: Writer, target: Target) -> str | None:
         node = writer.node
@@ -136,8 +136,8 @@ class ComputeWider(Spelling):
 def _clip_limits(writer: Writer, inputs: list[str], dtype: np.dtype[Any], wide: np.dtype[Any]) -> list[str]:
     """Returns the inputs of a Clip with both limits, which some parsers want."""
     limits = np.iinfo(dtype)
-    given = zip([*inputs[1:], "", ""][:2], (limits.min, limits.max), strict=True)
-    return [inputs[0], *(name or writer.constant(limit, wide) for name, limit in given)]
+    pairs = zip([*inputs[1:], "", ""][:2], (limits.min, limits.max), strict=True)
+    return [inputs[0], *(name or writer.constant(limit, wide) for name, limit in pairs)]
 
 
 def _keeps_type(op: str, slot: int) -> bool:

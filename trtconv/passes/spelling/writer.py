@@ -150,8 +150,8 @@ class Writer:
         operands = [source if isinstance(source, str) else self.constant(source) for source in inputs]
         name = self.model.fresh_name(f"{self._stem}/{op}")
         results = [to] if to else [self.model.fresh_name(f"{name}_{slot}") for slot in range(outputs)]
-        given = {key: value for key, value in attrs.items() if value is not None}
-        self.nodes.append(helper.make_node(op, operands, results, name=name, **given))
+        attributes = {key: value for key, value in attrs.items() if value is not None}
+        self.nodes.append(helper.make_node(op, operands, results, name=name, **attributes))
         return results[0] if outputs == 1 else results
 
     def again(self, inputs: Sequence[str], outputs: Sequence[str] = (), **attrs: Any) -> onnx.NodeProto:
@@ -166,11 +166,11 @@ class Writer:
         node.CopyFrom(self.node)
         node.input[:] = inputs
         node.output[:] = outputs or self.node.output
-        kept = [attribute for attribute in node.attribute if attribute.name not in attrs]
-        kept += [helper.make_attribute(name, value) for name, value in attrs.items() if value is not None]
-        kept = [onnx.AttributeProto.FromString(attribute.SerializeToString()) for attribute in kept]
+        attributes = [attribute for attribute in node.attribute if attribute.name not in attrs]
+        attributes += [helper.make_attribute(name, value) for name, value in attrs.items() if value is not None]
+        attributes = [onnx.AttributeProto.FromString(attribute.SerializeToString()) for attribute in attributes]
         del node.attribute[:]
-        node.attribute.extend(kept)
+        node.attribute.extend(attributes)
         self.nodes.append(node)
         return node
 
