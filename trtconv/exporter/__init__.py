@@ -133,11 +133,11 @@ def export(
     path, options = argument("export", "output", Path, output), options or ExportOptions()
     check_writable(path)
     torch_module.refuse_train_mode(module)
-    flat, named, constants = _flat_example(torch_module.unwrapped(module)[0], example)
-    inputs = tuple(InputDecl(name, tuple(tensor.shape), _dtype(name, tensor)) for name, tensor in named.items())
+    flat, tensors, constants = _flat_example(torch_module.unwrapped(module)[0], example)
+    inputs = tuple(InputDecl(name, tuple(tensor.shape), _dtype(name, tensor)) for name, tensor in tensors.items())
     clock = Stopwatch(progress)
     with clock.stage(Stage.RUN):
-        ready = torch_module.prepare(flat or module, inputs, options.outputs, tuple(named.values()))
+        ready = torch_module.prepare(flat or module, inputs, options.outputs, tuple(tensors.values()))
     ready.notes.extend(f"{name} is {value!r} in the file" for name, value in constants.items())
     axes: dict[str, AxisNames] = dict(nested.flat_axes(dynamic or {}))
     request = ExportRequest(type(module).__qualname__, path, dynamic=axes, dims=_bounds(dims or {}), options=options)
@@ -150,11 +150,11 @@ def _require_kinds(call: str, module: Any, example: Any, dynamic: Any, options: 
     import torch
 
     if not isinstance(module, torch.nn.Module):
-        said = f"module of {call} takes a torch.nn.Module, and was given {wording(module)}"
-        raise InputError(said, "Call the function in the forward of a module.")
+        message = f"module of {call} takes a torch.nn.Module, and was given {wording(module)}"
+        raise InputError(message, "Call the function in the forward of a module.")
     if not isinstance(example, (torch.Tensor, Mapping, Sequence)) or isinstance(example, (str, bytes)):
-        said = f"example of {call} takes a tensor, a sequence of arguments or a mapping of parameters to them"
-        raise InputError(f"{said}, and was given {wording(example)}", "Write torch.rand(1, 3, 64, 64).")
+        message = f"example of {call} takes a tensor, a sequence of arguments or a mapping of parameters to them"
+        raise InputError(f"{message}, and was given {wording(example)}", "Write torch.rand(1, 3, 64, 64).")
     argument(call, "dynamic", Mapping[str, Any] | None, dynamic)
     argument(call, "options", ExportOptions | None, options)
     require_progress(call, progress)
@@ -227,18 +227,18 @@ def _flat_example(
 
     leaves = Leaves()
     if isinstance(example, Mapping):
-        named, positional = {name: leaves.take(value, name) for name, value in example.items()}, []
+        tensors, positional = {name: leaves.take(value, name) for name, value in example.items()}, []
     else:
-        given = [example] if isinstance(example, torch.Tensor) else list(example)
+        arguments = [example] if isinstance(example, torch.Tensor) else list(example)
         parameters = inspect.signature(module.forward).parameters.values()
-        names = [p.name for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)][: len(given)]
-        names += [f"input_{number}" for number in range(len(names), len(given))]
-        named, positional = {}, [leaves.take(value, name) for name, value in zip(names, given, strict=True)]
+        names = [p.name for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)][: len(arguments)]
+        names += [f"input_{number}" for number in range(len(names), len(arguments))]
+        tensors, positional = {}, [leaves.take(value, name) for name, value in zip(names, arguments, strict=True)]
     if not leaves.tensors:
         raise InputError("the example has no tensor in it", "Give forward's arguments, of which one is a tensor.")
-    count = len(named) + len(positional)
+    count = len(tensors) + len(positional)
     plain = len(leaves.tensors) == count and not any("." in name for name in leaves.tensors)
-    return None if plain else Nested(module, positional, named).eval(), leaves.tensors, leaves.constants
+    return None if plain else Nested(module, positional, tensors).eval(), leaves.tensors, leaves.constants
 
 
 def _dtype(name: str, tensor: torch.Tensor) -> str:

@@ -220,8 +220,8 @@ class Chaining:
         Raises:
             ExportFailed: Together they differ from PyTorch, or do not take the bounds that were asked for.
         """
-        read = {name for link in self.links for name in (decl.name for decl in link.job.subject.inputs)}
-        outputs = [name for link in self.links for name in link.job.subject.outputs if name not in read]
+        sources = {name for link in self.links for name in (decl.name for decl in link.job.subject.inputs)}
+        outputs = [name for link in self.links for name in link.job.subject.outputs if name not in sources]
         chain = Chain(self.links, self.parameters, outputs).eval()
         tensors = tuple(self.tensors[name] for name in self.parameters)
         inputs = tuple(
@@ -230,9 +230,9 @@ class Chaining:
         )
         with self.clock.stage(Stage.RUN):
             subject = prepare(chain, inputs, outputs, tensors)
-        named = {name: self.axes[name] for name in self.parameters}
-        bounds = {name: bound for name, bound in self.dims.items() if any(name in axes for axes in named.values())}
-        axes = plan_axes(inputs, named, bounds, self.options.static)
+        by_input = {name: self.axes[name] for name in self.parameters}
+        bounds = {name: bound for name, bound in self.dims.items() if any(name in axes for axes in by_input.values())}
+        axes = plan_axes(inputs, by_input, bounds, self.options.static)
         with self.clock.stage(Stage.SIZES), quiet_torch():
             alone = Trials(subject, axes)
             trials = alone.narrowed(
@@ -248,15 +248,15 @@ class Chaining:
 
     def _refuse_lost_end(self, full: SizeRule, rule: SizeRule, inputs: Sequence[InputDecl], axes: Axes) -> None:
         """Raises where the file of a part loses an end of the bounds that were asked for, which its module takes."""
-        for end, kept in ((full.min, rule.min), (full.max, rule.max)):
-            if full.asked is None or end is None or kept is None or abs(end - kept) < max(rule.step, full.step, 1):
+        for end, own in ((full.min, rule.min), (full.max, rule.max)):
+            if full.asked is None or end is None or own is None or abs(end - own) < max(rule.step, full.step, 1):
                 continue
             link = self._refusing(axes.shapes(inputs, {**axes.example, full.name: end}))
             lines = [] if link is None else [r.narrowed or r.blame for r in link.job.rules if r.narrowed or r.blame]
-            named = f" of part {link.part.name}" if link is not None else ""
+            where = f" of part {link.part.name}" if link is not None else ""
             line = f", from {lines[0]}" if lines else ""
             raise ExportFailed(
-                f"the file{named} holds for {full.name} from {rule.min} to {rule.max} only{line}",
+                f"the file{where} holds for {full.name} from {rule.min} to {rule.max} only{line}",
                 f"Narrow --dim {full.name}, or take the branch out of forward.",
             )
 

@@ -126,11 +126,11 @@ def _input(text: str, shared_bounds: Mapping[str, Range]) -> InputDecl:
     name, shape = _named(text)
     if not _lists_axes(shape):
         return parse_input(text) if name or "=" in text else dataclasses.replace(parse_input(f"_={text}"), name="")
-    listed, dtype = _without_dtype(shape)
+    dims, dtype = _without_dtype(shape)
     sizes: list[int] = []
     axes: list[str | None] = []
     bounds: dict[str, Range] = {}
-    for axis in listed.split(","):
+    for axis in dims.split(","):
         label, bounded, _ = (part.strip() for part in axis.partition("="))
         if not label or label == "_" or ":" in label:
             raise InputError(f"--input {text!r}: {axis!r} is not an axis", _EXAMPLE)
@@ -189,9 +189,9 @@ def parse_bounds(texts: Sequence[str]) -> dict[str, Range]:
             raise InputError(f"--dim {text!r}: {step!r} is not a step", "Write --dim height=16:512:/8.")
         plain.append(bounds if slash else text)
         steps.append(int(step) if slash else 0)
-    named = dict(zip((text.rpartition("=")[0].strip() for text in plain), steps, strict=True))
+    by_name = dict(zip((text.rpartition("=")[0].strip() for text in plain), steps, strict=True))
     return {
-        name: SteppedRange(bound.min, bound.opt, bound.max, named[name]) if named.get(name) else bound
+        name: SteppedRange(bound.min, bound.opt, bound.max, by_name[name]) if by_name.get(name) else bound
         for name, bound in parse_dims(plain).items()
     }
 
@@ -202,7 +202,7 @@ def all_axes(inputs: Sequence[InputDecl], dynamic: Mapping[str, AxisNames]) -> d
     Raises:
         InputError: An input without usual names for its axes is to have them.
     """
-    named = {decl.name: decl.axes for decl in inputs if decl.axes is not None}
+    result = {decl.name: decl.axes for decl in inputs if decl.axes is not None}
     ranks = {decl.name: len(decl.shape) for decl in inputs}
     for name, axes in dynamic.items():
         usual = _BY_RANK.get(ranks.get(name, 0))
@@ -211,8 +211,8 @@ def all_axes(inputs: Sequence[InputDecl], dynamic: Mapping[str, AxisNames]) -> d
                 f"--dynamic {name}: its axes have no usual names",
                 f"Write --dynamic {name}=AXIS,AXIS,...; _ is a static one.",
             )
-        named[name] = axes or usual or ()
-    return named
+        result[name] = axes or usual or ()
+    return result
 
 
 def all_bounds(inputs: Sequence[InputDecl], dims: Mapping[str, Range]) -> dict[str, Range]:
@@ -257,8 +257,8 @@ def with_places(inputs: Sequence[InputDecl], axes: Mapping[str, AxisNames]) -> t
         if decl.values is not None and isinstance(decl.values.high, str):
             if decl.values.high not in places:
                 names = ", ".join(places) or "none"
-                said = f"--input {decl.name}: no axis is called {decl.values.high}"
-                raise InputError(said, did_you_mean(decl.values.high, list(places), f"Axes: {names}."))
+                message = f"--input {decl.name}: no axis is called {decl.values.high}"
+                raise InputError(message, did_you_mean(decl.values.high, list(places), f"Axes: {names}."))
             values = dataclasses.replace(decl.values, place=places[decl.values.high])
             decl = dataclasses.replace(decl, values=values)
         placed.append(decl)

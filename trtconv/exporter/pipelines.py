@@ -66,12 +66,12 @@ def export_parts(parts: Sequence[ExportPart], request: ExportRequest, clock: Sto
             report = dataclasses.replace(report, notes=(*report.notes, f"{saved} bytes of weights are stored once"))
         with clock.stage(Stage.WRITE):
             _write(paths, links, draft, report, request.output, folder.path / data.name)
-    written = {
+    by_part = {
         name: written_report(part_report, paths[name], request.options, clock) for name, part_report in reports.items()
     }
-    code = max(part_report.exit_code for part_report in written.values())
+    code = max(part_report.exit_code for part_report in by_part.values())
     output = model_identity(request.output)
-    return dataclasses.replace(report, output=output, parts=written, pipeline=str(manifest), exit_code=code)
+    return dataclasses.replace(report, output=output, parts=by_part, pipeline=str(manifest), exit_code=code)
 
 
 def _write(

@@ -66,9 +66,9 @@ def _notes_on(rules: Sequence[SizeRule]) -> list[str]:
     remarks: dict[str, list[str]] = {}
     ranges: dict[str, list[str]] = {}
     for rule in rules:
-        for text, said in ((rule.remark, remarks), (_range_note(rule), ranges)):
+        for text, notes in ((rule.remark, remarks), (_range_note(rule), ranges)):
             if text:
-                said.setdefault(text, []).append(rule.name)
+                notes.setdefault(text, []).append(rule.name)
     return [
         *(f"{' and '.join(names)}: {text}" for text, names in remarks.items()),
         *(f"{' and '.join(names)} {'is' if len(names) == 1 else 'are'} {text}" for text, names in ranges.items()),

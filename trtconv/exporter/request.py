@@ -265,12 +265,12 @@ def plan_axes(
     bounds = {_place(inputs, index, places, name): bound for name, bound in all_bounds(inputs, dims).items()}
     example = {name: _size(inputs, name, at) for name, at in places.items()}
     _check_bounds(example, bounds)
-    kept = [] if static else [n for n in places if n not in bounds or bounds[n].min < bounds[n].max]
+    names = [] if static else [n for n in places if n not in bounds or bounds[n].min < bounds[n].max]
     return Axes(
-        {n: tuple(places[n]) for n in kept},
-        {n: example[n] for n in kept},
-        {n: bounds[n] for n in kept if n in bounds},
-        {n: bound.step for n in kept if isinstance(bound := bounds.get(n), SteppedRange)},
+        {n: tuple(places[n]) for n in names},
+        {n: example[n] for n in names},
+        {n: bounds[n] for n in names if n in bounds},
+        {n: bound.step for n in names if isinstance(bound := bounds.get(n), SteppedRange)},
     )
 
 
@@ -283,8 +283,8 @@ def _place(
     owner, _, axis = name.rpartition(":")
     if owner in index and axis.isdecimal() and int(axis) < len(inputs[index[owner]].shape):
         place = (index[owner], int(axis))
-        for dim, taken in places.items():
-            if place in taken:
+        for dim, axes in places.items():
+            if place in axes:
                 return dim
         places[f"{owner}_{axis}"] = [place]
         return f"{owner}_{axis}"

@@ -141,8 +141,8 @@ def _exported(subject: Subject, request: ExportRequest, clock: Stopwatch) -> Exp
         with clock.stage(Stage.WRITE):
             for side in sides:
                 write.write_model(side.draft.proto, side.draft.path.parent, side.output)
-    written = zip(reports, sides, strict=True)
-    return joined([written_report(report, side.output, options, clock) for report, side in written])
+    pairs = zip(reports, sides, strict=True)
+    return joined([written_report(report, side.output, options, clock) for report, side in pairs])
 
 
 def _axes(subject: Subject, request: ExportRequest) -> Axes:
@@ -150,7 +150,7 @@ def _axes(subject: Subject, request: ExportRequest) -> Axes:
     dynamic, dims, static = request.dynamic, request.dims, request.options.static
     if subject.program is None:
         return plan_axes(subject.inputs, dynamic, dims, static)
-    named: dict[str, list[str | None]] = {decl.name: [None] * len(decl.shape) for decl in subject.inputs}
+    by_input: dict[str, list[str | None]] = {decl.name: [None] * len(decl.shape) for decl in subject.inputs}
     symbols = {(subject.inputs[i].name, axis): symbol for i, axis, symbol in program_axes(subject.program)}
     by_place = {(name, axis): dim for name, axes in dynamic.items() for axis, dim in enumerate(axes) if dim is not None}
     for (name, axis), dim in by_place.items():
@@ -161,26 +161,26 @@ def _axes(subject: Subject, request: ExportRequest) -> Axes:
             )
     by_symbol = {symbol: by_place[place] for place, symbol in symbols.items() if place in by_place}
     for (name, axis), symbol in symbols.items():
-        named[name][axis] = by_symbol.setdefault(symbol, f"{name}_{axis}")
-    return plan_axes(subject.inputs, {name: tuple(axes) for name, axes in named.items()}, dims, static)
+        by_input[name][axis] = by_symbol.setdefault(symbol, f"{name}_{axis}")
+    return plan_axes(subject.inputs, {name: tuple(axes) for name, axes in by_input.items()}, dims, static)
 
 
 def _joint(trials: Trials, rules: Sequence[SizeRule]) -> tuple[str, ...]:
     """Says what ties dimensions together."""
     by_name = {rule.name: rule for rule in rules}
     names = list(by_name)
-    said = [
+    notes = [
         _tie(rule, by_name[rule.tied])
         for rule in rules
         if rule.tied and names.index(rule.name) > names.index(rule.tied)
     ]
-    if not said and len(rules) > 1:
+    if not notes and len(rules) > 1:
         refused = joint_failure(trials, rules)
         if refused is not None:
             sizes, blame = refused
             at = ", ".join(f"{name} {size}" for name, size in sizes.items())
-            said.append(f"not every combination is valid: {at} is refused" + (f" by {blame}" if blame else ""))
-    return tuple(said)
+            notes.append(f"not every combination is valid: {at} is refused" + (f" by {blame}" if blame else ""))
+    return tuple(notes)
 
 
 def _tie(rule: SizeRule, other: SizeRule) -> str:

@@ -51,8 +51,8 @@ def sides_of(job: Job, output: Path) -> list[SideFile]:
     whole, sides = job.rules, [(job, best_draft(job))]
     while not sides[-1][1].proof.failed:
         with job.clock.stage(Stage.SIZES), quiet_torch():
-            chosen = _open_sizes(job, whole, [draft.rules for _, draft in sides])
-        if chosen is None:
+            sizes = _open_sizes(job, whole, [draft.rules for _, draft in sides])
+        if sizes is None:
             return _numbered(whole, sides, output)
         if len(sides) == _MOST:
             line = next((rule.narrowed for _, draft in sides for rule in draft.rules if rule.narrowed), None)
@@ -60,7 +60,7 @@ def sides_of(job: Job, output: Path) -> list[SideFile]:
                 f"the sizes have more than {_MOST} sides" + (f", from {line}" if line else ""),
                 "Narrow --dim, or leave out --split-branches to have the example's side alone.",
             )
-        side = _side_at(job, whole, [draft.rules for _, draft in sides], chosen, len(sides))
+        side = _side_at(job, whole, [draft.rules for _, draft in sides], sizes, len(sides))
         sides.append((side, best_draft(side)))
     return _numbered(whole, sides, output)
 
@@ -70,14 +70,14 @@ def _open_sizes(job: Job, whole: Sequence[SizeRule], sides: Sequence[Sequence[Si
     if not any(rule.narrowed for rules in sides for rule in rules):
         return None
     grid = Grid(whole)
-    left = grid.everywhere()
+    free = grid.everywhere()
     for rules in sides:
-        left &= ~grid.mask([rule for rule in rules if rule.narrowed])
+        free &= ~grid.mask([rule for rule in rules if rule.narrowed])
     for _ in range(_REFUSED):
-        chosen = grid.nearest(left)
-        if chosen is None or job.trials.ok(chosen):
-            return chosen
-        left &= ~grid.at(chosen)
+        sizes = grid.nearest(free)
+        if sizes is None or job.trials.ok(sizes):
+            return sizes
+        free &= ~grid.at(sizes)
     return None
 
 
@@ -122,17 +122,17 @@ def _rest(rule: SizeRule, example: Sizes, is_left: Callable[[Sizes], bool], line
     """Returns the rule of a dimension without the sizes that other files have, the others being the example's."""
     rule = dataclasses.replace(rule, example=example[rule.name])
     sizes = _sizes(rule)
-    left = [n for n in sizes if is_left({**example, rule.name: n})]
-    if len(left) == len(sizes) or rule.tied:
+    values = [n for n in sizes if is_left({**example, rule.name: n})]
+    if len(values) == len(sizes) or rule.tied:
         return rule
-    rest = dataclasses.replace(rule, min=left[0], max=left[-1], blame=line, narrowed=line)
-    first = sizes.index(left[0])
-    if rule.listed is None and left == list(sizes[first : first + len(left)]) and len(left) > 1:
-        return rest if rule.max is not None or left[-1] < sizes[-1] else dataclasses.replace(rest, max=None)
-    step = left[1] - left[0] if len(left) > 1 else 0
-    if step and left == list(range(left[0], left[-1] + 1, step)):
-        return dataclasses.replace(rest, step=step, offset=left[0] % step, offsets=(), valid=None)
-    return dataclasses.replace(rest, step=0, offset=0, offsets=(), valid=tuple(left) if step else None)
+    rest = dataclasses.replace(rule, min=values[0], max=values[-1], blame=line, narrowed=line)
+    first = sizes.index(values[0])
+    if rule.listed is None and values == list(sizes[first : first + len(values)]) and len(values) > 1:
+        return rest if rule.max is not None or values[-1] < sizes[-1] else dataclasses.replace(rest, max=None)
+    step = values[1] - values[0] if len(values) > 1 else 0
+    if step and values == list(range(values[0], values[-1] + 1, step)):
+        return dataclasses.replace(rest, step=step, offset=values[0] % step, offsets=(), valid=None)
+    return dataclasses.replace(rest, step=0, offset=0, offsets=(), valid=tuple(values) if step else None)
 
 
 def _subject_at(subject: Subject, axes: Axes) -> Subject:

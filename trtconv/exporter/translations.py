@@ -70,7 +70,7 @@ def node(name: str, *inputs: Any, outputs: int = 1, **attributes: Any) -> Any:
         )
     kinds, parameter = defs.OpSchema.FormalParameterOption, defs.OpSchema.FormalParameter
     types = [f"T{number}" for number in range(max(len(inputs), 1))]
-    taken = [
+    slots = [
         parameter(f"input_{number}", types[number], param_option=kinds.Optional if value is None else kinds.Single)
         for number, value in enumerate(inputs)
     ]
@@ -78,7 +78,7 @@ def node(name: str, *inputs: Any, outputs: int = 1, **attributes: Any) -> Any:
         operator,
         domain,
         1,
-        inputs=taken,
+        inputs=slots,
         outputs=[parameter(f"output_{number}", types[0]) for number in range(outputs)],
         type_constraints=[(type_name, [f"tensor({kind})" for kind in _KINDS], "") for type_name in types],
         attributes=[defs.OpSchema.Attribute(key, helper.make_attribute(key, v)) for key, v in attributes.items()],

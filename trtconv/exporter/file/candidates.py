@@ -66,7 +66,7 @@ def best_draft(job: Job) -> Draft:
     drafts = _drafts(job)
     good = [draft for draft in drafts if not draft.proof.failed]
     good.sort(key=lambda draft: _share(draft.rules, job.rules), reverse=True)
-    best = next((held for draft in good if (held := held_to_regions(job, draft)) is not None), None)
+    best = next((result for draft in good if (result := held_to_regions(job, draft)) is not None), None)
     if best is not None:
         _refuse_lost_ends(job, best)
         if not _held_to_values(job, best):
@@ -93,10 +93,10 @@ def _drafts(job: Job) -> list[Draft]:
         if job.room <= 0 and (way.where or way.exporter == "torch.export"):  # a trace costs little
             job.attempts.append(Attempt(str(way), "not tried: a right file is there, and better ones took long"))
             continue
-        begun = time.process_time()
+        start = time.process_time()
         draft = _try(job, way, job.folder / str(number))
         right = draft is not None and not draft.proof.failed
-        spent = time.process_time() - begun
+        spent = time.process_time() - start
         if math.isfinite(job.room):
             job.room -= spent
         elif right:
@@ -115,12 +115,12 @@ def settled(job: Job, draft: Draft) -> Draft:
     Raises:
         ExportFailed: It leaves out an end of the bounds, or sizes that are valid one by one.
     """
-    held = held_to_regions(job, draft) if not draft.proof.failed else draft
-    if held is None:
+    result = held_to_regions(job, draft) if not draft.proof.failed else draft
+    if result is None:
         raise ExportFailed("" if job.together is None else job.together.message, _HINTS["together"])
-    if not held.proof.failed:
-        _refuse_lost_ends(job, held)
-    return _used(job, held)
+    if not result.proof.failed:
+        _refuse_lost_ends(job, result)
+    return _used(job, result)
 
 
 def _ways(job: Job) -> Iterator[Way]:
@@ -181,14 +181,14 @@ def _reads_values(job: Job) -> bool:
 
 def _not_accepted(job: Job, branches: Sequence[Branch]) -> bool:
     """Whether there are branches on values that nobody accepted, which is an objection then."""
-    kept = {branch.at: branch for branch in (*job.branches, *branches) if branch.check or job.accepts(branch)}
-    job.branches = tuple(kept.values())
-    refused = [branch for branch in branches if branch.at not in kept]
+    by_place = {branch.at: branch for branch in (*job.branches, *branches) if branch.check or job.accepts(branch)}
+    job.branches = tuple(by_place.values())
+    refused = [branch for branch in branches if branch.at not in by_place]
     if refused:
-        said = "; ".join(map(Branch.sentence, refused[:_NAMED])) + (" ..." if len(refused) > _NAMED else "")
-        said = f"the values of the inputs decide what Python does, and a file does not: {said}"
+        text = "; ".join(map(Branch.sentence, refused[:_NAMED])) + (" ..." if len(refused) > _NAMED else "")
+        text = f"the values of the inputs decide what Python does, and a file does not: {text}"
         places = " ".join(f"--accept-branch {branch.at}" for branch in refused)
-        job.objection = Objection("data", said, more=f" To keep what the example reads: {places}.")
+        job.objection = Objection("data", text, more=f" To keep what the example reads: {places}.")
     return bool(refused)
 
 
@@ -204,22 +204,22 @@ def _held_to_values(job: Job, draft: Draft) -> bool:
     if not draft.proof.runs or not (program or all(branch.check for branch in job.branches)):
         return True
     with job.clock.stage(Stage.VALUES), quiet_torch():
-        lost = {
+        by_place = {
             way.branch.at: way.branch
             for way in other_ways(job.subject)
             if (program or not way.by_operations)
             and not prove_on(draft.path, job.subject, way.inputs, draft.proof.tolerance)
         }
-    return not _not_accepted(job, tuple(lost.values()))
+    return not _not_accepted(job, tuple(by_place.values()))
 
 
 def _typical(job: Job) -> Sizes:
     """Returns sizes at which the module runs as at most others; the example's where there are none."""
     trials, example = job.trials, dict(job.axes.example)
-    seen = trials.runs()
-    if not seen:
+    runs = trials.runs()
+    if not runs:
         return example
-    paths = [trials.path_or(sizes, 0) for sizes in seen]
+    paths = [trials.path_or(sizes, 0) for sizes in runs]
     most, count = collections.Counter(paths).most_common(1)[0]
     if trials.path_or(example, 0) == most or count * 2 <= len(paths):
         return example
@@ -227,7 +227,7 @@ def _typical(job: Job) -> Sizes:
         moved = _moved(job, example, parts)
         if moved is not None and trials.path_or(moved, 0) == most:
             return moved
-    return seen[paths.index(most)]
+    return runs[paths.index(most)]
 
 
 def _moved(job: Job, start: Sizes, parts: int = 4) -> Sizes | None:
@@ -285,7 +285,7 @@ def _try(job: Job, way: Way, folder: Path) -> Draft | None:
 
 def _program(job: Job, way: Way, folder: Path) -> Draft:
     """Writes by way of torch.export, which also tells what the file relies on."""
-    begun = time.thread_time()
+    start = time.thread_time()
     with job.clock.stage(Stage.VALIDATE), quiet_torch():
         outcome = export_program(job.subject, job.axes, job.rules, way.sizes, _seconds(job))
         if isinstance(outcome, Objection) and job.subject.program is not None:
@@ -295,13 +295,13 @@ def _program(job: Job, way: Way, folder: Path) -> Draft:
         job.objection = outcome
         raise ExportFailed(outcome.message)
     job.learn(outcome, way.sizes)
-    left = max(job.room - (time.thread_time() - begun), 1.0)
-    within = limited(left) if math.isfinite(left) else contextlib.nullcontext()
+    rest = max(job.room - (time.thread_time() - start), 1.0)
+    within = limited(rest) if math.isfinite(rest) else contextlib.nullcontext()
     try:
         with job.clock.stage(Stage.EXPORT), quiet_torch(), within:
             raw = writers.write_program(outcome.program, job.subject, job.opset, folder, job.translations)
     except ExportTimeOver:
-        raise ExportFailed(f"torch.onnx.export took more than {left:.0f} s of processor time") from None
+        raise ExportFailed(f"torch.onnx.export took more than {rest:.0f} s of processor time") from None
     return judged(job, way.exporter, way.sizes, raw, outcome.guards)
 
 
@@ -379,9 +379,9 @@ def _failure(job: Job) -> TrtconvError:
     """Returns the error for a module that no exporter takes: torch.export's objection says it best, with its line."""
     if job.objection is not None and job.objection.kind in _HINTS and job.objection.located:
         return ExportFailed(job.objection.message, _HINTS[job.objection.kind] + job.objection.more)
-    tried = "\n".join(f"  {attempt.exporter}: {attempt.outcome}" for attempt in job.attempts)
+    lines = "\n".join(f"  {attempt.exporter}: {attempt.outcome}" for attempt in job.attempts)
     hint = "Give it more time: --time-limit." if job.seconds_left <= 0 else "Replace what they name, or try --static."
-    return ExportFailed(f"no exporter of torch takes the module\n{tried}", hint)
+    return ExportFailed(f"no exporter of torch takes the module\n{lines}", hint)
 
 
 _HINTS = {

@@ -82,8 +82,8 @@ def without_found(proto: onnx.ModelProto, outputs: Dims) -> Dims:
 
 
 def _open_dims(name: str, dims: Sequence[int | str], shape: Sequence[int | None] | None) -> tuple[int | str, ...]:
-    shown = shape if shape is not None and len(shape) == len(dims) else [None] * len(dims)
-    pairs = enumerate(zip(dims, shown, strict=True))
+    sizes = shape if shape is not None and len(shape) == len(dims) else [None] * len(dims)
+    pairs = enumerate(zip(dims, sizes, strict=True))
     return tuple(dim if dim == size or isinstance(dim, str) else f"{name}_{axis}" for axis, (dim, size) in pairs)
 
 
@@ -109,10 +109,10 @@ def label(
 
 def _rule_record(rule: SizeRule) -> dict[str, object]:
     """Returns what a model keeps of a rule: with the bounds to build for, where they were asked for and are valid."""
-    kept = {key: value for key, value in rule.to_json().items() if key != "from"}
+    record = {key: value for key, value in rule.to_json().items() if key != "from"}
     if rule.asked is not None and rule.max is not None:
-        kept["bounds"] = [rule.min, rule.example, rule.max]
-    return kept
+        record["bounds"] = [rule.min, rule.example, rule.max]
+    return record
 
 
 def _clear(part: Any) -> None:
@@ -175,11 +175,11 @@ def _caller(module: str, subject: Subject) -> Blame | None:
 
 def _name_nodes(nodes: Iterable[onnx.NodeProto]) -> None:
     """Names every node by its submodule and operator, as in /up1/ConvTranspose: names that say something."""
-    taken: dict[str, int] = {}
+    numbers: dict[str, int] = {}
     for node in nodes:
         module = next((p.value for p in node.metadata_props if p.key == MODULE_KEY), "")
         stem = "/".join(["", *([module] if module else []), node.op_type])
-        number = taken[stem] = taken.get(stem, -1) + 1
+        number = numbers[stem] = numbers.get(stem, -1) + 1
         node.name = stem if number == 0 else f"{stem}_{number}"
 
 

@@ -74,14 +74,14 @@ def compared(
 def _meet(job: Job, guards: Guards) -> None:
     """Tries a size for each way that the guards tell apart: the trials may not have met one that few sizes take."""
     for rule in job.rules:
-        met: set[frozenset[int]] = set()
+        ways: set[frozenset[int]] = set()
         for size in rule.sizes(rule.min, rule.max or 2 * rule.example)[:_ASKED] if rule.step else ():
             sizes = with_tied(job.rules, {**job.axes.example, rule.name: size})
             violated = guards.violated(job.axes.shapes(job.subject.inputs, sizes))
-            if violated not in met:
-                met.add(violated)
+            if violated not in ways:
+                ways.add(violated)
                 job.trials.ok(sizes)
-            if len(met) == _MET:
+            if len(ways) == _MET:
                 break
 
 
@@ -188,13 +188,13 @@ def _agreed(job: Job, draft: Draft, route: proof.RouteOf) -> Draft:
     """Asks the graph's own lattice: it may refuse sizes between those that were compared."""
     with job.clock.stage(Stage.SIZES):
         lattice = graph_lattice(draft.path, draft.rules)
-        lost = first_lost(lattice, draft.rules, job.axes.example)
-    if lost is not None:
+        sizes = first_lost(lattice, draft.rules, job.axes.example)
+    if sizes is not None:
         with job.clock.stage(Stage.PROOF), quiet_torch():
-            run = proof.prove(draft.path, job.subject, job.axes, [lost], draft.proof.tolerance)
+            run = proof.prove(draft.path, job.subject, job.axes, [sizes], draft.proof.tolerance)
         if run.failed:
             return _narrowed(
-                job, dataclasses.replace(draft, proof=run), route, functools.partial(takes_all, lattice), lost
+                job, dataclasses.replace(draft, proof=run), route, functools.partial(takes_all, lattice), sizes
             )
     notes = beyond_pytorch(lattice, draft.rules, job.trials)
     return dataclasses.replace(draft, notes=(*draft.notes, *notes))
@@ -227,8 +227,8 @@ def labelled(job: Job, proto: onnx.ModelProto, exporter: str, rules: tuple[SizeR
 
 def _notes(job: Job, proto: onnx.ModelProto) -> tuple[str, ...]:
     notes = []
-    left = {value.name for value in proto.graph.input}
-    unused = [decl.name for decl in job.subject.inputs if decl.name not in left]
+    names = {value.name for value in proto.graph.input}
+    unused = [decl.name for decl in job.subject.inputs if decl.name not in names]
     if unused:
         notes.append(f"the exporter left out {', '.join(unused)}: the outputs do not depend on it")
     if job.subject.sized:

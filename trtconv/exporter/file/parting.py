@@ -110,15 +110,15 @@ _OTHER_CODE = "PyTorch takes more sizes, by other code, which the file does not 
 
 def _of_regions(job: Job, draft: Draft, regions: Regions) -> list[Sizes]:
     """Returns a size of each region that a line of the user's parts from the example's."""
-    chosen = []
+    result = []
     for number, region in enumerate(regions.members[1:], start=1):
         if not region.refused and regions.blame(0, region.samples[0]) is not None:
             inside = [s for s in region.samples if _takes(draft.rules, s) and regions.of(s) == number]
             near = [s for s in inside if proof.affordable(job.subject, job.axes, s)]
             path = job.trials.path_or(job.axes.example, 0)
             # One that is too large is compared too where its operations are not the example's.
-            chosen += near[:2] or [s for s in inside[:1] if job.trials.path_or(s, path) != path]
-    return chosen
+            result += near[:2] or [s for s in inside[:1] if job.trials.path_or(s, path) != path]
+    return result
 
 
 def _together(job: Job, draft: Draft) -> list[Sizes]:
@@ -142,21 +142,21 @@ def _unknown(job: Job, draft: Draft, regions: Regions) -> tuple[list[Sizes], str
         Sizes at which it is wrong, and what there is to say where not all were compared.
     """
     grid, generator = Grid(draft.rules), random.Random(1)
-    left, end = grid.everywhere(), time.process_time() + _SECONDS
+    rest, end = grid.everywhere(), time.process_time() + _SECONDS
     compared, skipped, bad = 0, grid.thinned, list[Sizes]()
     with job.clock.stage(Stage.PROOF), quiet_torch():
         while not bad and compared < _MOST and time.process_time() < end:
-            chosen = grid.taken_out(left, _AT_ONCE, generator)
-            if not chosen:
+            samples = grid.taken_out(rest, _AT_ONCE, generator)
+            if not samples:
                 break
-            near = [sizes for sizes in chosen if proof.affordable(job.subject, job.axes, sizes)]
-            skipped |= len(near) < len(chosen)
+            near = [sizes for sizes in samples if proof.affordable(job.subject, job.axes, sizes)]
+            skipped |= len(near) < len(samples)
             comparison = proof.prove(draft.path, job.subject, job.axes, near, draft.proof.tolerance)
             bad = [
                 sizes for sizes, run in zip(near, comparison.runs, strict=True) if not run.passes(comparison.tolerance)
             ]
             compared += len(near)
-    if bad or not (skipped or left.any()):
+    if bad or not (skipped or rest.any()):
         return bad, ""
     line = regions.fixing()
     at = f", for {line} takes them as plain numbers" if line else ""
@@ -187,13 +187,13 @@ def _accepted(job: Job, regions: Regions, sizes: Sizes) -> bool:
 
 def _object(job: Job, regions: Regions, sizes: Sizes) -> None:
     line = _line(job, regions, sizes)
-    said = f"the file differs from PyTorch at {_sizes_text(sizes)}"
+    text = f"the file differs from PyTorch at {_sizes_text(sizes)}"
     if line is None:
-        job.together = Objection("together", said)
+        job.together = Objection("together", text)
         return
-    said = f"other code runs at {_sizes_text(sizes)}, which the file would not have: from {line}"
+    text = f"other code runs at {_sizes_text(sizes)}, which the file would not have: from {line}"
     more = f" To keep the example's: --accept-branch {Branch(line, '').at}."
-    job.together = Objection("together", said, more=more)
+    job.together = Objection("together", text, more=more)
 
 
 def _sizes_text(sizes: Sizes) -> str:

@@ -71,24 +71,24 @@ def proof_sizes(
     each way through the module that the trials have met, those that are met most first. Where the ways cannot be told
     apart, sizes as far from the example as can be had come too.
     """
-    chosen: list[Mapping[str, int]] = [dict(axes.example)]
+    result: list[Mapping[str, int]] = [dict(axes.example)]
     for sizes in _candidates(subject, axes, rules):
-        if sizes not in chosen and trials.ok(sizes):
-            chosen.append(sizes)
-        if len(chosen) == 1 + FURTHER:
+        if sizes not in result and trials.ok(sizes):
+            result.append(sizes)
+        if len(result) == 1 + FURTHER:
             break
     ways: dict[Route, list[Mapping[str, int]]] = {}
     for sizes in trials.runs():
         if all(rule.takes(sizes[rule.name]) for rule in rules) and affordable(subject, axes, sizes):
             ways.setdefault(route(sizes), []).append(sizes)
-    covered = {route(sizes) for sizes in chosen}
+    covered = {route(sizes) for sizes in result}
     new = [way for way in ways if way not in covered]
     new.sort(key=lambda way: (way.suspicious, len(ways[way]), _distance(axes, ways[way][0])), reverse=True)
-    chosen += [ways[way][0] for way in new[:_WAYS]]
+    result += [ways[way][0] for way in new[:_WAYS]]
     far = (
         sorted(itertools.chain.from_iterable(ways.values()), key=lambda sizes: -_distance(axes, sizes)) if blind else []
     )
-    return [*chosen, *[sizes for sizes in far if sizes not in chosen][:_WAYS]]
+    return [*result, *[sizes for sizes in far if sizes not in result][:_WAYS]]
 
 
 def _distance(axes: Axes, sizes: Mapping[str, int]) -> int:
@@ -147,9 +147,9 @@ def prove(path: Path, subject: Subject, axes: Axes, sizes: Sequence[Mapping[str,
     if isinstance(loaded, NotLoaded):
         return _not_loaded(subject, loaded, limit)
     runs = []
-    for number, chosen in enumerate(sizes):
-        shapes = axes.shapes(subject.inputs, chosen)
-        is_example = dict(chosen) == dict(axes.example)
+    for number, point in enumerate(sizes):
+        shapes = axes.shapes(subject.inputs, point)
+        is_example = dict(point) == dict(axes.example)
         difference, why = _compare_at(loaded, subject, shapes, None if is_example else number, loaded.limit(limit))
         runs.append(ProofRun(_named(subject, shapes), difference, why))
     return Proof(tuple(runs), loaded.limit(limit), widened=loaded.widened)
@@ -166,11 +166,11 @@ def prove_on(path: Path, subject: Subject, tensors: Sequence[torch.Tensor], limi
 
 def _weights(subject: Subject) -> Weights:
     """Returns the weights of a module by name, without copies."""
-    module, held = subject.module, {}
+    module, weights = subject.module, {}
     for name, tensor in (*module.named_parameters(remove_duplicate=False), *module.named_buffers()):
         with contextlib.suppress(RuntimeError, TypeError):  # elsewhere than in memory, or of a type of torch's own
-            held[name] = tensor.detach().numpy()
-    return held
+            weights[name] = tensor.detach().numpy()
+    return weights
 
 
 def _not_loaded(subject: Subject, loaded: NotLoaded, limit: float) -> Proof:
@@ -198,8 +198,8 @@ def _compare_at(
             if seed is None and not draw:
                 tensors, outputs = subject.example, subject.run(subject.example)
             else:
-                drawn = (seed or 0) + draw * _APART
-                tensors, outputs = inputs_that_run(subject.inputs, shapes, drawn, subject.run)
+                number = (seed or 0) + draw * _APART
+                tensors, outputs = inputs_that_run(subject.inputs, shapes, number, subject.run)
         except Exception as refused:
             return (None, f"PyTorch refuses it: {first_line(refused)}") if not draw else (error, why)
         error, why = _compare(loaded, subject, tensors, outputs)
@@ -233,18 +233,18 @@ def _compare(
 ) -> tuple[float | None, str]:
     """Returns the largest relative error of all outputs, and what went wrong."""
     expected = [_array(tensor, loaded.widened) for tensor in outputs]
-    named = zip(subject.inputs, tensors, strict=True)
-    feeds = {decl.name: _array(t, loaded.widened) for decl, t in named if decl.name in loaded.inputs}
+    pairs = zip(subject.inputs, tensors, strict=True)
+    feeds = {decl.name: _array(t, loaded.widened) for decl, t in pairs if decl.name in loaded.inputs}
     try:
-        got = loaded.session.run(list(subject.outputs), feeds)
+        actual = loaded.session.run(list(subject.outputs), feeds)
     except Exception as error:
         return math.inf, f"ONNX Runtime fails: {first_line(error)}"
-    for name, a, b in zip(subject.outputs, expected, got, strict=True):
+    for name, a, b in zip(subject.outputs, expected, actual, strict=True):
         if a.shape != b.shape:
             return math.inf, f"output {name} is {times(b.shape)}, PyTorch makes {times(a.shape)}"
         if a.dtype != b.dtype:
             return math.inf, f"output {name} is {b.dtype}, PyTorch makes {a.dtype}"
-    return max((relative_error(a, b) for a, b in zip(expected, got, strict=True)), default=0.0), ""
+    return max((relative_error(a, b) for a, b in zip(expected, actual, strict=True)), default=0.0), ""
 
 
 def _array(tensor: torch.Tensor, widened: bool) -> NDArray[Any]:

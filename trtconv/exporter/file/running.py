@@ -95,7 +95,7 @@ def _session_on(proto: onnx.ModelProto, path: Path, weights: Weights) -> Any:
         weights: Weights by name; those that are not the file's, byte for byte, are left alone.
     """
     outputs = {value.name for value in proto.graph.output}
-    taken = {
+    values = {
         tensor.name: weights[tensor.name]
         for tensor in proto.graph.initializer
         if tensor.name in weights.keys() - outputs
@@ -103,18 +103,18 @@ def _session_on(proto: onnx.ModelProto, path: Path, weights: Weights) -> Any:
         and uses_external_data(tensor)
         and _are_values(tensor, path, weights[tensor.name])
     }
-    if not taken:
+    if not values:
         return session_of(path, path.parent, mapped=True)
-    light = without_values(proto, taken)
-    make_inputs(light, taken)
+    light = without_values(proto, values)
+    make_inputs(light, values)
     loaded = session_of(light.SerializeToString(), path.parent, mapped=True)
-    return loaded if isinstance(loaded, str) else LightSession(loaded, taken)
+    return loaded if isinstance(loaded, str) else LightSession(loaded, values)
 
 
 def _are_values(tensor: TensorProto, path: Path, values: NDArray[Any]) -> bool:
     """Whether values are those of a tensor in a file, byte for byte."""
-    wanted = onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type)
-    if values.dtype != wanted or values.shape != tuple(tensor.dims) or not values.flags.c_contiguous:
+    dtype = onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type)
+    if values.dtype != dtype or values.shape != tuple(tensor.dims) or not values.flags.c_contiguous:
         return False
     own, at = values.reshape(-1).view(np.uint8), 0
     for chunk in raw_chunks(tensor, path):
@@ -153,8 +153,8 @@ def in_float32(path: Path) -> bytes | None:
             _widen(tensor)
         for attribute in _types(node):
             attribute.i = TensorProto.FLOAT
-    written: bytes = proto.SerializeToString()
-    return written
+    data: bytes = proto.SerializeToString()
+    return data
 
 
 def _element_types(proto: onnx.ModelProto) -> Iterator[int]:

@@ -120,21 +120,21 @@ def _dynamic_shapes(subject: Subject, axes: Axes, rules: Sequence[SizeRule]) -> 
 def _specialized(validated: Validated, axes: Axes, rules: Sequence[SizeRule]) -> Objection | None:
     """Returns the objection to a program in which a size became a constant."""
     shapes = symbolic_inputs(validated.program)
-    said, blames = [], []
+    texts, blames = [], []
     for rule in rules:
         fixed = [n for i, axis in axes.places[rule.name] if (n := constant(shapes[i][axis])) is not None]
         if fixed and not rule.baked:
             blames.append(validated.guards.fixing(fixed[0]))
-            said.append(f"{rule.name} becomes a constant: {_from(blames[-1])}")
-    return Objection("specialized", "; ".join(said), blames[-1] is not None) if said else None
+            texts.append(f"{rule.name} becomes a constant: {_from(blames[-1])}")
+    return Objection("specialized", "; ".join(texts), blames[-1] is not None) if texts else None
 
 
 def _objection(error: Exception) -> Objection:
     text = str(error)
     if "data-dependent" in text or "DataDependent" in type(error).__name__:
         blame = blame_exception(error)
-        said = f"a branch or size depends on the values of a tensor, {_from(blame)}"
-        return Objection("data", said, blame is not None)
+        message = f"a branch or size depends on the values of a tensor, {_from(blame)}"
+        return Objection("data", message, blame is not None)
     return Objection("other", message_of(error))
 
 
@@ -154,15 +154,15 @@ def message_of(error: BaseException) -> str:
     root = root_of(error)
     text = re.sub(r"\x1b\[[0-9;]*m", "", str(root))
     bullets = re.findall(r"^  - (.+)$", text, re.MULTILINE)
-    said = "; ".join(line.strip() for line in bullets[:2])[:400] or f"{type(root).__name__}: {first_line(root)}"
+    message = "; ".join(line.strip() for line in bullets[:2])[:400] or f"{type(root).__name__}: {first_line(root)}"
     blame = blame_exception(root) or blame_exception(error)
-    return f"{said} ({_from(blame)})" if blame is not None else said
+    return f"{message} ({_from(blame)})" if blame is not None else message
 
 
 def symbolic_inputs(program: torch.export.ExportedProgram) -> list[tuple[Any, ...]]:
     """Returns the shape of every user input of a program; dynamic sizes are symbols."""
-    wanted = set(program.graph_signature.user_inputs)
-    nodes = [n for n in program.graph.nodes if n.op == "placeholder" and n.name in wanted]
+    names = set(program.graph_signature.user_inputs)
+    nodes = [n for n in program.graph.nodes if n.op == "placeholder" and n.name in names]
     return [tuple(n.meta["val"].shape) for n in nodes if hasattr(n.meta.get("val"), "shape")]
 
 

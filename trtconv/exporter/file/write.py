@@ -112,9 +112,9 @@ def _split(proto: onnx.ModelProto) -> tuple[bytes, bytes]:
     inner = onnx.GraphProto()
     inner.CopyFrom(outer.graph)
     outer.ClearField("graph")
-    kept = [tensor for tensor in inner.initializer if not uses_external_data(tensor)]
+    rest = [tensor for tensor in inner.initializer if not uses_external_data(tensor)]
     del inner.initializer[:]
-    inner.initializer.extend(kept)
+    inner.initializer.extend(rest)
     head: bytes = outer.SerializeToString()
     tail: bytes = inner.SerializeToString()
     return head, tail
@@ -145,12 +145,12 @@ def _varint(number: int) -> Iterator[int]:
 
 def copy_weights(tensor: onnx.TensorProto, folder: Path, take: Callable[[bytes], object]) -> None:
     """Hands on the bytes of a tensor whose external data is in a folder, a few megabytes at a time."""
-    location, offset, left = external_entry(tensor)
+    location, offset, rest = external_entry(tensor)
     with open_plain(folder / location) as source:
         source.seek(offset)
-        while left > 0:
-            chunk = source.read(min(_CHUNK, left))
+        while rest > 0:
+            chunk = source.read(min(_CHUNK, rest))
             if not chunk:
                 raise EOFError(f"{location} is too short")
             take(chunk)
-            left -= len(chunk)
+            rest -= len(chunk)

@@ -42,7 +42,7 @@ def write_program(
     """
     path = folder / "program.onnx"
     with idle_work_left_out():
-        written = torch.onnx.export(
+        result = torch.onnx.export(
             program,
             dynamo=True,
             input_names=[decl.name for decl in subject.inputs],
@@ -51,10 +51,10 @@ def write_program(
             verbose=False,
             custom_translation_table={**translation(), **translations},
         )
-    assert written is not None
+    assert result is not None
     if opset < DYNAMO_OPSET:
-        _convert(written.model, opset)
-    written.save(path, external_data=True)
+        _convert(result.model, opset)
+    result.save(path, external_data=True)
     return path
 
 
@@ -89,7 +89,7 @@ def write_trace(subject: Subject, axes: Axes, sizes: Mapping[str, int], opset: i
     if line is not None:
         raise ExportFailed(f"the code goes on where an operation fails, which a trace does not survive: from {line}")
     path = folder / "trace.onnx"
-    named = {
+    axis_names = {
         decl.name: {a: n for a, n in enumerate(axes.names(i, len(decl.shape))) if n is not None}
         for i, decl in enumerate(subject.inputs)
     }
@@ -111,7 +111,7 @@ def write_trace(subject: Subject, axes: Axes, sizes: Mapping[str, int], opset: i
             path,
             input_names=[decl.name for decl in subject.inputs],
             output_names=list(subject.outputs),
-            dynamic_axes={name: dims for name, dims in named.items() if dims} | _all_dynamic(subject, axes),
+            dynamic_axes={name: dims for name, dims in axis_names.items() if dims} | _all_dynamic(subject, axes),
             opset_version=opset,
             dynamo=False,
         )

@@ -95,8 +95,8 @@ def flat_axes(axes: Any, name: str = "") -> Iterator[tuple[str, AxisNames]]:
         for key, inner in axes.items():
             yield from flat_axes(inner, f"{name}.{key}" if name else str(key))
     elif not isinstance(axes, list | tuple) or not all(isinstance(axis, _AXES) for axis in axes):
-        said = f"dynamic takes names of axes for {name}, None for a static one, and was given {wording(axes)}"
-        raise InputError(said, f'Write dynamic={{"{name}": ("batch", None, "height", "width")}}.')
+        message = f"dynamic takes names of axes for {name}, None for a static one, and was given {wording(axes)}"
+        raise InputError(message, f'Write dynamic={{"{name}": ("batch", None, "height", "width")}}.')
     elif any(isinstance(axis, Mapping | list | tuple) for axis in axes):
         yield from flat_axes(dict(enumerate(axes)), name)
     else:

@@ -151,10 +151,10 @@ def _users_failure(what: str, error: Exception) -> InputError:
     """Shows the user's own traceback; our frames and Python's import machinery are left out."""
     frames = [f for f in traceback.extract_tb(error.__traceback__) if is_users(f.filename)]
     lines = "".join(traceback.format_list(frames[-6:])).rstrip()
-    said = f"{what}: {type(error).__name__}: {first_line(error)}"
+    message = f"{what}: {type(error).__name__}: {first_line(error)}"
     where = blame_exception(error)
     hint = f"It comes from {where}." if where is not None else "Run it in Python to see more."
-    return InputError(f"{said}\n{lines}" if lines else said, hint)
+    return InputError(f"{message}\n{lines}" if lines else message, hint)
 
 
 def _load_program(path: Path) -> torch.export.ExportedProgram:

@@ -30,11 +30,11 @@ def restored(module: torch.nn.Module) -> Iterator[None]:
     try:
         yield
     finally:
-        for part, kind, held, attributes, contents in before:
+        for part, kind, entries, attributes, contents in before:
             own = _tables(part)
-            if type(part) is kind and all(a.keys() == b.keys() for a, b in zip(held, own, strict=True)):
+            if type(part) is kind and all(a.keys() == b.keys() for a, b in zip(entries, own, strict=True)):
                 _put_back(vars(part), attributes, contents)
-                for key, old, new in zip(_HELD, held, own, strict=True):
+                for key, old, new in zip(_HELD, entries, own, strict=True):
                     if not _same(old, new):
                         vars(part)[key].update(old)
         for tensor, version, content in buffers:

@@ -66,9 +66,9 @@ def with_sides(branch: Branch, after: NextLine) -> Branch:
     names = [_text(after.file, side) for side in (body, other)]
     if ran_body is None:
         return dataclasses.replace(branch, sides=(names[0], names[1]))
-    ran, lost = (body, other) if ran_body else (other, body)
+    ran, rest = (body, other) if ran_body else (other, body)
     sides = tuple(names if ran_body else names[::-1])
-    check = _raises(lost) and not _raises(ran) and not after.caught
+    check = _raises(rest) and not _raises(ran) and not after.caught
     return dataclasses.replace(branch, sides=sides, known=True, check=check)
 
 

@@ -193,8 +193,8 @@ def refuse_train_mode(module: torch.nn.Module) -> None:
         return  # out of torch.export (PT2E among them), which has settled it
     training = [name or "the module itself" for name, m in module.named_modules() if m.training]
     if training:
-        named = ", ".join(training[:5]) + (" ..." if len(training) > 5 else "")
-        raise InputError(f"the module is in train mode: {named}", "Call module.eval() first.")
+        names = ", ".join(training[:5]) + (" ..." if len(training) > 5 else "")
+        raise InputError(f"the module is in train mode: {names}", "Call module.eval() first.")
 
 
 def _program_example(
@@ -286,20 +286,20 @@ def _first_run(subject: Subject, outputs: Sequence[str]) -> None:
     if changed:
         names = ", ".join(changed[:3]) + (" ..." if len(changed) > 3 else "")
         subject.notes.append(f"forward writes into {names}: every run of the file starts from the values of now")
-    named = list(named_tensors(result, ""))
-    if not named:
+    pairs = list(named_tensors(result, ""))
+    if not pairs:
         raise InputError(f"forward returns {type(result).__name__}, no tensor", "Return tensors.")
     plain = isinstance(result, torch.Tensor) or (
         isinstance(result, tuple | list)
-        and len(named) == len(result)
+        and len(pairs) == len(result)
         and all(isinstance(r, torch.Tensor) for r in result)
     )
     if not plain and not isinstance(subject.module, Adapter):
         subject.module = Adapter(subject.module, ()).eval()
         subject.prefix = "inner."
-    subject.expected = tuple(tensor for _, tensor in named)
-    subject.outputs = _output_names([name for name, _ in named], outputs, subject.inputs)
-    refused = [name for name, tensor in named if tensor.is_complex()]
+    subject.expected = tuple(tensor for _, tensor in pairs)
+    subject.outputs = _output_names([name for name, _ in pairs], outputs, subject.inputs)
+    refused = [name for name, tensor in pairs if tensor.is_complex()]
     if refused:
         raise InputError(f"output {refused[0]} is complex", "Return torch.view_as_real(...) of it.")
 
@@ -307,12 +307,12 @@ def _first_run(subject: Subject, outputs: Sequence[str]) -> None:
 def _output_names(own: Sequence[str], user_names: Sequence[str], inputs: Sequence[InputDecl]) -> tuple[str, ...]:
     if user_names and len(user_names) != len(own):
         raise InputError(f"--output names {len(user_names)} outputs, the module has {len(own)}: {', '.join(own)}", "")
-    taken = {decl.name for decl in inputs}
+    earlier = {decl.name for decl in inputs}
     names: list[str] = []
     for name in user_names or own:
-        while name in taken:
+        while name in earlier:
             name += "_out"
-        taken.add(name)
+        earlier.add(name)
         names.append(name)
     return tuple(names)
 

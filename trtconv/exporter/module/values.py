@@ -64,15 +64,15 @@ class Reader(TorchFunctionMode):  # type: ignore[misc]
         name = getattr(func, "__name__", "")
         if name in TEXTS:
             return result
-        read = self._taint.reads > before
+        reads = self._taint.reads > before
         gives_tensors = any(True for _ in tensors_in(result))
         # An operator in C++ that takes a tensor for a number (`torch.arange(n)`) is followed by the exporters.
-        in_python = read and (isinstance(func, types.FunctionType) or not gives_tensors)
+        in_python = reads and (isinstance(func, types.FunctionType) or not gives_tensors)
         if in_python or (name in _TAKERS and self._taint.holds((args, kwargs))):
             self.note(result)
         elif func == _SHAPE or name in _SIZES:
             return self._seen_size(args[0], name, result) if args and args[0] in self._sized else result
-        elif read or self._taint.sized or self._grows_of((args, kwargs)):
+        elif reads or self._taint.sized or self._grows_of((args, kwargs)):
             for tensor in tensors_in(result):
                 if tensor.dim():
                     self._sized[tensor] = True

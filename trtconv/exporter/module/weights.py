@@ -65,11 +65,11 @@ def _read(path: Path) -> Any:
     try:
         return reader(path)
     except Exception as error:
-        said = first_line(error)
-        if "Weights only" in said:
-            said = "it holds more than tensors: a whole module, or objects of classes"
+        message = first_line(error)
+        if "Weights only" in message:
+            message = "it holds more than tensors: a whole module, or objects of classes"
         raise InputError(
-            f"--weights {path} cannot be read: {said}",
+            f"--weights {path} cannot be read: {message}",
             "Only state dicts are loaded (weights_only): save module.state_dict(), not the module.",
         ) from error
 
@@ -81,7 +81,7 @@ def _torch_load(path: Path) -> Any:
 def _unwrap(value: Any, path: Path, names: set[str]) -> tuple[Mapping[str, torch.Tensor], tuple[str, ...]]:
     """Takes the state dict out of a checkpoint, and a common prefix off its keys."""
     notes = []
-    taken: list[str] = []
+    steps: list[str] = []
     while isinstance(value, Mapping) and not _is_state(value):
         keys = [key for key in _CONTAINERS if isinstance(value.get(key), Mapping) and key not in names]
         inner = keys or [key for key, item in value.items() if isinstance(item, Mapping)]
@@ -92,9 +92,9 @@ def _unwrap(value: Any, path: Path, names: set[str]) -> tuple[Mapping[str, torch
         if not inner:
             break
         value = value[inner[0]]
-        taken.append(str(inner[0]))
-    if taken:
-        notes.append(f"weights taken from {'/'.join(taken)!r} of {path.name}")
+        steps.append(str(inner[0]))
+    if steps:
+        notes.append(f"weights taken from {'/'.join(steps)!r} of {path.name}")
     if not isinstance(value, Mapping) or not _is_state(value):
         raise InputError(f"--weights {path} holds no state dict", "Save module.state_dict().")
     other = [key for key, item in value.items() if not isinstance(item, torch.Tensor)]

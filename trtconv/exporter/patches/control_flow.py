@@ -26,10 +26,10 @@ def _cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], 
     """Stands in for `torch.cond`; no read of values by Python: torch.export follows both sides."""
     if isinstance(pred, torch.Tensor):
         with torch._C.DisableTorchFunction(), torch.utils._python_dispatch._disable_current_modes():
-            chosen = True if pred.is_meta or _is_fake(pred) else bool(pred)
+            is_true = True if pred.is_meta or _is_fake(pred) else bool(pred)
     else:
-        chosen = bool(pred)
-    return (true_fn if chosen else false_fn)(*operands)
+        is_true = bool(pred)
+    return (true_fn if is_true else false_fn)(*operands)
 
 
 def _is_fake(tensor: torch.Tensor) -> bool:

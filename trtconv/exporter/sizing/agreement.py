@@ -58,9 +58,9 @@ def first_lost(lattices: Lattices, rules: Sequence[SizeRule], example: Mapping[s
         if rule.name in lattices and not rule.tied:
             low, high = _span(rule)
             ours = rule.valid or rule.sizes(max(rule.min, low), min(rule.max or high, high))
-            lost = [n for n in ours if not _takes(lattices[rule.name], n)]
-            if lost:
-                return {**example, rule.name: lost[0]}
+            losses = [n for n in ours if not _takes(lattices[rule.name], n)]
+            if losses:
+                return {**example, rule.name: losses[0]}
     return None
 
 

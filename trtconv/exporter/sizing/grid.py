@@ -77,9 +77,9 @@ class Grid:
     def taken_out(self, mask: NDArray[np.bool_], count: int, generator: random.Random) -> list[dict[str, int]]:
         """Returns random sizes where a mask is true, so many at most, and makes it false there."""
         flat = np.flatnonzero(mask)
-        chosen = generator.sample(range(len(flat)), min(count, len(flat)))
-        mask.ravel()[flat[chosen]] = False
-        return [self._at(int(flat[place])) for place in chosen]
+        places = generator.sample(range(len(flat)), min(count, len(flat)))
+        mask.ravel()[flat[places]] = False
+        return [self._at(int(flat[place])) for place in places]
 
     def nearest(self, mask: NDArray[np.bool_]) -> dict[str, int] | None:
         """Returns the sizes nearest to the example where a mask is true, None where it is nowhere."""
@@ -105,5 +105,5 @@ def _valid(rule: SizeRule) -> Sequence[int]:
 
 def _thin(sizes: Sequence[int], example: int) -> list[int]:
     """Returns half of some sizes: the ends, the example, and others at uneven distances."""
-    kept = random.Random(len(sizes)).sample(list(sizes), len(sizes) // 2)
-    return sorted({sizes[0], sizes[-1], example, *kept})
+    inner = random.Random(len(sizes)).sample(list(sizes), len(sizes) // 2)
+    return sorted({sizes[0], sizes[-1], example, *inner})

@@ -90,8 +90,8 @@ class Guards:
     def _values(self, shapes: Sequence[Sequence[int]]) -> dict[str, int] | None:
         """Returns the symbols' values; None where a size is not one that the program's expressions can have."""
         values: dict[str, int] = {}
-        for own, given in zip(self._inputs, shapes, strict=True):
-            for size, n in zip(own, given, strict=True):
+        for own, numbers in zip(self._inputs, shapes, strict=True):
+            for size, n in zip(own, numbers, strict=True):
                 symbol, value = _solved(size, n)
                 if value is None or values.setdefault(symbol, value) != value:
                     return None

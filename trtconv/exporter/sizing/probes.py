@@ -71,10 +71,10 @@ def other_ways(subject: Subject) -> Iterator[OtherWay]:
         if usual is None or operations is None:
             continue
         if operations.names != usual.names:
-            at, said = _parting(usual, operations) or UNKNOWN_LINE, f"runs other operations on {name}"
+            at, text = _parting(usual, operations) or UNKNOWN_LINE, f"runs other operations on {name}"
             if subject.text_blame not in (None, at):  # more likely what decides than what is decided
-                said += f" ({subject.text_blame} writes values as text)"
-            yield OtherWay(Branch(at, said), tensors, True)
+                text += f" ({subject.text_blame} writes values as text)"
+            yield OtherWay(Branch(at, text), tensors, True)
         elif subject.text_blame is not None:
             branch = Branch(subject.text_blame, f"writes values as text, and computes something else on {name}")
             yield OtherWay(branch, tensors, False)

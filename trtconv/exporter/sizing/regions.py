@@ -96,22 +96,22 @@ class Regions:
             return
         self._explored = True
         grid, generator = Grid(self.rules), random.Random(0)
-        left = grid.everywhere()
+        rest = grid.everywhere()
         own = self._example_region()
         for region in self._candidates:
-            if region is own or (region.mask(grid) & left).any():
-                self._add(grid, region, left, generator)
-        chosen = grid.sample(left, generator) if own is not None else None
-        while chosen is not None and len(self._members) < _MOST and self.seconds > 0:
-            if len(self._members) >= _FEW and left.mean() > 1 - _COVERED:
+            if region is own or (region.mask(grid) & rest).any():
+                self._add(grid, region, rest, generator)
+        sizes = grid.sample(rest, generator) if own is not None else None
+        while sizes is not None and len(self._members) < _MOST and self.seconds > 0:
+            if len(self._members) >= _FEW and rest.mean() > 1 - _COVERED:
                 return  # sizes that became constants: each is its own region
-            new_region = self._region(chosen)
+            new_region = self._region(sizes)
             if new_region is None:
                 return
-            if not self._add(grid, new_region, left, generator, chosen).any():
+            if not self._add(grid, new_region, rest, generator, sizes).any():
                 return  # a size that its own region does not have: what was asked is not all in the guards
-            chosen = grid.sample(left, generator)
-        self._complete = own is not None and chosen is None
+            sizes = grid.sample(rest, generator)
+        self._complete = own is not None and sizes is None
 
     def _example_region(self) -> Region | None:
         """Returns the example's region, None where it cannot be told."""
@@ -159,7 +159,7 @@ class Regions:
         try:
             with limited(seconds):
                 inputs, places = _symbolic(mode, environment, axes, example_at(subject, axes, sizes))
-                kept = _remembered_numbers(mode, subject.module)
+                references = _remembered_numbers(mode, subject.module)
                 skipping = without_fake_quantize() if subject.fake_quantized else contextlib.nullcontext()
                 run = (torch.no_grad(), restored(subject.module), masks_unseen(), control_flow_chosen(), skipping)
                 with contextlib.ExitStack() as stack:
@@ -168,7 +168,7 @@ class Regions:
                     for context in (*run, mode, enable_python_dispatcher(), _Recurrent(), size_reads_asked()):
                         stack.enter_context(context)
                     as_tuple(subject.module(*inputs))
-                del kept
+                del references
         except ExportTimeOver:
             return None
         except Exception:  # whatever the module or the fake tensors raise
@@ -223,16 +223,16 @@ class Regions:
             sizes = [int(n) for n in grid.values[rule.name].ravel()[~always]]
             if grid.thinned or rule.max is None or rule.tied or rule.example not in sizes:
                 return None
-            listed = dataclasses.replace(rule, step=0, offsets=(), valid=tuple(sizes), min=sizes[0], max=sizes[-1])
-            result.append(listed)
+            new_rule = dataclasses.replace(rule, step=0, offsets=(), valid=tuple(sizes), min=sizes[0], max=sizes[-1])
+            result.append(new_rule)
         return tuple(result) if self.first(result, numbers) is None else None
 
     def _inside(self, grid: Grid, numbers: Collection[int]) -> NDArray[np.bool_]:
         """Returns which sizes of a grid are in some regions."""
-        left, inside = np.ones(grid.shape, dtype=bool), np.zeros(grid.shape, dtype=bool)
+        rest, inside = np.ones(grid.shape, dtype=bool), np.zeros(grid.shape, dtype=bool)
         for number, region in enumerate(self.members):
-            own = region.mask(grid) & left
-            left &= ~own
+            own = region.mask(grid) & rest
+            rest &= ~own
             if number in numbers and not region.refused:
                 inside |= own
         return inside
@@ -259,13 +259,13 @@ def _remembered_numbers(mode: FakeTensorMode, module: torch.nn.Module) -> list[A
     Returns:
         What is to be kept while the mode is in use: it holds them weakly.
     """
-    kept = []
+    references = []
     for buffer in module.buffers():
         if buffer.numel() == 1 and type(buffer) is torch.Tensor:
             fake = mode.from_tensor(buffer)
             fake.constant = buffer.detach().clone()
-            kept.append(fake)
-    return kept
+            references.append(fake)
+    return references
 
 
 class _Recurrent(TorchFunctionMode):  # type: ignore[misc]

@@ -211,11 +211,11 @@ def _tied_rule(trials: Trials, rule: SizeRule, other: str, step: int, along: int
 def with_tied(rules: Sequence[SizeRule], sizes: dict[str, int]) -> dict[str, int]:
     """Returns sizes in which dimensions that are tied to another follow it."""
     by_name = {rule.name: rule for rule in rules}
-    chosen = dict(sizes)
+    result = dict(sizes)
     for name, other in following(rules).items():
         rule, leader = by_name[name], by_name[other]
-        chosen[rule.name] = rule.example + (chosen[leader.name] - leader.example) * rule.step // (leader.step or 1)
-    return chosen
+        result[rule.name] = rule.example + (result[leader.name] - leader.example) * rule.step // (leader.step or 1)
+    return result
 
 
 def following(rules: Sequence[SizeRule]) -> dict[str, str]:

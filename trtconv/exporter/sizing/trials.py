@@ -223,17 +223,17 @@ class Trials:
         dtypes = [getattr(torch, decl.dtype) for decl in self.subject.inputs]
         inputs = [torch.empty(s, dtype=d, device="meta") for s, d in zip(shapes, dtypes, strict=True)]
         skipping = without_fake_quantize() if self.subject.fake_quantized else contextlib.nullcontext()
-        seen = (masks_unseen(), control_flow_chosen(), meta_shapes(), skipping, path)
+        contexts = (masks_unseen(), control_flow_chosen(), meta_shapes(), skipping, path)
         with torch.no_grad(), restored(self._twin), torch.device("meta"), contextlib.ExitStack() as stack:
-            for context in seen:
+            for context in contexts:
                 stack.enter_context(context)
             return tuple(tuple(tensor.shape) for tensor in as_tuple(self._twin(*inputs)))
 
     def _eager(self, shapes: Sequence[Shape], path: Operations) -> tuple[Shape, ...]:
         if not self.meta and _elements(shapes) > _EAGER_GROWTH * _elements([i.shape for i in self.subject.inputs]):
             raise TooExpensive
-        seen = (masks_unseen(), control_flow_chosen())
-        with torch.no_grad(), restored(self.subject.module), _one_thread(), seen[0], seen[1], path:
+        contexts = (masks_unseen(), control_flow_chosen())
+        with torch.no_grad(), restored(self.subject.module), _one_thread(), contexts[0], contexts[1], path:
             _, output_shapes = inputs_that_run(self.subject.inputs, shapes, 0, functools.partial(self._shapes_of, path))
             return output_shapes
 
@@ -298,8 +298,8 @@ def _meta_twin(subject: Subject) -> torch.nn.Module:
         return _scripted_twin(subject.module)
     memo: dict[int, Any] = {}
     for module in subject.module.modules():
-        held = (*module._parameters.values(), *module._buffers.values(), *vars(module).values())
-        for tensor in held:
+        tensors = (*module._parameters.values(), *module._buffers.values(), *vars(module).values())
+        for tensor in tensors:
             if isinstance(tensor, torch.nn.Parameter):
                 memo[id(tensor)] = torch.nn.Parameter(torch.empty_like(tensor, device="meta"), requires_grad=False)
             elif isinstance(tensor, torch.Tensor):
