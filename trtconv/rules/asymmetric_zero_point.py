@@ -55,8 +55,8 @@ class AsymmetricZeroPoint(LinearRule):
         if point.dtype == np.uint8 and bool((point == UINT8_MIDDLE).all()):
             return None
         values = sorted({int(v) for v in point.reshape(-1)})
-        shown = str(values[0]) if len(values) == 1 else f"{values[0]} to {values[-1]}"
-        return f"{point.dtype} with zero point {shown}: TensorRT takes int8 with 0"
+        text = str(values[0]) if len(values) == 1 else f"{values[0]} to {values[-1]}"
+        return f"{point.dtype} with zero point {text}: TensorRT takes int8 with 0"
 
 
 def _foreign_type(linear: Linear) -> str | None:

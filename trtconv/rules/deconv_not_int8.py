@@ -74,11 +74,11 @@ def with_first_reasons(before: Sequence[Finding], after: Sequence[Finding], mode
     code = DeconvNotInt8.code
     quantized = {node.node.name for node in deconvs(model) if is_quantized(node)}
     computed = {node.node.name for node in deconvs(model) if may_be_computed(node)}
-    given = {f.fault: f for f in before if f.code == code}
-    left = {f.fault: f for f in after if f.code == code}
-    kept = [given.get(key, f) if f.location.node in computed else f for key, f in left.items()]
-    folded = [f for key, f in given.items() if key not in left and f.location.node not in quantized]
-    return (*(f for f in after if f.code != code), *kept, *folded)
+    earlier = {f.fault: f for f in before if f.code == code}
+    later = {f.fault: f for f in after if f.code == code}
+    rest = [earlier.get(key, f) if f.location.node in computed else f for key, f in later.items()]
+    folded = [f for key, f in earlier.items() if key not in later and f.location.node not in quantized]
+    return (*(f for f in after if f.code != code), *rest, *folded)
 
 
 def why_in_float(deconv: Deconv) -> str:

@@ -48,7 +48,7 @@ class ForeignOperator(Rule):
 
     def check(self, view: ModelView, target: Target) -> Iterator[Finding]:
         # What is installed says itself which node it refuses; a plugin's name is then known to it.
-        given = bool(foreign.current().plugins)
+        has_plugins = bool(foreign.current().plugins)
         for scope in view.model.scopes:
             columns = scope.columns
             pairs = dict.fromkeys(zip(columns.domains, columns.ops, strict=True))
@@ -56,7 +56,7 @@ class ForeignOperator(Rule):
             for index, pair in enumerate(zip(columns.domains, columns.ops, strict=True)):
                 if pair not in strange:
                     continue
-                message = _fault(scope, index, target, given)
+                message = _fault(scope, index, target, has_plugins)
                 if message:
                     yield self.finding(message, scope.location(index))
                 elif wrong := fault(scope, index, target):

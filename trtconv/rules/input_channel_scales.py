@@ -58,18 +58,18 @@ def _fault(linear: Linear, layer: onnx.NodeProto) -> str | None:
         return None
     axis = linear.attributes.get("axis", 1)
     shape = linear.scope.shape(linear.node.input[0])
-    wanted = _OUTPUT_AXIS[layer.op_type]
-    if shape is None or not -len(shape) <= axis < len(shape) or not -len(shape) <= wanted < len(shape):
+    goal = _OUTPUT_AXIS[layer.op_type]
+    if shape is None or not -len(shape) <= axis < len(shape) or not -len(shape) <= goal < len(shape):
         return None
-    if axis % len(shape) == wanted or shape[axis] != scale.size:
+    if axis % len(shape) == goal or shape[axis] != scale.size:
         return None
     group = next((int(a.i) for a in layer.attribute if a.name == "group"), 1)
     # A Conv's weight holds the output channels of all groups; a ConvTranspose's those of one.
-    count = shape[wanted]
+    count = shape[goal]
     channels = f"{count} output channels"
     if layer.op_type == "ConvTranspose" and group > 1 and count is not None:
         channels = f"{count * group} output channels, {count} in each of {group} groups"
     return (
         f"{scale.size} scales on axis {axis} of the weight {list(shape)} of {layer.op_type} {layer.name!r}:"
-        f" TensorRT applies them to its {channels} (axis {wanted})"
+        f" TensorRT applies them to its {channels} (axis {goal})"
     )

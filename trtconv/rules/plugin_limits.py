@@ -51,12 +51,12 @@ def _candidates(scope: Scope, index: int, target: Target) -> Fault:
     if not target.before(9):
         return None
     boxes, most = _size(scope, index, 0, 1), _attribute(scope, index, "topK")
-    kept, classes = _attribute(scope, index, "keepTopK"), _attribute(scope, index, "numClasses")
+    best, classes = _attribute(scope, index, "keepTopK"), _attribute(scope, index, "numClasses")
     if boxes is not None and most is not None and most > boxes:
         message = f"topK is {most}, and there are {boxes} boxes: TensorRT 8.6.0 reads on in those of the next class"
         return message, Severity.WARNING
-    if kept is not None and most is not None and classes is not None and kept > most * classes:
-        message = f"keepTopK is {kept}, and there are {most} candidates of {classes} classes: what is beyond is garbage"
+    if best is not None and most is not None and classes is not None and best > most * classes:
+        message = f"keepTopK is {best}, and there are {most} candidates of {classes} classes: what is beyond is garbage"
         return message, Severity.WARNING
     return None
 

@@ -80,16 +80,16 @@ class SizeOffLattice(ProfileRule):
         if all(fault is None for fault in view.faults) or view.lattice.empty:
             return
         again = _again(view)
-        seen: set[tuple[int, str, int]] = set()
+        earlier: set[tuple[int, str, int]] = set()
         for row, ((number, pick, sizes), fault) in enumerate(zip(view.points, view.faults, strict=True)):
             if fault is None:
                 continue
             for name, near in view.lattice.nearest(sizes).items():
                 dim, size, own = view.lattice.dims[name], sizes[name], view.fault_of(row, name)
                 # Where min, opt and max are one size, it is said once.
-                if (number, name, size) in seen:
+                if (number, name, size) in earlier:
                     continue
-                seen.add((number, name, size))
+                earlier.add((number, name, size))
                 bound = view.profiles[number].dims[name]
                 what = "size" if bound.min == bound.max else pick
                 message = (
@@ -182,17 +182,17 @@ class DimensionsTied(ProfileRule):
     def check(self, view: SizesView) -> Iterator[Finding]:
         if all(fault is None for fault in view.faults) or view.lattice.empty:
             return
-        seen: list[Mapping[str, int]] = []
+        earlier: list[Mapping[str, int]] = []
         for row, ((number, pick, sizes), fault) in enumerate(zip(view.points, view.faults, strict=True)):
-            if fault is None or not sizes or view.lattice.nearest(sizes) or sizes in seen:
+            if fault is None or not sizes or view.lattice.nearest(sizes) or sizes in earlier:
                 continue
-            seen.append(sizes)
-            given = ", ".join(f"{name} {size}" for name, size in sizes.items())
+            earlier.append(sizes)
+            text = ", ".join(f"{name} {size}" for name, size in sizes.items())
             tied = f" (it needs {'; '.join(view.lattice.joint)})" if view.lattice.joint else ""
             node = fault.node
             source = f" ({node.source})" if node.source else ""
             message = (
-                f"the {pick} sizes{view.describe(number)}, {given}, do not go together{tied}: {node.label}{source}"
+                f"the {pick} sizes{view.describe(number)}, {text}, do not go together{tied}: {node.label}{source}"
                 f" {fault.evidence(row)}"
             )
             moved = view.lattice.rounded(sizes, up=None)
@@ -293,9 +293,9 @@ class SizesNotKnown(ProfileRule):
             return
         opaque = view.trial.opaque
         if opaque:
-            listed = "; ".join(f"{node}: {why}" for node, why in list(opaque.items())[:3])
+            reasons = "; ".join(f"{node}: {why}" for node, why in list(opaque.items())[:3])
             more = f" (and {len(opaque) - 3} more nodes)" if len(opaque) > 3 else ""
-            message = f"which sizes the network accepts is not known behind {listed}{more}"
+            message = f"which sizes the network accepts is not known behind {reasons}{more}"
             yield self.finding(message, Location(), "", Severity.INFO)
 
 
@@ -327,13 +327,13 @@ class TensorTooLarge(ProfileRule):
     fix = "Give the dimensions a smaller max."
 
     def check(self, view: SizesView) -> Iterator[Finding]:
-        for number, taken in enumerate(view.memory):
-            if taken.elements > MOST_ELEMENTS:
+        for number, need in enumerate(view.memory):
+            if need.elements > MOST_ELEMENTS:
                 message = (
-                    f"tensor {taken.largest!r} has {taken.elements} elements at the max{view.describe(number)}, and"
+                    f"tensor {need.largest!r} has {need.elements} elements at the max{view.describe(number)}, and"
                     f" TensorRT counts some in 32 bits, which end at {MOST_ELEMENTS}"
                 )
-                yield self.finding(message, taken.maker, "", Severity.WARNING)
+                yield self.finding(message, need.maker, "", Severity.WARNING)
 
 
 SIZE_CHECKS: tuple[ProfileRule, ...] = (
