@@ -88,15 +88,15 @@ def _most_alive(
         dtype = trial.tensors[name].dtype
         return counts[name] * (dtype.itemsize if dtype is not None else _ITEM_BYTES)
 
-    held = {*inputs, *program.outputs}
-    alive = sum((size(name) for name in held if name in counts), np.zeros(trial.rows))
+    ends = {*inputs, *program.outputs}
+    alive = sum((size(name) for name in ends if name in counts), np.zeros(trial.rows))
     most, at = alive.copy(), np.zeros(trial.rows, np.int64)
     inner: dict[str, Numbers] = {}
     ending: dict[int, list[str]] = {}
     for name, index in program.last_use.items():
         ending.setdefault(index, []).append(name)
     for index, node in enumerate(program.nodes):
-        names = [n for n in node.outputs if n in counts and n not in held and n in program.last_use]
+        names = [n for n in node.outputs if n in counts and n not in ends and n in program.last_use]
         outputs = {name: size(name) for name in names}
         first = node.inputs[0] if node.inputs else ""
         over = node.op in _IN_PLACE and program.last_use.get(first) == index and len(outputs) == 1

@@ -91,10 +91,10 @@ def refuse_gaps(view: SizesView, profiles: Sequence[ShapeProfile], ranges: Mappi
     the ends of what was asked.
     """
     points = _points(view, profiles, ranges)
-    lost = [p for p in points if not any(_inside(p, profile) for profile in profiles)]
+    gaps = [p for p in points if not any(_inside(p, profile) for profile in profiles)]
     rest = {name: profiles[0].dims[name].opt for name in view.sizes.names}
-    faults = first_faults(view.sizes.run([{**rest, **p} for p in lost]).checks, len(lost)) if lost else []
-    point = next((p for p, fault in zip(lost, faults, strict=True) if fault is None), None)
+    faults = first_faults(view.sizes.run([{**rest, **p} for p in gaps]).checks, len(gaps)) if gaps else []
+    point = next((p for p, fault in zip(gaps, faults, strict=True) if fault is None), None)
     if point is None:
         return
     ranging = {name: size for name, size in point.items() if ranges[name].min < ranges[name].max}
@@ -176,13 +176,13 @@ def narrower(inputs: Sequence[InputSpec], profiles: Sequence[ShapeProfile], latt
         profile = make_profile(inputs, {**bounds, **dims}, whole.values)
         options.append(Narrower(_flags(dims), (profile,)))
     if len(groups) == 1:
-        given = _flags({n: bounds[n] for n in ranging})
+        flags = _flags({n: bounds[n] for n in ranging})
         for parts in (2, 4):
             try:
                 made_parts, _ = divide(inputs, whole, lattice, str(parts))
             except InputError:
                 break
-            options.insert(parts // 2, Narrower(f"{given} --split {parts}", made_parts))
+            options.insert(parts // 2, Narrower(f"{flags} --split {parts}", made_parts))
     return [option for option in options if option.profiles != tuple(profiles)]
 
 

@@ -77,25 +77,25 @@ def sizes(request: SizesRequest) -> SizesReport:
     """
     model = OnnxModel.load(request.model)
     network = Sizes(model)
-    given = bounds_by_name(model.inputs, request.dims)
+    bounds = bounds_by_name(model.inputs, request.dims)
     if not network.names and request.dims:
         raise InputError(f"{request.model} has no dynamic dimension", "Leave out --dim.")
-    ranges = {name: given.get(name, UNASKED) for name in network.names}
+    ranges = {name: bounds.get(name, UNASKED) for name in network.names}
     lattice = network.lattice({n: (r.min, r.max) for n, r in ranges.items()}, {n: r.opt for n, r in ranges.items()})
     nearest: dict[str, dict[str, list[int]]] = {}
     for name in ranges:
-        if name in given:
-            for size in (given[name].min, given[name].opt, given[name].max):
+        if name in bounds:
+            for size in (bounds[name].min, bounds[name].opt, bounds[name].max):
                 for dim, near in lattice.nearest({name: size}).items():
                     nearest.setdefault(dim, {}).update(near)
     computed = derived(list(dynamic_dims(model.inputs)))
-    unasked = tuple(name for name in network.names if name not in given and name not in computed)
+    free = tuple(name for name in network.names if name not in bounds and name not in computed)
     broken = lattice.empty or (not lattice.dims and bool(network.run([{}]).checks))
     largest = None if broken else _largest(lattice, ranges)
     code = 1 if broken else 0
     memory = None if largest is None else MemoryRecord(model.nbytes, tuple(activations(network, [largest])))
     freed = _freed(model, lattice, ranges)
-    return SizesReport(FileIdentity(str(request.model)), lattice, ranges, unasked, nearest, code, memory, freed)
+    return SizesReport(FileIdentity(str(request.model)), lattice, ranges, free, nearest, code, memory, freed)
 
 
 def _freed(model: OnnxModel, lattice: SizeLattice, ranges: Mapping[str, Range]) -> tuple[str, ...]:

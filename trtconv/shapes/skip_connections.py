@@ -65,8 +65,8 @@ def unmatched(model: OnnxModel) -> list[Unmatched]:
     for index, node in enumerate(nodes):
         if node.op == "ConvTranspose":
             joins = _joins(nodes, readers, trial.tensors, node)
-            met = (_met(node, index, trial.tensors, join, mine, skip) for join, mine, skip in joins)
-            mismatches += [mismatch for mismatch in met if mismatch is not None][:1]
+            meetings = (_met(node, index, trial.tensors, join, mine, skip) for join, mine, skip in joins)
+            mismatches += [mismatch for mismatch in meetings if mismatch is not None][:1]
     return mismatches
 
 

@@ -51,10 +51,7 @@ def divide(
     if len(opts[0]) == 1:
         return (profile,), ""
     meeting = len(groups) == 1 and groups[0].is_line
-    parts = [
-        _meeting(group, wanted) if meeting else _nested(group, wanted)
-        for group, wanted in zip(groups, opts, strict=True)
-    ]
+    parts = [_meeting(group, own) if meeting else _nested(group, own) for group, own in zip(groups, opts, strict=True)]
     free = {name: bound for name, bound in profile.dims.items() if any(name in t.columns for t in lattice.tables)}
     profiles = []
     for at in zip(*parts, strict=True):
@@ -120,12 +117,12 @@ class _Group:
         if size == self.range.opt:
             return {name: bound.opt for name, bound in self.bounds.items()}
         along = math.log(size / self.range.min) / math.log(self.range.max / self.range.min)
-        wanted = {name: bound.min * (bound.max / bound.min) ** along for name, bound in self.bounds.items()}
+        goals = {name: bound.min * (bound.max / bound.min) ** along for name, bound in self.bounds.items()}
         box = {name: (low[name], high[name]) for name in self.bounds} | {self.leader: (size, size)}
         inside = self.table.take(self.table.within(box)).columns
         points = [{name: int(inside[name][row]) for name in inside} for row in range(len(inside[self.leader]))]
         return min(
-            points, key=lambda point: sum(abs(math.log(n / wanted[name])) for name, n in point.items()), default=high
+            points, key=lambda point: sum(abs(math.log(n / goals[name])) for name, n in point.items()), default=high
         )
 
 
@@ -204,10 +201,10 @@ def _cuts(sizes: Sequence[int], opts: Sequence[float]) -> list[int]:
     """Returns the sizes nearest to halfway between the opts, no two of them the same."""
     cuts = [sizes[0]]
     for number in range(len(opts) - 1):
-        wanted = math.sqrt(opts[number] * opts[number + 1])
+        goal = math.sqrt(opts[number] * opts[number + 1])
         # Room is left for the cuts that are still to come, and for the end.
         free = [n for n in sizes if n > cuts[-1]][: number + 1 - len(opts)]
-        cuts.append(min(free, key=lambda n: abs(math.log(n / wanted))))
+        cuts.append(min(free, key=lambda n: abs(math.log(n / goal))))
     return cuts[1:]
 
 
@@ -228,12 +225,12 @@ def _nested(group: _Group, opts: Sequence[float]) -> list[_Part]:
 
 def _split_text(groups: Sequence[_Group], parts: Sequence[Sequence[_Part]], *, meeting: bool) -> str:
     how = "they meet at one size" if meeting else "each begins at the smallest size, so every combination is in one"
-    listed = "; ".join(
+    texts = "; ".join(
         f"{name} for {', '.join(str(best[name]) for _, best, _ in own)}"
         for group, own in zip(groups, parts, strict=True)
         for name in group.bounds
     )
     return (
-        f"split into {len(parts[0])} profiles ({listed}; {how}): each further profile costs about as much build time as"
+        f"split into {len(parts[0])} profiles ({texts}; {how}): each further profile costs about as much build time as"
         " the first and makes the engine larger; device memory is that of the largest"
     )

@@ -118,24 +118,24 @@ def _improved(columns: Amounts, opts: Opts) -> Opts:
 
     Each candidate is tried against all opts at once, as in FasterPAM (Schubert and Rousseeuw, 2021).
     """
-    chosen = list(dict.fromkeys(opts))
-    near, second, nearest = _nearest(columns, chosen)
+    choice = list(dict.fromkeys(opts))
+    near, second, nearest = _nearest(columns, choice)
     turn = swaps = failures = 0
     while failures < len(columns) and swaps < _MOST_SWAPS:
         candidate = turn % len(columns)
         costs = columns[candidate]
         saved = np.minimum(costs - near, 0).sum()
         # What the requests of an opt lose without it, where they have the candidate and the second best.
-        lost = np.bincount(nearest, np.clip(costs, near, second) - near, len(chosen))
-        place = int(lost.argmin())
-        if saved + lost[place] < -_LEAST_GAIN * near.sum():
-            chosen[place] = candidate
-            near, second, nearest = _nearest(columns, chosen)
+        losses = np.bincount(nearest, np.clip(costs, near, second) - near, len(choice))
+        place = int(losses.argmin())
+        if saved + losses[place] < -_LEAST_GAIN * near.sum():
+            choice[place] = candidate
+            near, second, nearest = _nearest(columns, choice)
             swaps, failures = swaps + 1, 0
         else:
             failures += 1
         turn += 1
-    return tuple(chosen)
+    return tuple(choice)
 
 
 def _nearest(columns: Amounts, opts: list[int]) -> tuple[Amounts, Amounts, NDArray[np.int64]]:

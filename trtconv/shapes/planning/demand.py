@@ -92,9 +92,9 @@ def demand_of(model: OnnxModel, sizes: Sizes, traffic: Traffic, dims: Bounds, ke
         profile = traffic.profile_of(row, fixed, model.inputs)
         keys[key] = len(requests)
         requests.append((f"{traffic.path}:{row.line}", {name: profile.dims[name].opt for name in sizes.names}))
-    held = _fixed_dims(model, keep, sizes.names)
-    lattice = _lattice(sizes, [point for _, point in requests], held)
-    points = [_upwards(lattice, point, held, where) for where, point in requests]
+    static = _fixed_dims(model, keep, sizes.names)
+    lattice = _lattice(sizes, [point for _, point in requests], static)
+    points = [_upwards(lattice, point, static, where) for where, point in requests]
     _require_accepted(sizes, points, [where for where, _ in requests])
     order = list(dict.fromkeys(tuple(point.items()) for point in points))
     counts, smaller = np.zeros(len(order)), np.zeros(len(order))
@@ -106,7 +106,7 @@ def demand_of(model: OnnxModel, sizes: Sizes, traffic: Traffic, dims: Bounds, ke
         smaller[place] += row.number if points[number] != requests[number][1] else 0
     table = np.array([[size for _, size in point] for point in order], np.int64)
     fits = np.asarray((table[None, :, :] >= table[:, None, :]).all(axis=2))
-    for name in held:
+    for name in static:
         column = table[:, sizes.names.index(name)]
         fits = fits & (column[None, :] == column[:, None])
     return Demand([dict(point) for point in order], counts, smaller, fits, lattice)
@@ -132,8 +132,8 @@ def _upwards(lattice: SizeLattice, point: Point, fixed: Collection[str], where: 
         own = {name: point[name] for name in table.columns}
         nearest = _next(table, own, up=True, fixed=fixed)
         if nearest is None:
-            kept = [name for name in own if name in fixed]
-            why = f", with {', '.join(kept)} as it is" if kept else ""
+            same = [name for name in own if name in fixed]
+            why = f", with {', '.join(same)} as it is" if same else ""
             raise InputError(f"{where}: the network accepts nothing from {_listed(own)} on{why}", "Leave the line out.")
         sizes |= nearest
     return {name: sizes.get(name, size) for name, size in point.items()}

@@ -85,9 +85,9 @@ class Planner:
             if total < lowest and self._fits(opts, memory):
                 best, lowest = opts, total
         if not self._fits(best, memory):
-            taken = self._memory(self._boxes(best))
+            need = self._memory(self._boxes(best))
             raise InputError(
-                f"one profile takes about {taken} bytes of GPU memory with the model, and there are {memory}",
+                f"one profile takes about {need} bytes of GPU memory with the model, and there are {memory}",
                 "Give more --gpu-memory, or leave the largest sizes out.",
             )
         return self._division(sorted(best, key=lambda opt: float(self._work[opt])), one, alone[0])
@@ -130,9 +130,9 @@ class Planner:
     def _division(self, opts: Sequence[int], one: float, alone: int) -> Division:
         boxes = self._boxes(opts)
         runs = self._runs(opts)
-        taken = activations(self._sizes, [_at_max(box, self._sizes) for box in boxes])
+        needs = activations(self._sizes, [_at_max(box, self._sizes) for box in boxes])
         planned = []
-        for index, (box, memory) in enumerate(zip(boxes, taken, strict=True)):
+        for index, (box, memory) in enumerate(zip(boxes, needs, strict=True)):
             own = [run for run in runs if run.profile == index]
             spent = sum(run.requests * run.time for run in own) / one
             requests = sum(run.requests for run in own)
@@ -148,7 +148,7 @@ class Planner:
             round(total / float(self._demand.counts.sum()), 3),
         )
         return Division(
-            tuple(boxes), tuple(planned), runs, cost, self._model.nbytes + sum(memory.bytes for memory in taken)
+            tuple(boxes), tuple(planned), runs, cost, self._model.nbytes + sum(memory.bytes for memory in needs)
         )
 
     def _runs(self, opts: Sequence[int]) -> tuple[PlannedRun, ...]:
@@ -156,8 +156,8 @@ class Planner:
         assigned = sorted({(self._time(run, opts[place]), place, run) for place, run in self._assigned(opts)})
         requests, padded = [0.0] * len(assigned), [0.0] * len(assigned)
         sizes = [run for _, _, run in assigned]
-        taken = self._demand.fits[:, sizes] | (np.arange(len(self._points))[:, None] == sizes)
-        for row, at in enumerate(taken.argmax(axis=1)):
+        fits = self._demand.fits[:, sizes] | (np.arange(len(self._points))[:, None] == sizes)
+        for row, at in enumerate(fits.argmax(axis=1)):
             requests[at] += float(self._demand.counts[row])
             padded[at] += self._demand.padded(row, sizes[at])
         results = []

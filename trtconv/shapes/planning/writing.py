@@ -82,8 +82,8 @@ def _check_folder(request: PlanProfilesRequest, folder: Path) -> None:
         toml_string(str(request.model))
     except ValueError as error:
         raise InputError(f"{request.model} has a name that no TOML file can hold", "Rename it to UTF-8.") from error
-    listed = files_read(request)
-    check_all([Output(folder / name, "a file of the plan") for name in FILES] if folder.is_dir() else [], listed)
+    sources = files_read(request)
+    check_all([Output(folder / name, "a file of the plan") for name in FILES] if folder.is_dir() else [], sources)
 
 
 def _write(
