@@ -166,12 +166,12 @@ class _Copy:
         return copy
 
     def _text(self, attribute: str, words: Collection[str], text: bytes) -> bytes:
-        said = text.decode("utf-8", "replace")
+        string = text.decode("utf-8", "replace")
         if attribute == "equation":
-            letters = dict.fromkeys(re.findall(r"[A-Za-z]", said))
+            letters = dict.fromkeys(re.findall(r"[A-Za-z]", string))
             new = dict(zip(letters, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ", strict=False))
-            return re.sub(r"[A-Za-z]", lambda match: new[match[0]], said).encode()
-        return text if said in words else self._alias("s", said).encode()
+            return re.sub(r"[A-Za-z]", lambda match: new[match[0]], string).encode()
+        return text if string in words else self._alias("s", string).encode()
 
     def _tensor(self, tensor: TensorProto) -> TensorProto:
         copy = TensorProto(name=self._tensor_name(tensor.name), data_type=tensor.data_type, dims=tensor.dims)

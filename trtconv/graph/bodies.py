@@ -163,7 +163,7 @@ def _defaults(node: onnx.NodeProto) -> Mapping[str, onnx.AttributeProto]:
 
 def _fill_in(node: onnx.NodeProto, attributes: Mapping[str, onnx.AttributeProto]) -> None:
     """Writes the attributes of the call where a node of the function refers to them."""
-    kept = []
+    result = []
     for attribute in node.attribute:
         if attribute.ref_attr_name:
             source = attributes.get(attribute.ref_attr_name)
@@ -172,6 +172,6 @@ def _fill_in(node: onnx.NodeProto, attributes: Mapping[str, onnx.AttributeProto]
             name = attribute.name
             attribute = onnx.AttributeProto.FromString(source.SerializeToString())
             attribute.name = name
-        kept.append(onnx.AttributeProto.FromString(attribute.SerializeToString()))
+        result.append(onnx.AttributeProto.FromString(attribute.SerializeToString()))
     del node.attribute[:]
-    node.attribute.extend(kept)
+    node.attribute.extend(result)

@@ -22,8 +22,8 @@ def take_census(proto: onnx.ModelProto) -> None:
         BudgetExceeded: There is more of something than the budget allows.
     """
     weights_by_name = {tensor.name for tensor in proto.graph.initializer}
-    given = sum(value.name not in weights_by_name for value in proto.graph.input)
-    budget.spend("inputs", given + len(proto.graph.output), "with its outputs it")
+    inputs = sum(value.name not in weights_by_name for value in proto.graph.input)
+    budget.spend("inputs", inputs + len(proto.graph.output), "with its outputs it")
     parts: list[Sequence[Any]] = [proto.metadata_props, proto.opset_import, proto.functions, proto.training_info]
     parts += [part for f in proto.functions for part in (f.input, f.output, f.attribute, f.opset_import)]
     entries = sum(map(len, parts))
@@ -55,13 +55,13 @@ def _entries(nodes: Sequence[onnx.NodeProto], pending: list[onnx.GraphProto | on
     total = 0
     for index, node in enumerate(nodes):
         attributes = node.attribute
-        ends, held = len(node.input) + len(node.output), len(attributes)
-        if ends > most_ends or held > most_attributes:
+        ends, count = len(node.input) + len(node.output), len(attributes)
+        if ends > most_ends or count > most_attributes:
             place = Location(index=index, node=node.name, op=node.op_type)
             budget.spend("inputs", ends, "the node, with its outputs,", place)
-            budget.spend("attributes", held, "the node", place)
+            budget.spend("attributes", count, "the node", place)
         for attribute in attributes:
             if attribute.type in BODIES:
                 pending += bodies(attribute)
-        total += ends + held + len(node.metadata_props)
+        total += ends + count + len(node.metadata_props)
     return total

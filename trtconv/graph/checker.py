@@ -137,7 +137,7 @@ def _function_faults(proto: onnx.ModelProto) -> Iterator[str]:
 def _graph_faults(
     graph: onnx.GraphProto, columns: Columns, outside: Names, opset: int, in_function: bool = False
 ) -> Iterator[str]:
-    given: set[str] = set()
+    sources: set[str] = set()
     weights = [tensor.name for tensor in graph.initializer]
     weights += [sparse.values.name for sparse in graph.sparse_initializer]
     for what, names in (("initializers", weights), ("inputs", [value.name for value in graph.input])):
@@ -145,18 +145,18 @@ def _graph_faults(
             yield f"two {what} of a graph have the same name"
         if "" in names:
             yield f"one of the {what} of a graph has no name"
-        given.update(names)
+        sources.update(names)
     yield from _value_faults(graph)
     yield from _node_faults(columns, opset, in_function)
     yield from _list_faults(columns, graph)
-    yield from _order_faults(columns, given)
-    seen = (given.union(*columns.outputs), *outside)
-    yield from _reading_faults(columns, seen)
+    yield from _order_faults(columns, sources)
+    scopes = (sources.union(*columns.outputs), *outside)
+    yield from _reading_faults(columns, scopes)
     for value in graph.output:
-        if not _is_known(value.name, seen):
+        if not _is_known(value.name, scopes):
             yield f"nothing makes the output {value.name!r}"
     for _, _, body in columns.bodies():
-        yield from _graph_faults(body, Columns(body.node), seen, opset, in_function)
+        yield from _graph_faults(body, Columns(body.node), scopes, opset, in_function)
 
 
 def _is_known(name: str, scopes: Names) -> bool:
@@ -222,8 +222,8 @@ def _node_faults(columns: Columns, opset: int, in_function: bool = False) -> Ite
     signatures = {op: _signature(op, opset) or _UNKNOWN for op in set(columns.ops)}
     rows = zip(columns.ops, columns.domains, columns.inputs, columns.outputs, columns.attributes, strict=True)
     for index, (op, domain, inputs, outputs, attributes) in enumerate(rows):
-        least, types, named = signatures[op] if domain in ONNX_DOMAINS else _FOREIGN.get((domain, op), _UNKNOWN)
-        if not op or not any(outputs) or len(inputs) < least or not all(inputs[:named]):
+        least, types, required = signatures[op] if domain in ONNX_DOMAINS else _FOREIGN.get((domain, op), _UNKNOWN)
+        if not op or not any(outputs) or len(inputs) < least or not all(inputs[:required]):
             yield _shape_of_node(columns.nodes[index], least)
         for attribute in attributes:
             kind = attribute.type
@@ -248,9 +248,9 @@ def _list_faults(columns: Columns, graph: onnx.GraphProto | None = None) -> Iter
             continue
         if stated is None:
             stated = {} if graph is None else _stated_shapes(graph)
-        given = [stated.get(name) for name in columns.inputs[index]]
+        values = [stated.get(name) for name in columns.inputs[index]]
         direction = next((attribute.s for attribute in attributes if attribute.name == "direction"), b"")
-        for name, fault in list_faults(op, lists, given, len(columns.outputs[index]), direction):
+        for name, fault in list_faults(op, lists, values, len(columns.outputs[index]), direction):
             yield f"{_label(columns.nodes[index])} has an attribute {name!r} {fault}"
 
 
@@ -289,13 +289,13 @@ def _attribute_faults(
         if not in_function:
             yield f"{label} has an attribute {attribute.name!r} that refers to one of a function, which it is not in"
         return
-    wanted = types.get(attribute.name)
+    schema_kind = types.get(attribute.name)
     # TensorRT's parser looks for some attributes also on operators that do not have them; of plugins it hands on all.
     elsewhere = (kind,) if is_plugin else _attribute_types().get(attribute.name, (kind,))
-    expected = (wanted,) if wanted is not None else elsewhere
+    expected = (schema_kind,) if schema_kind is not None else elsewhere
     if kind == AttributeProto.UNDEFINED or kind not in expected:
         yield f"{label} has an attribute {attribute.name!r} of the wrong type"
-    if attribute.name == "output_padding" and types and wanted is None:
+    if attribute.name == "output_padding" and types and schema_kind is None:
         yield f"{label} has an output_padding, which is an attribute of ConvTranspose alone"
     if kind == AttributeProto.STRING and attribute.name == "auto_pad" and not attribute.s.isascii():
         yield f"{label} has an auto_pad that is not text"
@@ -349,9 +349,9 @@ def _signature(op: str, opset: int) -> tuple[int, dict[str, int], int] | None:
         return None
     types = {name: attribute.type.value for name, attribute in schema.attributes.items()}
     single = onnx.defs.OpSchema.FormalParameterOption.Single
-    named = 0
+    required = 0
     for parameter in schema.inputs:
         if parameter.option != single:
             break
-        named += 1
-    return schema.min_input, types, named
+        required += 1
+    return schema.min_input, types, required

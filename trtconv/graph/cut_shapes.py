@@ -111,8 +111,8 @@ class CutShapes:
         columns, shapes = self._model.main.columns, self._points[1].shapes
         tensors: set[str] = set()
         for index, node in enumerate(columns.nodes):
-            read = self._divisible.links[index].reads if index in self._divisible.links else frozenset(node.input)
-            if self._is_shaped_by_values(node) or not tensors.isdisjoint(read):
+            reads = self._divisible.links[index].reads if index in self._divisible.links else frozenset(node.input)
+            if self._is_shaped_by_values(node) or not tensors.isdisjoint(reads):
                 tensors.update(name for name in node.output if name and None in shapes.get(name, (None,)))
         return frozenset(tensors)
 
@@ -135,8 +135,8 @@ class CutShapes:
         if node.domain not in ONNX_DOMAINS or node.op_type not in _SHAPED_BY:
             return False
         places = _SHAPED_BY[node.op_type]
-        given = [node.input[place] for place in places if place < len(node.input) and node.input[place]]
-        return not places or not all(self._divisible.is_free(name) for name in given)
+        inputs = [node.input[place] for place in places if place < len(node.input) and node.input[place]]
+        return not places or not all(self._divisible.is_free(name) for name in inputs)
 
     def observe(self, names: Sequence[str]) -> None:
         """Runs the model where inference does not tell of tensors, so that `tensor` knows them."""
@@ -146,8 +146,8 @@ class CutShapes:
             return
         runs = self._run(unknown, [point.inputs for point in self._points])
         for name in unknown:
-            everywhere = runs and all(name in seen for seen in runs[: 3 * len(self._profiles)])
-            self._shapes[name] = tuple(seen[name] for seen in runs if name in seen) if everywhere else ()
+            everywhere = runs and all(name in run for run in runs[: 3 * len(self._profiles)])
+            self._shapes[name] = tuple(run[name] for run in runs if name in run) if everywhere else ()
 
     def _has_type_alone(self, name: str) -> bool:
         """Whether a tensor's type is known and its shape cannot be."""
@@ -159,11 +159,11 @@ class CutShapes:
 
     def _element(self, name: str) -> int:
         """Returns the ONNX type of a tensor's elements; 0 where it is not known."""
-        seen = self._shapes.get(name)
+        shapes = self._shapes.get(name)
         declared = self._declared.get(name)
         return int(
             self._model.main.types.get(name, 0)
-            or (seen[0][0] if seen else 0)
+            or (shapes[0][0] if shapes else 0)
             or (declared.elem_type if declared else 0)
         )
 
@@ -187,9 +187,9 @@ class CutShapes:
         if len(set(picked)) == 1:
             return picked[0]
         if sizes not in self._symbols:
-            taken = {*self.ranges[0], *self._symbols.values()}
+            names = {*self.ranges[0], *self._symbols.values()}
             numbered = (f"size{number}" for number in itertools.count())
-            self._symbols[sizes] = self._named(sizes) or next(name for name in numbered if name not in taken)
+            self._symbols[sizes] = self._named(sizes) or next(name for name in numbered if name not in names)
             for number, ranges in enumerate(self.ranges):
                 ranges.setdefault(self._symbols[sizes], Range(*sorted(picked[3 * number : 3 * number + 3])))
         return self._symbols[sizes]
@@ -229,12 +229,12 @@ class CutShapes:
     def behind(self, names: Sequence[str], nodes: Sequence[int]) -> set[int]:
         """Returns those of some nodes that read tensors which cannot go into an engine, or what follows from them."""
         indices: set[int] = set()
-        lost = set(names)
+        losses = set(names)
         for index in nodes:
             links = self._divisible.links[index]
-            if not lost.isdisjoint(links.reads):
+            if not losses.isdisjoint(links.reads):
                 indices.add(index)
-                lost.update(name for name in links.makes if name in self._by_values and not self.is_settled(name))
+                losses.update(name for name in links.makes if name in self._by_values and not self.is_settled(name))
         return indices
 
     def unbounded(self, index: int) -> list[str]:

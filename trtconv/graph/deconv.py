@@ -138,9 +138,9 @@ def geometry_of(attrs: Mapping[str, Any], weight_shape: Sequence[int | None] | N
         "output_padding": attrs.get("output_padding") or [0] * rank,
     }
     for name, values in (*lengths.items(), ("pads", pads)):
-        wanted = 2 * rank if name == "pads" else rank
-        if len(values) != wanted:
-            return f"{name} has {len(values)} entries, a {rank}-D kernel needs {wanted}"
+        count = 2 * rank if name == "pads" else rank
+        if len(values) != count:
+            return f"{name} has {len(values)} entries, a {rank}-D kernel needs {count}"
     if min((*lengths["strides"], *lengths["dilations"])) < 1 or min(lengths["output_padding"]) < 0:
         return "strides and dilations must be at least 1 and output_padding at least 0"
     auto_pad = str(attrs.get("auto_pad") or "NOTSET")

@@ -33,7 +33,7 @@ def input_spec(value: onnx.ValueInfoProto) -> InputSpec:
 
 def _cleared(values: object) -> int:
     shapes = (value.type.tensor_type.shape.dim for value in values)  # type: ignore[attr-defined]
-    named = [dim for dim in itertools.chain.from_iterable(shapes) if dim.dim_param in _MEANINGLESS - {""}]
-    for dim in named:
+    dims = [dim for dim in itertools.chain.from_iterable(shapes) if dim.dim_param in _MEANINGLESS - {""}]
+    for dim in dims:
         dim.ClearField("dim_param")
-    return len(named)
+    return len(dims)

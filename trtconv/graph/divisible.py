@@ -79,12 +79,12 @@ class Divisible:
     def links(self) -> dict[int, Links]:
         """The nodes that results of the model depend on and that are not copied, by position."""
         copied = set(self._free.values())
-        wanted = set(self._outputs)
+        needs = set(self._outputs)
         links: dict[int, Links] = {}
         for index in reversed(range(len(self._columns))):
-            if wanted.isdisjoint(self._outputs_of(index)):
+            if needs.isdisjoint(self._outputs_of(index)):
                 continue
-            wanted |= self._reads[index]
+            needs |= self._reads[index]
             if index not in copied:
                 links[index] = Links(frozenset(self._needs(self._reads[index])), self._outputs_of(index))
         return dict(reversed(links.items()))
@@ -130,8 +130,8 @@ class Divisible:
     def outputs(self, nodes: Sequence[int]) -> list[str]:
         """Returns the tensors of nodes that are results of the model, or read by other nodes."""
         inside = set(nodes)
-        wanted = self._outputs.union(*(link.reads for index, link in self.links.items() if index not in inside))
-        return [name for index in nodes for name in self._outputs_of(index) if name in wanted]
+        needs = self._outputs.union(*(link.reads for index, link in self.links.items() if index not in inside))
+        return [name for index in nodes for name in self._outputs_of(index) if name in needs]
 
     def part(
         self, nodes: Sequence[int], inputs: Iterable[onnx.ValueInfoProto], outputs: Iterable[onnx.ValueInfoProto]
@@ -143,19 +143,19 @@ class Divisible:
             inputs: What they read.
             outputs: What they make.
         """
-        whole, kept = self.model.proto, self.with_copies(nodes)
+        whole, indices = self.model.proto, self.with_copies(nodes)
         part = onnx.ModelProto(ir_version=whole.ir_version, producer_name=whole.producer_name)
         part.opset_import.extend(whole.opset_import)
-        used = {(node.domain, node.op_type) for index in kept for node in all_nodes([self._columns.nodes[index]])}
+        used = {(node.domain, node.op_type) for index in indices for node in all_nodes([self._columns.nodes[index]])}
         part.functions.extend(_called(whole.functions, used))
         part.graph.name = whole.graph.name or "part"
-        part.graph.node.extend(self._columns.nodes[index] for index in kept)
+        part.graph.node.extend(self._columns.nodes[index] for index in indices)
         part.graph.input.extend(inputs)
         part.graph.output.extend(outputs)
-        read: set[str] = set().union(*(self._reads[index] for index in kept))
-        part.graph.initializer.extend(tensor for tensor in whole.graph.initializer if tensor.name in read)
+        names: set[str] = set().union(*(self._reads[index] for index in indices))
+        part.graph.initializer.extend(tensor for tensor in whole.graph.initializer if tensor.name in names)
         sparse = whole.graph.sparse_initializer
-        part.graph.sparse_initializer.extend(tensor for tensor in sparse if tensor.values.name in read)
+        part.graph.sparse_initializer.extend(tensor for tensor in sparse if tensor.values.name in names)
         return part
 
 

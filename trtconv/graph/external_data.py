@@ -73,8 +73,8 @@ def refuse_other_kinds(path: Path) -> None:
     """Raises InputError where a path leads to something that is known to be no ONNX model; says what to do with it."""
     kind = kind_of(path)
     if kind is not None:
-        shown = re.sub(r":/", "://", path.as_posix(), count=1) if kind is URL else path
-        raise InputError(f"{shown} is {kind.name}, not an ONNX model", kind.advice)
+        place = re.sub(r":/", "://", path.as_posix(), count=1) if kind is URL else path
+        raise InputError(f"{place} is {kind.name}, not an ONNX model", kind.advice)
 
 
 def _near(path: Path) -> str:
@@ -121,8 +121,8 @@ def check_external(tensor: onnx.TensorProto, path: Path) -> None:
     if not stat.S_ISREG(status.st_mode):
         raise InputError(f"{where} is missing: it is not a file", f"Put {location} beside {path.name}.")
     if is_hollow(status):
-        held = bytes_on_disk(status)
-        raise InputError(f"{where} is hollow: of {status.st_size} bytes {held} are there", "Copy the file again.")
+        length = bytes_on_disk(status)
+        raise InputError(f"{where} is hollow: of {status.st_size} bytes {length} are there", "Copy the file again.")
     if not _is_within(path, location):
         hint = "Copy the file; or, where the link is meant so, let --follow-links allow it."
         raise InputError(f"{where} is a link that leaves the model's folder", hint)
@@ -200,10 +200,10 @@ def data_path(path: Path) -> Path:
 def read_chunks(path: Path, begin: int, end: int) -> Iterator[bytes]:
     """Yields a part of a file, in pieces that need little memory."""
     try:
-        held = open_plain(path)
+        stream = open_plain(path)
     except FileNotFoundError as error:
         raise InputError(f"{path} went away while the model was read", "Copy the file again.") from error
-    with held as file:
+    with stream as file:
         file.seek(begin)
         while begin < end and (chunk := file.read(min(1 << 20, end - begin))):
             yield chunk

@@ -90,19 +90,19 @@ class Cutter:
 
     def _with_neighbours(self, positions: set[int]) -> set[int]:
         outputs = {name for index in positions for name in self._columns.outputs[index] if name}
-        read = {name for index in positions for name in self._reads[index]}
+        names = {name for index in positions for name in self._reads[index]}
         columns = zip(self._columns.outputs, self._reads, strict=True)
         return positions | {
-            i for i, (outs, ins) in enumerate(columns) if not (read.isdisjoint(outs) and outputs.isdisjoint(ins))
+            i for i, (outs, ins) in enumerate(columns) if not (names.isdisjoint(outs) and outputs.isdisjoint(ins))
         }
 
     def _results(self, indices: Sequence[int]) -> list[str]:
         """Returns what the rest of the model takes from a part; where that is nothing, all that it makes."""
         inside = set(indices)
-        taken = {value.name for value in self._model.proto.graph.output}
-        taken.update(*(names for index, names in enumerate(self._reads) if index not in inside))
+        uses = {value.name for value in self._model.proto.graph.output}
+        uses.update(*(names for index, names in enumerate(self._reads) if index not in inside))
         outputs = [name for index in indices for name in self._columns.outputs[index] if name]
-        return [name for name in outputs if name in taken] or outputs
+        return [name for name in outputs if name in uses] or outputs
 
     def _give(self, graph: onnx.GraphProto, name: str) -> bool:
         """Makes a tensor an initializer or an input of a part; False where that cannot be."""

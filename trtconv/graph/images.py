@@ -86,12 +86,12 @@ def _why_not(spec: InputSpec, how: Preprocessing) -> str | None:
         return f"is {spec.dtype}"
     if len(spec.dims) != 4:
         return f"has {len(spec.dims)} axes, and an image 4"
-    channels, wanted = spec.dims[_AXES[how.layout][0]], CHANNELS[how.color]
-    if isinstance(channels, int) and channels != wanted:
-        return f"has {channels} channels, and an image {wanted}"
+    channels, count = spec.dims[_AXES[how.layout][0]], CHANNELS[how.color]
+    if isinstance(channels, int) and channels != count:
+        return f"has {channels} channels, and an image {count}"
     for name, values in (("mean", how.mean), ("std", how.std)):
-        if len(values) not in (1, wanted):
-            return f"has {wanted} channels, and {name} {len(values)} values"
+        if len(values) not in (1, count):
+            return f"has {count} channels, and {name} {len(values)} values"
     return None
 
 
@@ -99,19 +99,19 @@ def _size(spec: InputSpec, how: Preprocessing) -> Size | None:
     """Returns the size that images are brought to; None where they stay as they are."""
     _, *axes = _AXES[how.layout]
     own = [spec.dims[axis] for axis in axes]
-    wanted = how.sizes[0] if how.sizes else None
-    if wanted is not None and any(isinstance(a, int) and a != b for a, b in zip(own, wanted, strict=True)):
+    size = how.sizes[0] if how.sizes else None
+    if size is not None and any(isinstance(a, int) and a != b for a, b in zip(own, size, strict=True)):
         raise InputError(
-            f"images: {spec.name} is {own[0]}x{own[1]}, and size= says {wanted[0]}x{wanted[1]}",
+            f"images: {spec.name} is {own[0]}x{own[1]}, and size= says {size[0]}x{size[1]}",
             "Leave out size=, which is then the network's; image= lists the sizes of images.",
         )
-    if wanted is None and isinstance(own[0], int) and isinstance(own[1], int):
+    if size is None and isinstance(own[0], int) and isinstance(own[1], int):
         return own[0], own[1]
-    if wanted is None and any(isinstance(side, int) for side in own):
+    if size is None and any(isinstance(side, int) for side in own):
         raise InputError(
             f"images: {spec.name} is {own[0]}x{own[1]}, of which one is fixed", "Say size=HEIGHTxWIDTH as well."
         )
-    return wanted
+    return size
 
 
 class _Front:
@@ -189,14 +189,14 @@ class _Front:
 
     def _colored(self, name: str) -> str:
         """Brings the channels into the order of the network."""
-        taken, color = "rgb" if self.chroma is not None else self._how.pixels, self._how.color
-        if color == "gray" and taken != "gray":
-            weights = np.zeros((PIXELS[taken], 1), np.float32)
+        source, color = "rgb" if self.chroma is not None else self._how.pixels, self._how.color
+        if color == "gray" and source != "gray":
+            weights = np.zeros((PIXELS[source], 1), np.float32)
             for channel, weight in zip("rgb", _GRAY, strict=True):
-                weights[taken.index(channel), 0] = weight
+                weights[source.index(channel), 0] = weight
             return self._node("MatMul", [name, self._constant(weights, "gray")])
-        order = [0] * CHANNELS[color] if taken == "gray" else [taken.index(channel) for channel in color]
-        if color == "gray" or order == list(range(PIXELS[taken])):
+        order = [0] * CHANNELS[color] if source == "gray" else [source.index(channel) for channel in color]
+        if color == "gray" or order == list(range(PIXELS[source])):
             return name
         return self._node("Gather", [name, self._constant(np.array(order, np.int64), "channels")], axis=3)
 
@@ -242,9 +242,9 @@ class _Front:
         stacked = np.zeros((len(weights), *(longest if i == axis else n for i, n in enumerate(weights[0].shape))))
         for target, matrix in zip(stacked, weights, strict=True):
             target[tuple(slice(0, n) for n in matrix.shape)] = matrix
-        chosen = self._node("Gather", [self._constant(stacked.astype(np.float32), "weights"), which], axis=0)
+        choice = self._node("Gather", [self._constant(stacked.astype(np.float32), "weights"), which], axis=0)
         start, along = (self._constant(np.array([n], np.int64), "axis") for n in (0, axis))
-        return self._node("Slice", [chosen, start, length, along])
+        return self._node("Slice", [choice, start, length, along])
 
     def _normalized(self, name: str) -> None:
         """Writes the arithmetic of `precision.quantize.images.as_input`, in its order."""

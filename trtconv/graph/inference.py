@@ -72,9 +72,9 @@ def _without_misread_pads(whole: Whole, model: Callable[[], onnx.ModelProto]) ->
     twins = [copy.graph, *inner_graphs(copy.graph.node)]
     for position, index, pads in wrong:
         twin = twins[position].node[index]
-        kept = [a for a in twin.attribute if a.name not in ("auto_pad", "pads")]
+        rest = [a for a in twin.attribute if a.name not in ("auto_pad", "pads")]
         twin.ClearField("attribute")
-        twin.attribute.extend([*kept, onnx.helper.make_attribute("pads", pads)])
+        twin.attribute.extend([*rest, onnx.helper.make_attribute("pads", pads)])
     for graph in twins:
         del graph.value_info[:]
     data: bytes = copy.SerializeToString()

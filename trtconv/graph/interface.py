@@ -62,8 +62,8 @@ def retype(model: OnnxModel, requests: TensorIos) -> None:
 def _resolved(model: OnnxModel, requests: TensorIos) -> dict[str, TensorIo]:
     """Returns what every input and output is to be: its name counts before its number, and that before all."""
     graph = model.proto.graph
-    given = {tensor.name for tensor in graph.initializer}
-    ends = {"input": [v for v in graph.input if v.name not in given], "output": list(graph.output)}
+    constants = {tensor.name for tensor in graph.initializer}
+    ends = {"input": [v for v in graph.input if v.name not in constants], "output": list(graph.output)}
     types: dict[str, TensorIo] = {}
     used: set[str] = set()
     for kind, values in ends.items():
@@ -155,9 +155,9 @@ def _take_codes(model: OnnxModel, value: onnx.ValueInfoProto) -> None:
         names = {node.output[0]: inner for node in nodes}
     else:
         names = {nodes[0].input[0]: inner}
-    kept = [node for node in graph.node if not any(node is quantiser for quantiser in nodes)]
+    rest = [node for node in graph.node if not any(node is quantiser for quantiser in nodes)]
     # Copied first: nodes that are taken out of a graph are no more.
-    copies = [onnx.NodeProto.FromString(node.SerializeToString()) for node in kept]
+    copies = [onnx.NodeProto.FromString(node.SerializeToString()) for node in rest]
     del graph.node[:]
     graph.node.extend(copies)
     for scope in [part.graph for part in model.scopes]:
@@ -178,8 +178,8 @@ def cast_floats(model: OnnxModel, code: int) -> None:
     """
     graph = model.proto.graph
     # An initializer that is returned as it is keeps its type: no node makes it.
-    given = {tensor.name for tensor in graph.initializer}
-    ends = [value for value in (*graph.input, *graph.output) if value.name not in given]
+    constants = {tensor.name for tensor in graph.initializer}
+    ends = [value for value in (*graph.input, *graph.output) if value.name not in constants]
     _cast(model, {v.name: code for v in ends if v.type.tensor_type.elem_type == TensorProto.FLOAT})
 
 

@@ -86,10 +86,10 @@ def layer_of(view: Deconv, weight: Sequence[int], x: Sequence[int], element: str
         opset: Of the model.
     """
     attributes = {a.name: helper.get_attribute_value(a) for a in view.node.attribute}
-    said = {name: value.decode() if isinstance(value, bytes) else value for name, value in attributes.items()}
+    texts = {name: value.decode() if isinstance(value, bytes) else value for name, value in attributes.items()}
     users = view.scope.consumers.get(view.node.output[0], ())
     return LayerAlone(
-        attributes=said,
+        attributes=texts,
         x=tuple(x),
         weight=tuple(weight),
         has_bias=bool(view.bias),
@@ -155,9 +155,9 @@ class _Drawing:
         if not layer.is_last:
             tensor = self._conv(tensor, out, _NEIGHBOUR_CHANNELS, rank)
         self._nodes.append(helper.make_node("Identity", [tensor], ["y"]))
-        given = helper.make_tensor_value_info("x", self._type, [layer.x[0], channels, *layer.x[2:]])
+        x = helper.make_tensor_value_info("x", self._type, [layer.x[0], channels, *layer.x[2:]])
         result = helper.make_tensor_value_info("y", self._type, [None] * len(layer.x))
-        graph = helper.make_graph(self._nodes, "layer", [given], [result], self._constants)
+        graph = helper.make_graph(self._nodes, "layer", [x], [result], self._constants)
         return helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", layer.opset)])
 
     def _conv(self, tensor: str, inputs: int, outputs: int, rank: int) -> str:

@@ -54,15 +54,15 @@ def find_leaks(model: OnnxModel, part: bytes, page: str, allowance: Collection[s
     names = {name for name in {*texts(model.proto), model.path.stem} if name} - onnx_words() - set(allowance)
     there = set(texts(onnx.ModelProto.FromString(part)))
     everything = part.decode("latin-1") + page
-    leaked = [name for name in sorted(names) if name in there or (_TELLING.fullmatch(name) and name in everything)]
+    leaks = [name for name in sorted(names) if name in there or (_TELLING.fullmatch(name) and name in everything)]
     windows = _windows(np.frombuffer(part, np.uint8), 1)
     windows.sort()
     checked = 0
     for name, values in _weights(model):
         checked += values.nbytes
         if _has_run(values, part, windows):
-            leaked.append(name)
-    return Leaks(len(names), checked, tuple(leaked))
+            leaks.append(name)
+    return Leaks(len(names), checked, tuple(leaks))
 
 
 def _weights(model: OnnxModel) -> Iterator[tuple[str, NDArray[np.generic]]]:

@@ -78,14 +78,14 @@ def _light_bytes(path: Path) -> bytes:
 
 
 def _graph(file: BinaryIO, graph: _Field, location: str, most: float) -> Iterator[bytes]:
-    kept = 0
+    total = 0
     for field in _fields(file, graph.content, graph.end):
         apart = None
         if field.number == _INITIALIZER and field.end - field.content >= _LARGE_BYTES:
             apart = _apart(file, field, location)
         if apart is None:
-            kept += field.end - field.start
-            if kept > most:
+            total += field.end - field.start
+            if total > most:
                 raise ValueError("most of the file is no weights")
             yield _between(file, field.start, field.end)
         else:

@@ -86,11 +86,11 @@ def _columns(lists: Lists, shapes: Given) -> Faults:
 
 def _sliding(lists: Lists, axes: int | None, exactly: bool) -> Faults:
     """Checks lists over so many spatial axes; an empty one stands for the default unless they must fit `exactly`."""
-    held = {name: times for name, times in _WINDOWS.items() if lists.get(name) or (exactly and name in lists)}
+    windows = {name: times for name, times in _WINDOWS.items() if lists.get(name) or (exactly and name in lists)}
     if axes is None:
         # They must at least fit each other: the first says how many axes there are.
-        axes = next((len(lists[name]) // times for name, times in held.items()), None)
-    for name, times in held.items():
+        axes = next((len(lists[name]) // times for name, times in windows.items()), None)
+    for name, times in windows.items():
         both = "two" if times == 2 else "one"
         yield from _of_length(lists, name, None if axes is None else axes * times, f"{both} for each spatial axis")
 

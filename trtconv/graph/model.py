@@ -130,8 +130,8 @@ class OnnxModel:
     @functools.cached_property
     def inputs(self) -> tuple[InputSpec, ...]:
         """The inputs that a caller must give: graph inputs that are no initializers."""
-        given = self.main.initializers
-        return tuple(input_spec(value) for value in self.proto.graph.input if value.name not in given)
+        constants = self.main.initializers
+        return tuple(input_spec(value) for value in self.proto.graph.input if value.name not in constants)
 
     @property
     def outputs(self) -> tuple[str, ...]:
@@ -329,12 +329,12 @@ class OnnxModel:
 
     def name_nodes(self, op: str) -> None:
         """Gives every node of an operator a name of its own, so that TensorRT's layers can be told apart."""
-        seen: set[str] = set()
+        names: set[str] = set()
         for scope, index, node in self.nodes(op):
-            if not node.name or node.name in seen or _UNTRACEABLE.search(node.name):
+            if not node.name or node.name in names or _UNTRACEABLE.search(node.name):
                 node.name = self.fresh_name(_UNTRACEABLE.sub("_", node.name) or op)
                 scope.columns.names[index] = node.name
-            seen.add(node.name)
+            names.add(node.name)
 
     def copy(self) -> OnnxModel:
         """Returns a copy; both refer to the same external data."""
@@ -363,8 +363,8 @@ class OnnxModel:
         try:
             self.proto = inlined(inliner)
         except (RuntimeError, onnx.checker.ValidationError) as error:
-            said = str(error).strip().partition("\n")[0]
-            raise UnsupportedFunctions(f"{self.path}: its functions cannot be inlined: {said}") from error
+            message = str(error).strip().partition("\n")[0]
+            raise UnsupportedFunctions(f"{self.path}: its functions cannot be inlined: {message}") from error
         self.__dict__.pop("_names", None)
         self.touch()
 

@@ -64,24 +64,24 @@ class Columns:
             nodes: All nodes as they are now.
         """
         self.nodes = list(nodes)
-        gone = sorted(counts)
+        places = sorted(counts)
         # Each replaced node moves what comes after it.
-        begins = list(itertools.accumulate((counts[index] - 1 for index in gone), initial=0))
+        begins = list(itertools.accumulate((counts[index] - 1 for index in places), initial=0))
         fresh = Columns(
             self.nodes[index + shift + step]
-            for index, shift in zip(gone, begins, strict=False)
+            for index, shift in zip(places, begins, strict=False)
             for step in range(counts[index])
         )
         for part in _READ:
-            column = _woven(getattr(self, part), iter(getattr(fresh, part)), counts, gone)
+            column = _woven(getattr(self, part), iter(getattr(fresh, part)), counts, places)
             setattr(self, part, column)
 
 
-def _woven(old: Sequence[Any], fresh: Iterator[Any], counts: Mapping[int, int], gone: Sequence[int]) -> list[Any]:
+def _woven(old: Sequence[Any], fresh: Iterator[Any], counts: Mapping[int, int], places: Sequence[int]) -> list[Any]:
     """Returns a column with the entries of the new nodes in the place of those that went."""
     column: list[Any] = []
     start = 0
-    for index in gone:
+    for index in places:
         column += old[start:index]
         column += itertools.islice(fresh, counts[index])
         start = index + 1

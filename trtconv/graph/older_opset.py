@@ -105,8 +105,8 @@ def _axes_as_attribute(scope: Scope, node: onnx.NodeProto, older: defs.OpSchema)
 
 def _split(scope: Scope, node: onnx.NodeProto, older: defs.OpSchema) -> list[Change] | str:
     """A Split into a number of parts: their sizes were an input."""
-    given = next((attribute for attribute in node.attribute if attribute.name == "num_outputs"), None)
-    if given is None:
+    number = next((attribute for attribute in node.attribute if attribute.name == "num_outputs"), None)
+    if number is None:
         return []
     axis = next((attribute.i for attribute in node.attribute if attribute.name == "axis"), 0)
     shape = scope.shape(node.input[0])
@@ -114,8 +114,8 @@ def _split(scope: Scope, node: onnx.NodeProto, older: defs.OpSchema) -> list[Cha
     size = shape[axis] if shape is not None and -len(shape) <= axis < len(shape) else None
     if size is None:
         return "the size that it splits is not known"
-    part = -(-size // given.i)
-    sizes = [max(0, min(part, size - part * i)) for i in range(given.i)]
+    part = -(-size // number.i)
+    sizes = [max(0, min(part, size - part * i)) for i in range(number.i)]
     name = f"{node.output[0]}.sizes"
     if scope.initializer(name) is not None or scope.producer(name) is not None:
         return f"the name {name!r} is taken"
@@ -124,7 +124,7 @@ def _split(scope: Scope, node: onnx.NodeProto, older: defs.OpSchema) -> list[Cha
         scope.graph.initializer.append(numpy_helper.from_array(np.array(sizes, np.int64), name))
         del node.input[1:]
         node.input.append(name)
-        node.attribute.remove(given)
+        node.attribute.remove(number)
 
     return [change]
 
@@ -147,8 +147,8 @@ def _grid_sample(scope: Scope, node: onnx.NodeProto, older: defs.OpSchema) -> li
 def _dft(scope: Scope, node: onnx.NodeProto, older: defs.OpSchema) -> list[Change] | str:
     """A DFT: its axis was an attribute, and by default the first behind the batch, not the last of the signal."""
     shape = scope.shape(node.input[0])
-    given = node.input[2] if len(node.input) > 2 else ""
-    axis = scope.values(given) if given else np.array(-2)
+    axis_name = node.input[2] if len(node.input) > 2 else ""
+    axis = scope.values(axis_name) if axis_name else np.array(-2)
     if axis is None or axis.size != 1:
         return "its axis is computed at run time"
     if shape is None and axis.item() < 0:
@@ -171,9 +171,9 @@ def _constants(scope: Scope, node: onnx.NodeProto, slots: Mapping[int, Any]) -> 
         slots: Positions of inputs to their values.
     """
     names = {slot: f"{node.output[0]}.{slot}" for slot in slots}
-    taken = [name for name in names.values() if scope.initializer(name) is not None or scope.producer(name) is not None]
-    if taken:
-        return f"the name {taken[0]!r} is taken"
+    twins = [name for name in names.values() if scope.initializer(name) is not None or scope.producer(name) is not None]
+    if twins:
+        return f"the name {twins[0]!r} is taken"
 
     def change() -> None:
         for slot, values in slots.items():
@@ -185,13 +185,13 @@ def _constants(scope: Scope, node: onnx.NodeProto, slots: Mapping[int, Any]) -> 
 
 def _resize(scope: Scope, node: onnx.NodeProto, older: defs.OpSchema) -> list[Change] | str:
     """A Resize of some axes: all had a scale, a size and a region."""
-    given = next((attribute for attribute in node.attribute if attribute.name == "axes"), None)
-    if given is None:
+    axes_attribute = next((attribute for attribute in node.attribute if attribute.name == "axes"), None)
+    if axes_attribute is None:
         return _same_inputs(scope, node, older)
     shape = scope.shape(node.input[0])
     if shape is None:
         return "how many axes its input has is not known"
-    axes, slots = [axis % len(shape) for axis in given.ints], {}
+    axes, slots = [axis % len(shape) for axis in axes_attribute.ints], {}
     for slot, name in list(enumerate(node.input))[1:]:
         values = scope.values(name) if name else np.zeros(0)
         if values is None:
@@ -208,7 +208,7 @@ def _resize(scope: Scope, node: onnx.NodeProto, older: defs.OpSchema) -> list[Ch
             return "the sizes of its input are known only at run time"
         slots[slot] = whole.reshape(-1)
     changes = _constants(scope, node, slots)
-    return changes if isinstance(changes, str) else [_removal(node, given), *changes]
+    return changes if isinstance(changes, str) else [_removal(node, axes_attribute), *changes]
 
 
 def _pad(scope: Scope, node: onnx.NodeProto, older: defs.OpSchema) -> list[Change] | str:

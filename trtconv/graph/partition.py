@@ -56,14 +56,14 @@ def cut(
     Returns:
         The parts, in the order in which they run; every node is in exactly one of them.
     """
-    left = set(refused)
+    outside = set(refused)
     while True:
-        parts = _Levels(nodes, left).parts()
-        small = [part for part in parts if left and part.is_engine and not is_worth_it(part.nodes)]
+        parts = _Levels(nodes, outside).parts()
+        small = [part for part in parts if outside and part.is_engine and not is_worth_it(part.nodes)]
         if not small:
             return tuple(parts)
         # What the smallest gives up may be enough for the others.
-        left.update(min(small, key=lambda part: len(part.nodes)).nodes)
+        outside.update(min(small, key=lambda part: len(part.nodes)).nodes)
 
 
 def crossings(nodes: Mapping[int, Links], parts: Sequence[NodeGroup]) -> int:
@@ -110,10 +110,10 @@ class _Levels:
         for _ in range(_ROUNDS):
             if not self._move_nodes():
                 break
-        held: dict[int, list[int]] = collections.defaultdict(list)
+        groups: dict[int, list[int]] = collections.defaultdict(list)
         for node in self._order:
-            held[self._level[node]].append(node)
-        return [NodeGroup(level % 2 == 1, tuple(held[level])) for level in sorted(held)]
+            groups[self._level[node]].append(node)
+        return [NodeGroup(level % 2 == 1, tuple(groups[level])) for level in sorted(groups)]
 
     def _side(self, node: int) -> int:
         return 0 if node in self._rest else 1
@@ -132,13 +132,13 @@ class _Levels:
         top = max(self._level.values(), default=0)
         for level in range(top - 1):
             moved = [node for node in self._order if self._level[node] == level]
-            tried = dict(self._level)
+            levels = dict(self._level)
             for node in reversed(moved):
-                latest = self._latest(node, tried)
+                latest = self._latest(node, levels)
                 # What nothing waits for may go anywhere; the next part of its side is as good as any.
-                tried[node] = level + 2 if latest is None else min(latest, level + 2)
-            if moved and all(tried[node] > level for node in moved):
-                self._level = tried
+                levels[node] = level + 2 if latest is None else min(latest, level + 2)
+            if moved and all(levels[node] > level for node in moved):
+                self._level = levels
 
     def _move_nodes(self) -> bool:
         """Moves single nodes to the level at which fewest tensors cross; returns whether any moved."""

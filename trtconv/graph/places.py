@@ -14,12 +14,12 @@ def products_before(scope: Scope, sample: int) -> set[int]:
     A product of stacks of matrices is none: executed on TensorRT 8.6, it is right; one of unknown axes may not be.
     """
     columns = scope.columns
-    open_, products, seen = [columns.inputs[sample][1]], set(), set[int]()
+    open_, products, makers = [columns.inputs[sample][1]], set(), set[int]()
     while open_:
         maker = scope.producers.get(open_.pop())
-        if maker is None or maker in seen:
+        if maker is None or maker in makers:
             continue
-        seen.add(maker)
+        makers.add(maker)
         inputs = columns.inputs[maker]
         if columns.ops[maker] in _PRODUCTS and len(scope.shape(inputs[0]) or "??") < _STACK:
             products.add(maker)

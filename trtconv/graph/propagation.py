@@ -64,15 +64,15 @@ def data_can_be_propagated(
         columns: The nodes of the main graph, where they have been read.
     """
     nodes = columns or Columns(graph.node)
-    written = _literal_elements(graph, nodes, None)
-    if math.isinf(written):
+    count = _literal_elements(graph, nodes, None)
+    if math.isinf(count):
         try:
             tensors = onnx.shape_inference.infer_shapes(model).graph.value_info
         # Whatever inference raises over a stranger's model means one thing here: not known.
         except Exception:
             return False
-        written = _literal_elements(graph, nodes, {tensor.name: _length(tensor) for tensor in tensors})
-    return written <= _MOST_WRITTEN
+        count = _literal_elements(graph, nodes, {tensor.name: _length(tensor) for tensor in tensors})
+    return count <= _MOST_WRITTEN
 
 
 def _literal_elements(graph: onnx.GraphProto, columns: Columns, inference: Mapping[str, float] | None) -> float:
@@ -88,26 +88,26 @@ def _literal_elements(graph: onnx.GraphProto, columns: Columns, inference: Mappi
     lengths = {name: length for name, length in lengths.items() if length}
     # Several numbers are the shape of something that is no vector.
     shapes = {tensor.name for tensor in graph.initializer if len(tensor.dims) == 1 and tensor.dims[0] > 1}
-    written = 0.0
-    for node, op, read, outputs in zip(columns.nodes, columns.ops, columns.inputs, columns.outputs, strict=True):
-        if op in _OF_VECTORS and (not lengths or lengths.keys().isdisjoint(read)):
+    count = 0.0
+    for node, op, inputs, outputs in zip(columns.nodes, columns.ops, columns.inputs, columns.outputs, strict=True):
+        if op in _OF_VECTORS and (not lengths or lengths.keys().isdisjoint(inputs)):
             continue
         constant = constant_of(node)
         if constant is not None:
             length = _size(constant)
             shapes.update(outputs if list(constant.dims) not in ([], [1]) else ())
         else:
-            parts = [lengths.get(name, _NO_VECTOR) for name in read]
+            parts = [lengths.get(name, _NO_VECTOR) for name in inputs]
             length = (
-                _NO_VECTOR if op in _ANY_LENGTH and not shapes.isdisjoint(read[-1:]) else _length_after(node, parts)
+                _NO_VECTOR if op in _ANY_LENGTH and not shapes.isdisjoint(inputs[-1:]) else _length_after(node, parts)
             )
             if math.isinf(length) and inference is not None:
                 length = max((inference.get(name, _NO_VECTOR) for name in outputs), default=_NO_VECTOR)
             # Even where nothing comes of it, inference writes down what an operator reads.
-            written += max([length, *parts]) if op in _FOLLOWED else 0
+            count += max([length, *parts]) if op in _FOLLOWED else 0
         if length:
             lengths.update(dict.fromkeys(outputs, length))
-    return written
+    return count
 
 
 def _length_after(node: onnx.NodeProto, parts: Sequence[float]) -> float:
@@ -123,10 +123,10 @@ def _length_after(node: onnx.NodeProto, parts: Sequence[float]) -> float:
     if op in _BROADCASTING:
         return longest
     first = max(parts[:1], default=_NO_VECTOR)
-    kept = op.startswith(_REDUCTIONS) and all(
+    is_same = op.startswith(_REDUCTIONS) and all(
         attribute.name != "keepdims" or attribute.i == 1 for attribute in node.attribute
     )
-    if kept or op in _LIKE_THE_FIRST or (op in _LONGER and not first):
+    if is_same or op in _LIKE_THE_FIRST or (op in _LONGER and not first):
         return first
     passed_on = op in _PASSED_ON and (op not in _LOWERING or first)
     return longest if passed_on else math.inf

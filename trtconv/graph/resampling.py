@@ -49,8 +49,8 @@ def resampling(filter: str, source: int, target: int, window: slice = slice(None
         # Added up as Pillow does: what lies between two pixels is one or the other by the rounding.
         centers = np.cumsum(np.concatenate(([step / 2], np.full(target - 1, step))))[window]
         nearest = np.minimum(centers.astype(int), source - 1)
-        chosen: Matrix = (np.arange(source) == nearest[:, None]).astype(np.float32)
-        return chosen
+        matrix: Matrix = (np.arange(source) == nearest[:, None]).astype(np.float32)
+        return matrix
     if filter == "linear":
         # What lies beyond the border is the border.
         places = np.clip(centers - 0.5, 0, source - 1)

@@ -83,11 +83,11 @@ def sizes_read(scope: Scope, node: onnx.NodeProto) -> NDArray[np.int64] | None:
     shape = scope.shape(node.input[0])
     if shape is None:
         return None
-    wanted: Sequence[int | None] = shape
+    part: Sequence[int | None] = shape
     if node.op_type == "Shape":
         ends = {attribute.name: attribute.i for attribute in node.attribute}
-        wanted = shape[ends.get("start", 0) : ends.get("end", len(shape))]
-    sizes = [size for size in wanted if size is not None]
-    if len(sizes) != len(wanted):
+        part = shape[ends.get("start", 0) : ends.get("end", len(shape))]
+    sizes = [size for size in part if size is not None]
+    if len(sizes) != len(part):
         return None
     return np.array(sizes, np.int64) if node.op_type == "Shape" else np.prod(sizes, dtype=np.int64).reshape(())

@@ -36,10 +36,10 @@ def _output(model: OnnxModel, name: str) -> onnx.ValueInfoProto:
     value = next((output for output in outputs if output.name == name), None)
     if value is None and not name and len(outputs) == 1:
         value = outputs[0]
-    listed = ", ".join(output.name for output in outputs)
+    names = ", ".join(output.name for output in outputs)
     if value is None:
         what = f"has no output {name!r}" if name else "has several outputs"
-        raise InputError(f"--postprocess: {model.path} {what}", f"Write OUTPUT=OPERATION; it has {listed}.")
+        raise InputError(f"--postprocess: {model.path} {what}", f"Write OUTPUT=OPERATION; it has {names}.")
     kind = value.type.tensor_type.elem_type
     if kind not in _FLOATS or value.name not in model.main.producers:
         why = "no node makes it" if kind in _FLOATS else f"it is {TensorProto.DataType.Name(kind).lower()}"

@@ -90,8 +90,8 @@ class Scope:
     def constant_types(self) -> frozenset[int]:
         """Element types of this graph's own initializers and Constant nodes."""
         constants = (constant_of(self.columns.nodes[index]) for index in self.by_op.get("Constant", ()))
-        held = itertools.chain(self.graph.initializer, (tensor for tensor in constants if tensor is not None))
-        return frozenset(tensor.data_type for tensor in held)
+        tensors = itertools.chain(self.graph.initializer, (tensor for tensor in constants if tensor is not None))
+        return frozenset(tensor.data_type for tensor in tensors)
 
     def values(self, name: str) -> NDArray[Any] | None:
         """Returns the values of an initializer or of a Constant node's output; None for anything computed."""

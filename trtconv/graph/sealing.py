@@ -16,8 +16,8 @@ def sealed(proto: onnx.ModelProto, serialize: Callable[[], bytes]) -> tuple[byte
         proto: The model; an older seal is taken away.
         serialize: Makes bytes of it.
     """
-    kept = [entry for entry in proto.metadata_props if entry.key != KEY]
+    rest = [entry for entry in proto.metadata_props if entry.key != KEY]
     del proto.metadata_props[:]
-    proto.metadata_props.extend(kept)
+    proto.metadata_props.extend(rest)
     data = serialize()
     return data, seal(data)

@@ -32,13 +32,13 @@ class SharedSkip:
 
 def shared_skips(scope: Scope) -> Iterator[SharedSkip]:
     """Yields the shared skips of a graph, each once."""
-    seen: set[str] = set()
+    tensors: set[str] = set()
     for index in scope.by_op.get("Concat", ()):
         for scale in sorted(set(_scales_behind(scope, scope.columns.nodes[index].output[0]))):
             for name in scope.columns.inputs[index]:
                 skip = _skip(scope, index, name, scale)
-                if skip is not None and skip.tensor not in seen:
-                    seen.add(skip.tensor)
+                if skip is not None and skip.tensor not in tensors:
+                    tensors.add(skip.tensor)
                     yield skip
 
 
@@ -92,8 +92,8 @@ def _read_elsewhere(scope: Scope, tensor: str, joined: str) -> bool:
     """Returns whether a tensor, or one of the two of its quantised form that a Concat takes, has other readers."""
     codes = scope.columns.inputs[scope.producers[joined]][0]
     # An input of the graph is mentioned there too.
-    given = any(value.name == tensor for value in scope.graph.input)
-    return scope.uses_of(tensor) - given > 1 or scope.uses_of(codes) > 1 or scope.uses_of(joined) > 1
+    is_input = any(value.name == tensor for value in scope.graph.input)
+    return scope.uses_of(tensor) - is_input > 1 or scope.uses_of(codes) > 1 or scope.uses_of(joined) > 1
 
 
 def _of_scale(scope: Scope, tensor: str, scale: float) -> Iterator[int]:

@@ -21,9 +21,9 @@ def splice(graph: onnx.GraphProto, fresh: dict[int, list[onnx.NodeProto]]) -> No
             nodes[index].CopyFrom(node)
         return
     places = [*range(len(nodes)), *(index for index, group in fresh.items() for _ in group)]
-    gone = [index in fresh for index in range(len(nodes))] + [False] * (len(places) - len(nodes))
+    marks = [index in fresh for index in range(len(nodes))] + [False] * (len(places) - len(nodes))
     nodes.extend(itertools.chain.from_iterable(fresh.values()))
-    _arrange(nodes, zip(gone, places, strict=True))
+    _arrange(nodes, zip(marks, places, strict=True))
     del nodes[len(nodes) - len(fresh) :]
 
 
@@ -88,10 +88,10 @@ def _unused(scope: Scope, names: set[str], uses: Counter[str]) -> tuple[set[str]
     initializers: set[str] = set()
     nodes: set[int] = set()
     foreign: set[str] = set()
-    left: dict[str, int] = {}
+    counts: dict[str, int] = {}
 
     def count(name: str) -> int:
-        return left.setdefault(name, scope.uses_of(name))
+        return counts.setdefault(name, scope.uses_of(name))
 
     queue = [n for n in names if n]
     for name in queue:
@@ -102,9 +102,9 @@ def _unused(scope: Scope, names: set[str], uses: Counter[str]) -> tuple[set[str]
             foreign.add(name)
         elif index not in nodes and not any(count(out) for out in columns.outputs[index] if out):
             nodes.add(index)
-            taken = [n for n in columns.inputs[index] if n]
-            for source in taken:
-                left[source] = count(source) - 1
+            sources = [n for n in columns.inputs[index] if n]
+            for source in sources:
+                counts[source] = count(source) - 1
             uses.subtract(columns.inputs[index])
-            queue.extend(taken)
+            queue.extend(sources)
     return initializers, nodes, foreign

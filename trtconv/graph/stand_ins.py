@@ -112,9 +112,9 @@ class Constant:
         elif holder.type == AttributeProto.FLOAT:
             holder.f = float(values.ravel()[0])
         else:
-            kept = holder.floats if _is_float(holder) else holder.ints
-            del kept[:]
-            kept.extend(values.ravel().tolist())
+            numbers = holder.floats if _is_float(holder) else holder.ints
+            del numbers[:]
+            numbers.extend(values.ravel().tolist())
 
 
 def constants(proto: onnx.ModelProto) -> Iterator[Constant]:
@@ -129,8 +129,8 @@ def constants(proto: onnx.ModelProto) -> Iterator[Constant]:
         yield from (Constant(tensor.name, tensor) for tensor in graph.initializer)
         yield from (Constant(sparse.values.name, sparse.values) for sparse in graph.sparse_initializer)
     for node in nodes:
-        named = next(iter(node.output), "")
-        yield from (Constant(tensor.name or named, tensor) for tensor in tensors(node.attribute))
+        name = next(iter(node.output), "")
+        yield from (Constant(tensor.name or name, tensor) for tensor in tensors(node.attribute))
         own = node.domain not in ONNX_DOMAINS
         is_table = (
             own
@@ -138,7 +138,7 @@ def constants(proto: onnx.ModelProto) -> Iterator[Constant]:
         )
         for attribute in node.attribute:
             if _holds_weights(node, attribute):
-                yield Constant(f"{named}:{attribute.name}", attribute, is_table=is_table)
+                yield Constant(f"{name}:{attribute.name}", attribute, is_table=is_table)
 
 
 def _holds_weights(node: onnx.NodeProto, attribute: AttributeProto) -> bool:
@@ -181,11 +181,11 @@ def stand_in(values: NDArray[Any], likeness: Likeness, seed: int) -> NDArray[Any
     if values.dtype.kind == "b":
         return random.random(values.shape) < _rounded(float(values.mean()))
     wide = values.real.astype(np.float64)
-    drawn = _drawn(wide, random) if likeness is Likeness.STATISTICS else _of_pattern(wide, random)
+    result = _drawn(wide, random) if likeness is Likeness.STATISTICS else _of_pattern(wide, random)
     if values.dtype.kind in "iu":
-        drawn = np.rint(drawn)
+        result = np.rint(result)
     with np.errstate(over="ignore"):
-        return drawn.astype(values.dtype)
+        return result.astype(values.dtype)
 
 
 def _drawn(wide: NDArray[np.float64], random: np.random.Generator) -> NDArray[np.float64]:
@@ -198,20 +198,20 @@ def _drawn(wide: NDArray[np.float64], random: np.random.Generator) -> NDArray[np
         # Half a per cent and more away from the old value, and of the same sign.
         return low * random.uniform(0.75, 0.995, wide.shape)
     mean, deviation = _rounded(float(finite.mean())), _rounded(float(finite.std()))
-    drawn = random.normal(mean, deviation, wide.shape)
+    numbers = random.normal(mean, deviation, wide.shape)
     inside = random.uniform(low + (high - low) * _HALF_MANTISSA, high - (high - low) * _HALF_MANTISSA, wide.shape)
-    return np.where((drawn > low) & (drawn < high), drawn, inside)
+    return np.where((numbers > low) & (numbers < high), numbers, inside)
 
 
 def _of_pattern(wide: NDArray[np.float64], random: np.random.Generator) -> NDArray[np.float64]:
     """Draws positive values for positive ones, negative ones likewise; all alike where they are."""
     if wide.size and (wide == wide.flat[0]).all() and np.isfinite(wide.flat[0]):
         return np.full(wide.shape, float(_drawn(wide.ravel()[:1], random)[0]))
-    drawn: NDArray[np.float64] = wide.copy()
+    result: NDArray[np.float64] = wide.copy()
     for mask in (np.isfinite(wide) & (wide > 0), np.isfinite(wide) & (wide < 0)):
         if mask.any():
-            drawn[mask] = _drawn(wide[mask], random)
-    return drawn
+            result[mask] = _drawn(wide[mask], random)
+    return result
 
 
 def _rounded(number: float) -> float:

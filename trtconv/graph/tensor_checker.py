@@ -93,11 +93,11 @@ def tensor_faults(tensor: onnx.TensorProto) -> Iterator[str]:
 
 
 def _typed_data_faults(tensor: onnx.TensorProto, elements: int, label: str) -> Iterator[str]:
-    held = len(getattr(tensor, _TYPED_DATA.get(tensor.data_type, "int32_data")))
+    count = len(getattr(tensor, _TYPED_DATA.get(tensor.data_type, "int32_data")))
     bits = BITS[tensor.data_type]
     # Types below a byte are packed; complex numbers are two entries each.
     packed = -(-elements * bits // 8) if bits < 8 else elements
     complex_types = (TensorProto.COMPLEX64, TensorProto.COMPLEX128)
-    wanted = 2 * elements if tensor.data_type in complex_types else packed
-    if held != wanted:
-        yield f"{label} holds {held} values, not {wanted}"
+    expected = 2 * elements if tensor.data_type in complex_types else packed
+    if count != expected:
+        yield f"{label} holds {count} values, not {expected}"

@@ -129,8 +129,8 @@ class Deconv(NodeView):
 @functools.lru_cache(maxsize=256)
 def _geometry(attributes: tuple[bytes, ...], weight: tuple[int | None, ...] | None) -> Geometry | str:
     """Returns a geometry; the many deconvolutions of a large model have few."""
-    read = (onnx.AttributeProto.FromString(attribute) for attribute in attributes)
-    attrs: dict[str, Any] = {a.name: onnx.helper.get_attribute_value(a) for a in read}
+    protos = (onnx.AttributeProto.FromString(attribute) for attribute in attributes)
+    attrs: dict[str, Any] = {a.name: onnx.helper.get_attribute_value(a) for a in protos}
     if isinstance(attrs.get("auto_pad"), bytes):
         attrs["auto_pad"] = attrs["auto_pad"].decode(errors="replace")
     return geometry_of(attrs, weight)
@@ -184,8 +184,8 @@ class Linear(NodeView):
         """The integer types of its input and of its zero point where they differ."""
         if self.quantizes or self.zero_point is None:
             return None
-        given, point = self.scope.dtype(self.inputs[0]), str(self.zero_point.dtype)
-        return (given, point) if given is not None and given != point else None
+        dtype, point = self.scope.dtype(self.inputs[0]), str(self.zero_point.dtype)
+        return (dtype, point) if dtype is not None and dtype != point else None
 
     @functools.cached_property
     def shape(self) -> Shape | None:

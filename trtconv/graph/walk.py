@@ -92,10 +92,10 @@ def constant_of(node: onnx.NodeProto) -> TensorProto | None:
         return None
     if attribute.name == "value":
         return attribute.t
-    given = helper.get_attribute_value(attribute)
+    value = helper.get_attribute_value(attribute)
     if attribute.name in _NUMBERS:
-        return numpy_helper.from_array(np.asarray(given, _NUMBERS[attribute.name]), node.output[0])
+        return numpy_helper.from_array(np.asarray(value, _NUMBERS[attribute.name]), node.output[0])
     if attribute.name in _TEXTS:
-        texts, dims = ([given], ()) if isinstance(given, bytes) else (given, (len(given),))
+        texts, dims = ([value], ()) if isinstance(value, bytes) else (value, (len(value),))
         return TensorProto(name=node.output[0], data_type=TensorProto.STRING, dims=dims, string_data=texts)
     return None
