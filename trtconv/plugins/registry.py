@@ -118,9 +118,9 @@ def reference(name: str) -> Callable[[Function], Function]:
         raise InputError(f"{name!r} is not the name of an operator", 'Write @trtconv.reference("Domain::Op").')
 
     def enter(function: Function) -> Function:
-        held = _entering[-1] if _entering else _of_program
+        table = _entering[-1] if _entering else _of_program
         file = getattr(getattr(function, "__code__", None), "co_filename", "")
-        held[f"{'' if domain in _ONNX else domain}::{op}"] = OperatorReference(name, function, str(file))
+        table[f"{'' if domain in _ONNX else domain}::{op}"] = OperatorReference(name, function, str(file))
         return function
 
     return enter
@@ -134,9 +134,9 @@ def find(domain: str, op: str) -> OperatorReference | None:
     """
     key = f"{'' if domain in _ONNX else domain}::{op}"
     code = foreign.current()
-    for held in (_of_files(code.references, code.extensions), _of_program):
-        if key in held:
-            return held[key]
+    for table in (_of_files(code.references, code.extensions), _of_program):
+        if key in table:
+            return table[key]
     return _standard(op) if op in STANDARD else None
 
 
@@ -148,10 +148,10 @@ def _standard(op: str) -> OperatorReference:
 @contextlib.contextmanager
 def entering() -> Iterator[Mapping[str, OperatorReference]]:
     """Yields where the references are entered of a file that is run inside."""
-    held: dict[str, OperatorReference] = {}
-    _entering.append(held)
+    table: dict[str, OperatorReference] = {}
+    _entering.append(table)
     try:
-        yield held
+        yield table
     finally:
         _entering.pop()
 

@@ -41,8 +41,8 @@ def batched_nms(
     wide = boxes.astype(np.float32)
     images, classes = values.shape[0], values.shape[2]
     counts: Array = np.zeros((images, 1), np.int32)
-    kept: Array = np.zeros((images, keepTopK, 4), np.float32)
-    shown: Array = np.zeros((images, keepTopK), np.float32)
+    rects: Array = np.zeros((images, keepTopK, 4), np.float32)
+    ratings: Array = np.zeros((images, keepTopK), np.float32)
     kinds = np.full((images, keepTopK), -1, np.float32)
     for image in range(images):
         candidates: list[tuple[float, int, int]] = []
@@ -55,20 +55,20 @@ def batched_nms(
         candidates.sort(key=lambda candidate: -candidate[0])
         for at, (score, kind, row) in enumerate(candidates[:keepTopK]):
             box = wide[image, row, 0 if shareLocation else kind]
-            kept[image, at] = np.clip(box, 0, 1) if clipBoxes else box
-            shown[image, at], kinds[image, at] = score, kind
+            rects[image, at] = np.clip(box, 0, 1) if clipBoxes else box
+            ratings[image, at], kinds[image, at] = score, kind
         counts[image] = min(len(candidates), keepTopK)
-    return counts, kept.astype(boxes.dtype), shown.astype(boxes.dtype), kinds.astype(boxes.dtype)
+    return counts, rects.astype(boxes.dtype), ratings.astype(boxes.dtype), kinds.astype(boxes.dtype)
 
 
 def _survivors(boxes: Array, rows: list[int], limit: float, normalized: bool, caffe: bool) -> list[int]:
     """Returns those of some rows, the best first, that no better one of them overlaps by more than the limit."""
-    ranked, free, kept = boxes[rows], np.ones(len(rows), bool), []
+    ranked, free, best = boxes[rows], np.ones(len(rows), bool), []
     for at, row in enumerate(rows):
         if free[at]:
-            kept.append(row)
+            best.append(row)
             free[at + 1 :] &= _overlaps(ranked[at], ranked[at + 1 :], normalized, caffe) <= np.float32(limit)
-    return kept
+    return best
 
 
 def _overlaps(box: Array, boxes: Array, normalized: bool, caffe: bool) -> Array:

@@ -47,11 +47,11 @@ def efficient_nms(
     decoded, values = _decoded(boxes, anchors, box_coding), _scores(scores)
     results = []
     for image in range(len(values)):
-        shown = sigmoid(values[image]) if score_activation else values[image]
-        passed = shown >= np.float32(score_threshold)
+        ratings = sigmoid(values[image]) if score_activation else values[image]
+        passed = ratings >= np.float32(score_threshold)
         passed[:, _class_to_skip(background_class, passed.shape[1])] = False
         choice = _choice(decoded[image], values[image], passed, iou_threshold, bool(class_agnostic), max_output_boxes)
-        results.append(_rows(choice, decoded[image], shown, max_output_boxes, boxes.dtype))
+        results.append(_rows(choice, decoded[image], ratings, max_output_boxes, boxes.dtype))
     return _stacked(results)
 
 
@@ -97,8 +97,8 @@ def of_tensorflow(
     for image in range(len(values)):
         passed = values[image] >= np.float32(score_threshold)
         choice = _choice(decoded[image], values[image], passed, iou_threshold, False, most, per_class)
-        handed = np.clip(decoded[image], 0, 1) if clip_boxes else decoded[image]
-        results.append(_rows(choice, handed, values[image], most, boxes.dtype))
+        final = np.clip(decoded[image], 0, 1) if clip_boxes else decoded[image]
+        results.append(_rows(choice, final, values[image], most, boxes.dtype))
     return _stacked(results)
 
 
@@ -136,30 +136,30 @@ def _choice(
     rows, kinds = np.nonzero(passed)
     order = np.argsort(-scores[rows, kinds], kind="stable")[:_MOST_CANDIDATES]
     rows, kinds = rows[order], kinds[order]
-    held = ordered(boxes[rows, np.minimum(kinds, boxes.shape[1] - 1)])
+    rects = ordered(boxes[rows, np.minimum(kinds, boxes.shape[1] - 1)])
     alive = np.ones(len(rows), bool)
     counts: dict[int, int] = {}
-    written = 0
+    count = 0
     for at, (row, kind) in enumerate(zip(rows.tolist(), kinds.tolist(), strict=True)):
         if not alive[at]:
             continue
-        if written >= most:
+        if count >= most:
             return
         counts[kind] = counts.get(kind, 0) + 1
         # What a class has too many of is not returned, and suppresses others all the same.
         if per_class < 0 or counts[kind] <= per_class:
-            written += 1
+            count += 1
             yield row, kind
         rivals = alive[at + 1 :] & (agnostic | (kinds[at + 1 :] == kind))
-        alive[at + 1 :] &= ~(rivals & (overlaps(held[at], held[at + 1 :]) >= np.float32(iou)))
+        alive[at + 1 :] &= ~(rivals & (overlaps(rects[at], rects[at + 1 :]) >= np.float32(iou)))
 
 
 def _rows(choice: Iterator[tuple[int, int]], boxes: Array, scores: Array, most: int, dtype: Any) -> tuple[Array, ...]:
-    kept = list(choice)
-    chosen, values, kinds = np.zeros((most, 4), dtype), np.zeros(most, dtype), np.zeros(most, np.int32)
-    for at, (row, kind) in enumerate(kept):
-        chosen[at], values[at], kinds[at] = boxes[row, min(kind, boxes.shape[1] - 1)], scores[row, kind], kind
-    return np.array([len(kept)], np.int32), chosen, values, kinds
+    pairs = list(choice)
+    result, values, kinds = np.zeros((most, 4), dtype), np.zeros(most, dtype), np.zeros(most, np.int32)
+    for at, (row, kind) in enumerate(pairs):
+        result[at], values[at], kinds[at] = boxes[row, min(kind, boxes.shape[1] - 1)], scores[row, kind], kind
+    return np.array([len(pairs)], np.int32), result, values, kinds
 
 
 def _stacked(results: list[tuple[Array, ...]]) -> tuple[Array, Array, Array, Array]:

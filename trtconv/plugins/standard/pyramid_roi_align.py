@@ -45,11 +45,11 @@ def pyramid_roi_align(
     extra = np.float32(1) / np.array([height, width], np.float32) if roi_coords_plusone else np.zeros(2, np.float32)
     sizes = boxes[..., 2:] - boxes[..., :2] + extra
     areas = sizes[..., 0] * sizes[..., 1]
-    wanted = sum((areas > first * 4**step).astype(int) for step in range(_LEVELS - 1))
+    places = sum((areas > first * 4**step).astype(int) for step in range(_LEVELS - 1))
     shape = (*rois.shape[:2], levels[0].shape[1], pooled_size, pooled_size)
     result = np.zeros(shape, np.float32)
     for image, number in np.ndindex(*rois.shape[:2]):
-        picture = levels[int(wanted[image, number])][image].astype(np.float32)
+        picture = levels[int(places[image, number])][image].astype(np.float32)
         result[image, number] = _pooled(
             picture, boxes[image, number], pooled_size, roi_coords_transform, sampling_ratio
         )
