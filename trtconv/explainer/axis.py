@@ -38,8 +38,8 @@ def elements(count: int) -> str:
 
 def cycle_text(taps: Sequence[int]) -> str:
     """Returns the taps of successive elements: "1, 2, 1, 2, ..."; one period at least, if it is not too long."""
-    shown = list(taps) * max(1, -(-4 // len(taps)))
-    return ", ".join(str(count) for count in shown[:_SHOWN_CYCLE]) + ", ..."
+    counts = list(taps) * max(1, -(-4 // len(taps)))
+    return ", ".join(str(count) for count in counts[:_SHOWN_CYCLE]) + ", ..."
 
 
 def _plus(number: int) -> str:
@@ -227,12 +227,12 @@ def _even_kernel(line: Geometry, window: Crop | None) -> str:
     stride, kernel = line.strides[0], line.kernel[0]
     if line.dilations[0] > 1:
         return f"dilation 1 with a kernel that is a multiple of {stride}, or a Resize and a Conv, has no such pattern"
-    wanted = -(-kernel // stride) * stride
-    total = None if window is None or line.output_shape else window.begin + window.end + wanted - kernel
+    longer = -(-kernel // stride) * stride
+    total = None if window is None or line.output_shape else window.begin + window.end + longer - kernel
     pads = "" if total is None or total < 0 else f" and pads {total // 2}, {total - total // 2} (output_padding 0)"
     size = " at the same output size" if pads else ""
     return (
-        f"a kernel of {wanted}{pads} gives every element {_taps(wanted // stride)}{size}; a Resize and a Conv have no"
+        f"a kernel of {longer}{pads} gives every element {_taps(longer // stride)}{size}; a Resize and a Conv have no"
         " such pattern either. Both have to be trained anew"
     )
 

@@ -94,16 +94,16 @@ def changes(
     """
     old, new = (OnnxModel.load(path) for _ in range(2))
     Preparation(old, target).name()
-    done = Preparation(new, target).rewrite(
+    result = Preparation(new, target).rewrite(
         passes_for(precision, requantize=requantize, choose=chooser_of(forms or {}))
     )
     deconvs = [_by_name(model) for model in (old, new)]
     grouped: dict[tuple[int, int], list[Edit]] = {}
-    for edit in done.edits:
+    for edit in result.edits:
         place = _find(old, edit.node)
         if place is not None:
             grouped.setdefault(place, []).append(edit)
-    return tuple(_change(old, new, place, edits, done, *deconvs) for place, edits in grouped.items())
+    return tuple(_change(old, new, place, edits, result, *deconvs) for place, edits in grouped.items())
 
 
 def _by_name(model: OnnxModel) -> dict[str, Deconv]:
@@ -136,26 +136,26 @@ def _change(
     number, index = place
     before, after = old.scopes[number], new.scopes[number]
     name = before.columns.names[index]
-    drawn = tuple(_drawn(after, position) for position in _region(before, after, index))
+    after_nodes = tuple(_drawn(after, position) for position in _region(before, after, index))
     node = deconvs.get(name)
     if node is None or isinstance(node.geometry, str):
-        return Change(tuple(edits), (_drawn(before, index),), drawn)
+        return Change(tuple(edits), (_drawn(before, index),), after_nodes)
     rewrite = rewrite_of(node, result, new_deconvs.get(name), (), None)
     axes = describe_axes(node.geometry, (node.input_shape or ())[2:])
-    return Change(tuple(edits), (_drawn(before, index),), drawn, axes, rewrite.why)
+    return Change(tuple(edits), (_drawn(before, index),), after_nodes, axes, rewrite.why)
 
 
 def _region(before: Scope, after: Scope, index: int) -> list[int]:
     """Returns the nodes that make the outputs of a node now, from tensors that there were before."""
-    given = {*before.producers, *before.initializers, *(value.name for value in before.graph.input)}
+    sources = {*before.producers, *before.initializers, *(value.name for value in before.graph.input)}
     region: set[int] = set()
-    wanted = [name for name in before.columns.outputs[index] if name]
-    while wanted and len(region) < MOST_NODES:
-        position = after.producers.get(wanted.pop())
+    queue = [name for name in before.columns.outputs[index] if name]
+    while queue and len(region) < MOST_NODES:
+        position = after.producers.get(queue.pop())
         if position is None or position in region:
             continue
         region.add(position)
-        wanted += [name for name in after.columns.inputs[position] if name and name not in given]
+        queue += [name for name in after.columns.inputs[position] if name and name not in sources]
     return sorted(region)
 
 

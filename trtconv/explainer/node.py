@@ -52,9 +52,9 @@ def explain(request: ExplainRequest, progress: Progress | None = None) -> Explai
     with clock.stage(Stage.RUNTIME):
         target, engine, why_not = _parser_for(request.target)
     with clock.stage(Stage.EXPLAIN):
-        listed = tuple(_listed(node) for node in nodes)
+        records = tuple(_listed(node) for node in nodes)
         explanation = None if deconv is None else _explain(model, deconv, target, engine, why_not)
-    return ExplainReport(str(request.model), target, listed, explanation)
+    return ExplainReport(str(request.model), target, records, explanation)
 
 
 def _listed(node: Deconv) -> Listed:
@@ -105,8 +105,8 @@ def _explain(model: OnnxModel, node: Deconv, target: Target, engine: Runtime | N
     axes = () if sound is None else describe_axes(sound, (node.input_shape or ())[2:])
     layers = None if engine is None or fault else parse_alone(model, node, engine)
     rewritten = model.copy()
-    done, result = _rewritten(rewritten, node, target)
-    left = () if result is None else findings_at(rewritten, target, result, {result.index})
+    changes, result = _rewritten(rewritten, node, target)
+    rest = () if result is None else findings_at(rewritten, target, result, {result.index})
     new_layers = None if result is None or engine is None else parse_alone(rewritten, result, engine)
     advice = [f"{', '.join(names)}: {text}" for text, names in _by_text(axes).items()]
     return Explanation(
@@ -120,7 +120,7 @@ def _explain(model: OnnxModel, node: Deconv, target: Target, engine: Runtime | N
         axes=axes,
         parts=() if sound is None else describe_node(sound, weight, bool(node.bias)),
         parser=_parser(fault, findings, layers, why_not),
-        rewrite=rewrite_of(node, done, result, left, new_layers),
+        rewrite=rewrite_of(node, changes, result, rest, new_layers),
         quantization=quantization_of(node, findings, result),
         advice=(*advice, *joint_advice(axes)),
     )
@@ -131,8 +131,8 @@ def _rewritten(model: OnnxModel, node: Deconv, target: Target) -> tuple[PassResu
     preparation = Preparation(model, target)
     preparation.name()
     name = model.scopes[node.scope.position].columns.names[node.index]
-    done = preparation.rewrite(passes_for("as-is"))
-    return done, next((deconv for deconv in ModelView(model).deconvs if deconv.node.name == name), None)
+    changes = preparation.rewrite(passes_for("as-is"))
+    return changes, next((deconv for deconv in ModelView(model).deconvs if deconv.node.name == name), None)
 
 
 def _by_text(axes: Sequence[Axis]) -> dict[str, list[str]]:

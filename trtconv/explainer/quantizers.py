@@ -22,8 +22,8 @@ def quantization_of(node: Deconv, findings: Sequence[Finding], result: Deconv | 
     Returns:
         None where neither weight nor input is quantised.
     """
-    weight, given = node.dequantizer(1), node.dequantizer(0)
-    if weight is None and given is None:
+    weight, source = node.dequantizer(1), node.dequantizer(0)
+    if weight is None and source is None:
         return None
     scales, axis = _scales(node, weight)
     why_not = _why_not(node, weight, result)
@@ -32,7 +32,7 @@ def quantization_of(node: Deconv, findings: Sequence[Finding], result: Deconv | 
         scales=scales,
         axis=axis,
         weight="not quantised" if weight is None else _weight_text(weight, scales, axis),
-        input="not dequantised" if given is None else f"dequantised, {_zero_point(given)}",
+        input="not dequantised" if source is None else f"dequantised, {_zero_point(source)}",
         output="goes to a QuantizeLinear" if node.is_quantized_behind else "not quantised",
         int8=not why_not,
         why_not=why_not,

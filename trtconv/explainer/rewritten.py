@@ -26,9 +26,9 @@ def rewrite_of(
         findings: What the rules still have against it.
         layers: What the installed parser makes of it.
     """
-    named = labels_of(node) | ({result.node.name} if result is not None else set())
-    edits = tuple(edit for edit in changes.edits if edit.node in named)
-    skipped = tuple(skip for skip in changes.skipped if skip.node in named)
+    names = labels_of(node) | ({result.node.name} if result is not None else set())
+    edits = tuple(edit for edit in changes.edits if edit.node in names)
+    skipped = tuple(skip for skip in changes.skipped if skip.node in names)
     if result is None or isinstance(result.geometry, str):
         return Rewrite(edits, skipped, {}, None, (), (), findings)
     behind = tuple(_behind(result, node.node.output[0]))
@@ -40,15 +40,15 @@ def rewrite_of(
 def _behind(node: Deconv, output: str) -> Iterator[str]:
     """Yields the operators between a node and the tensor that it made before the passes."""
     current = node.node.output[0]
-    seen = {current}
+    earlier = {current}
     while current != output:
         # Shape nodes look at the result only; the tensor itself goes through the one that is neither.
         users = [n for n in node.scope.consumers.get(current, ()) if n.op_type != "Shape" and n.input[0] == current]
-        if not users or users[0].output[0] in seen:
+        if not users or users[0].output[0] in earlier:
             return
         yield users[0].op_type
         current = users[0].output[0]
-        seen.add(current)
+        earlier.add(current)
 
 
 def _why(node: Deconv, old: Geometry, result: Deconv, behind: Sequence[str], edited: bool) -> Iterator[str]:
