@@ -250,9 +250,9 @@ def _instance_normalization(scope: Any, node: onnx.NodeProto) -> dict[str, Any] 
 
 def _roi_align(scope: Any, node: onnx.NodeProto) -> dict[str, Any]:
     """Returns the attributes of the plugin that parsers from 10 on put in the place of RoiAlign."""
-    given = {"coordinate_transformation_mode": "half_pixel", "mode": "avg", **attributes_of(node)}
-    half = given["coordinate_transformation_mode"] == "half_pixel"
-    return {**given, "coordinate_transformation_mode": int(half), "mode": int(given["mode"] == "avg")}
+    attributes = {"coordinate_transformation_mode": "half_pixel", "mode": "avg", **attributes_of(node)}
+    half = attributes["coordinate_transformation_mode"] == "half_pixel"
+    return {**attributes, "coordinate_transformation_mode": int(half), "mode": int(attributes["mode"] == "avg")}
 
 
 _MADE_AS = {"EfficientNMS_ONNX_TRT": "EfficientNMS_TRT"}

@@ -86,9 +86,9 @@ class HybridSession:
         """
         values: dict[str, Any] = dict(feeds)
         for stage, calls in zip(self._stages, self._calls, strict=True):
-            wanted = self._needs(stage)
-            if wanted:
-                values.update(zip(wanted, self._run(stage, wanted, values), strict=True))
+            needs = self._needs(stage)
+            if needs:
+                values.update(zip(needs, self._run(stage, needs, values), strict=True))
             for index in calls:
                 if index in self._foreign:
                     self._call(self._foreign[index], values)
@@ -118,11 +118,11 @@ class HybridSession:
     def _run(self, stage: Sequence[int], names: Sequence[str], values: Mapping[str, Any]) -> list[Any]:
         nodes = [self._model.graph.node[index] for index in stage]
         outputs = {name for node in nodes for name in node.output}
-        given = sorted({name for node in nodes for name in reads(node)} - outputs)
-        feeds = {name: np.asarray(values[name]) for name in given if name in values}
+        inputs = sorted({name for node in nodes for name in reads(node)} - outputs)
+        feeds = {name: np.asarray(values[name]) for name in inputs if name in values}
         key = (stage[0], tuple((name, str(array.dtype)) for name, array in feeds.items()))
         if key not in self._sessions:
-            self._sessions[key] = self._load(self._part(nodes, given, feeds, names))
+            self._sessions[key] = self._load(self._part(nodes, inputs, feeds, names))
         session = self._sessions[key]
         if isinstance(session, str):
             raise ValueError(session)

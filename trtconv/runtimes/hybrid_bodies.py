@@ -43,8 +43,8 @@ class Body:
     def __call__(self, *inputs: Any) -> list[Array]:
         """Runs it."""
         names = [value.name for value in self._graph.input]
-        given = {name: np.asarray(value) for name, value in zip(names, inputs, strict=True)}
-        feeds = {**self._around, **given}
+        own = {name: np.asarray(value) for name, value in zip(names, inputs, strict=True)}
+        feeds = {**self._around, **own}
         types = {name: helper.np_dtype_to_tensor_dtype(value.dtype) for name, value in feeds.items()}
         return self._run((*self._key, *types.items()), lambda: self._model(types), feeds)
 

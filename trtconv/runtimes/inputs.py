@@ -54,8 +54,10 @@ def read_arrays(path: Path) -> Feeds:
     except (TrtconvError, MemoryError):
         raise
     except Exception as error:  # Those of four decompressors, of zip and of Python's own tokenizer.
-        said = f"{type(error).__name__}: {first_line(error)}"
-        raise InputError(f"{path} is not an .npz file of plain arrays: {said}", "Write it with numpy.savez.") from error
+        message = f"{type(error).__name__}: {first_line(error)}"
+        raise InputError(
+            f"{path} is not an .npz file of plain arrays: {message}", "Write it with numpy.savez."
+        ) from error
 
 
 def _stated_bytes(archive: zipfile.ZipFile) -> int:
@@ -77,8 +79,8 @@ def header_of(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any]]:
         ValueError: It is no .npy file.
     """
     version = np.lib.format.read_magic(file)
-    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-    shape, _, dtype = read(file)
+    take = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    shape, _, dtype = take(file)
     return shape, dtype
 
 
@@ -96,16 +98,16 @@ def checked_inputs(
     Raises:
         InputError: A name, rank, size or type that the model does not have, or a value that is NaN.
     """
-    listed = ", ".join(f"{spec} {numpy_type(spec)}" for spec in inputs)
+    specs = ", ".join(f"{spec} {numpy_type(spec)}" for spec in inputs)
     if not isinstance(arrays, Mapping):
-        raise InputError(f"{source} gives {type(arrays).__name__}, no dict of arrays", f"The inputs are {listed}.")
+        raise InputError(f"{source} gives {type(arrays).__name__}, no dict of arrays", f"The inputs are {specs}.")
     for name in arrays:
         if name not in {spec.name for spec in inputs}:
-            raise InputError(f"{source} has {name!r}, which is not an input of the model", f"The inputs are {listed}.")
+            raise InputError(f"{source} has {name!r}, which is not an input of the model", f"The inputs are {specs}.")
     feeds: Feeds = {}
     for spec in inputs:
         if spec.name not in arrays:
-            raise InputError(f"{source} has no values for input {spec.name!r}", f"The inputs are {listed}.")
+            raise InputError(f"{source} has no values for input {spec.name!r}", f"The inputs are {specs}.")
         try:
             array = np.asarray(arrays[spec.name])
         except Exception as error:
@@ -126,9 +128,9 @@ def _checked_array(spec: InputSpec, array: NDArray[Any], source: str, shape: Sha
         )
     sizes = spec.dims if shape is None else shape
     if len(sizes) != array.ndim or any(isinstance(n, int) and n != m for n, m in zip(sizes, array.shape, strict=True)):
-        wanted = ", ".join(str(n) for n in sizes)
+        goal = ", ".join(str(n) for n in sizes)
         raise InputError(
-            f"{source}: input {spec.name!r} has the shape {array.shape}, not ({wanted})", "Give one of that shape."
+            f"{source}: input {spec.name!r} has the shape {array.shape}, not ({goal})", "Give one of that shape."
         )
     if array.dtype.kind == "f" and np.isnan(array).any():
         count = int(np.isnan(array).sum())

@@ -71,10 +71,10 @@ def _output(layer: ReadLayer, shapes: Sequence[Shape | None], output: ReadTensor
     if layer.kind in VIEWS:
         return _filled(output.shape, math.prod(first))
     if layer.kind == "REDUCE":
-        gone = [axis for axis in range(len(first)) if layer.values["axes"] >> axis & 1]
+        axes = [axis for axis in range(len(first)) if layer.values["axes"] >> axis & 1]
         if layer.values["keep_dims"]:
-            return tuple(1 if axis in gone else size for axis, size in enumerate(first))
-        return tuple(size for axis, size in enumerate(first) if axis not in gone)
+            return tuple(1 if axis in axes else size for axis, size in enumerate(first))
+        return tuple(size for axis, size in enumerate(first) if axis not in axes)
     if layer.kind == "MATRIX_MULTIPLY" and len(shapes) > 1 and shapes[1] is not None:
         return _product(layer, first, shapes[1])
     return None

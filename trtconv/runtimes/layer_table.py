@@ -40,9 +40,9 @@ def layer_table(network: ReadNetwork, sizes: KnownSizes) -> LayerTable:
     """
     points = sizes.points
     shapes = [with_inner(network, model_shapes) for model_shapes in sizes.shapes]
-    listed = _of_values(network)
-    kept = listed[:MOST_LAYERS]
-    used = list(dict.fromkeys(n for layer in kept for n in (*layer.inputs, *layer.outputs) if n is not None))
+    layers = _of_values(network)
+    first = layers[:MOST_LAYERS]
+    used = list(dict.fromkeys(n for layer in first for n in (*layer.inputs, *layer.outputs) if n is not None))
     places = {number: place for place, number in enumerate(used)}
     weigher = _Weigher.of(network, shapes[: sizes.profiles])
     tensors = (network.tensors[number] for number in used)
@@ -53,9 +53,9 @@ def layer_table(network: ReadNetwork, sizes: KnownSizes) -> LayerTable:
             )
             for tensor in tensors
         ),
-        tuple(weigher.layer(layer, places) for layer in kept),
-        aside=len(network.layers) - len(listed),
-        left=len(listed) - len(kept),
+        tuple(weigher.layer(layer, places) for layer in first),
+        aside=len(network.layers) - len(layers),
+        left=len(layers) - len(first),
     )
 
 

@@ -50,9 +50,9 @@ def write_out(model: OnnxModel) -> None:
     _inline_functions(model)
     replacements = [(scope.graph, _replacements(scope, model.opset)) for scope in model.scopes]
     # Graphs inside nodes first: their nodes are copied with the nodes around them.
-    for graph, written in reversed(replacements):
-        if written:
-            nodes = [new for index, node in enumerate(graph.node) for new in written.get(index, (node,))]
+    for graph, by_index in reversed(replacements):
+        if by_index:
+            nodes = [new for index, node in enumerate(graph.node) for new in by_index.get(index, (node,))]
             del graph.node[:]
             graph.node.extend(nodes)
     for body in list(inner_graphs(model.proto.graph.node)):
@@ -72,7 +72,7 @@ def _inline_functions(model: OnnxModel) -> None:
 
 def _replacements(scope: Scope, opset: int) -> dict[int, Iterable[onnx.NodeProto]]:
     """Returns, by position, the nodes that stand for a node of a graph."""
-    written: dict[int, Iterable[onnx.NodeProto]] = {}
+    result: dict[int, Iterable[onnx.NodeProto]] = {}
     for op in scope.by_op.keys() & WRITERS.keys():
         for index in scope.by_op[op]:
             node = scope.columns.nodes[index]
@@ -80,5 +80,5 @@ def _replacements(scope: Scope, opset: int) -> dict[int, Iterable[onnx.NodeProto
                 continue
             writing = Writing(node, opset)
             if WRITERS[op](scope, index, writing):
-                written[index] = writing.nodes
-    return written
+                result[index] = writing.nodes
+    return result

@@ -21,8 +21,8 @@ _MASK = 3
 def write_attention(scope: Scope, index: int, writing: Writing) -> bool:
     """Writes an Attention out as ONNX defines it, where somebody wants its scores, or it has a mask."""
     node = scope.columns.nodes[index]
-    written = any(node.output[_SCORES:]) or any(node.input[_MASK : _MASK + 1])
-    function = body_of(scope, node, writing.opset) if written else None
+    expands = any(node.output[_SCORES:]) or any(node.input[_MASK : _MASK + 1])
+    function = body_of(scope, node, writing.opset) if expands else None
     if function is None:
         return False
     writing.nodes += written_out(function, node, lambda name: f"{node.output[0]}:{name}")

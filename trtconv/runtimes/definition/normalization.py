@@ -92,10 +92,10 @@ def _wide(writing: Writing, tensor: str) -> str:
 
 def _normal(writing: Writing, tensor: str, axis: int, epsilon: float) -> str:
     """Takes the mean along an axis off, and divides by the deviation."""
-    left = writing.compute("Sub", tensor, _reduced(writing, "ReduceMean", tensor, axis))
-    variance = _reduced(writing, "ReduceMean", writing.compute("Mul", left, left), axis)
+    offset = writing.compute("Sub", tensor, _reduced(writing, "ReduceMean", tensor, axis))
+    variance = _reduced(writing, "ReduceMean", writing.compute("Mul", offset, offset), axis)
     deviation = writing.compute("Sqrt", writing.compute("Add", variance, writing.number(epsilon)))
-    return writing.compute("Div", left, deviation)
+    return writing.compute("Div", offset, deviation)
 
 
 def _reduced(writing: Writing, op: str, tensor: str, axis: int) -> str:

@@ -32,7 +32,7 @@ def write_max_unpool(scope: Scope, index: int, writing: Writing) -> bool:
     inferred = [
         (size - 1) * strides[axis] + kernel[axis] - pads[axis] - pads[axis + axes] for axis, size in enumerate(sizes)
     ]
-    more = [wanted - size for wanted, size in zip(stated[2:], inferred, strict=True)]
+    more = [goal - size for goal, size in zip(stated[2:], inferred, strict=True)]
     if min(more) < 0:
         return False
     inner = writing.compute("MaxUnpool", *node.input[:_SHAPE], **attributes)

@@ -156,8 +156,8 @@ class Installed:
         with self._log.session() as session:
             network = self._builder.create_network(self._network_flags())
             self._trt.OnnxParser(network, self._log.logger).parse(model, _as_text(path))
-            said = "\n".join(distinct(r.text for r in session.records if r.is_error))
-        return said or "TensorRT's ONNX parser refused the model without a reason"
+            text = "\n".join(distinct(r.text for r in session.records if r.is_error))
+        return text or "TensorRT's ONNX parser refused the model without a reason"
 
     def _network_flags(self) -> int:
         # Those that have no EXPLICIT_BATCH are typed strongly in any case.
@@ -168,11 +168,11 @@ class Installed:
         return strong | 1 << int(flags.EXPLICIT_BATCH)
 
     def _issue(self, error: Any) -> ParserIssue:
-        named = self._capabilities.parser_node_names
+        has_names = self._capabilities.parser_node_names
         return ParserIssue(
             node_index=max(error.node(), -1),
-            node_name=error.node_name() if named else "",
-            op=error.node_operator() if named else "",
+            node_name=error.node_name() if has_names else "",
+            op=error.node_operator() if has_names else "",
             message=refusal(_text(error.desc)),
             inside=tuple(error.local_function_stack()) if hasattr(error, "local_function_stack") else (),
         )

@@ -245,4 +245,4 @@ def _flags(options: BuilderOptions, trial: bool) -> Iterator[str]:
         "TF32": options.tf32,
         "DIRECT_IO": options.direct_io,
     }
-    yield from (name for name, wanted in flags.items() if wanted)
+    yield from (name for name, is_set in flags.items() if is_set)

@@ -58,9 +58,9 @@ class Engines:
                 runtime = self._runtime.load_runtime(str(library.path.absolute()))
             except (RuntimeError, TypeError, ValueError) as error:
                 raise InputError(f"{library.path} does not load: {error}", _FOR_LEAN) from error
-            said = logged_errors(session)
+            errors = logged_errors(session)
         if runtime is None:
-            raise InputError(f"{library.path} does not load: {said}", _FOR_LEAN)
+            raise InputError(f"{library.path} does not load: {errors}", _FOR_LEAN)
         return runtime
 
     @property
@@ -110,10 +110,10 @@ class Engines:
                 engine = self._runtime.deserialize_cuda_engine(data)
             except (RuntimeError, TypeError, ValueError, MemoryError) as error:
                 raise EngineFailed(f"TensorRT {self.version} broke down on the engine: {error}") from error
-            said = logged_errors(session)
+            errors = logged_errors(session)
         if engine is None:
             raise EngineFailed(
-                f"TensorRT {self.version} does not load the engine: {said}",
+                f"TensorRT {self.version} does not load the engine: {errors}",
                 "It was made by another version, for another GPU or platform, or it is damaged. Build it again here.",
             )
         return LoadedEngine(self._trt, self._log, self.gpu, engine)
@@ -124,13 +124,13 @@ class Engines:
             return
         with self._log.session() as session:
             validity, diagnostics = self._runtime.get_engine_validity(data)
-            said = logged_errors(session)
+            errors = logged_errors(session)
         reasons = self._trt.EngineInvalidityDiagnostics
-        named = [name for name in _MACHINE if int(diagnostics) & int(getattr(reasons, name))]
-        if validity == self._trt.EngineValidity.INVALID and named:
-            why = ", ".join(name.lower().replace("_", " ") for name in named)
+        faults = [name for name in _MACHINE if int(diagnostics) & int(getattr(reasons, name))]
+        if validity == self._trt.EngineValidity.INVALID and faults:
+            why = ", ".join(name.lower().replace("_", " ") for name in faults)
             raise EnvironmentMissing(
-                f"TensorRT {self.version} does not run the engine on {self.gpu.name}: {why}; {said}",
+                f"TensorRT {self.version} does not run the engine on {self.gpu.name}: {why}; {errors}",
                 "Build it for this GPU and this TensorRT.",
             )
 

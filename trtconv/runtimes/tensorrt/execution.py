@@ -56,9 +56,9 @@ class ExecutionContext:
         self.stream = Stream(engine.gpu)
         with engine.log.session() as session:
             self._context = self._make_context(cache)
-            said = logged_errors(session)
+            errors = logged_errors(session)
         if self._context is None:
-            raise self._no_context(said)
+            raise self._no_context(errors)
         if profile or len(engine.profiles) > 1:
             with self._checked("choose the profile"):
                 self._check(self._context.set_optimization_profile_async(profile, int(self.stream.handle)))

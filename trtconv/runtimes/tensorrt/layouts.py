@@ -77,8 +77,8 @@ def unpack(stored: Array, shape: tuple[int, ...], form: str) -> Array:
     else:
         vectors = np.moveaxis(stored, -1, axis + 1)
         padded = vectors.reshape((*shape[:axis], -1, *shape[axis + 1 :]))
-    kept = tuple(slice(shape[axis]) if index == axis else slice(None) for index in range(len(shape)))
-    return np.ascontiguousarray(padded[kept])
+    window = tuple(slice(shape[axis]) if index == axis else slice(None) for index in range(len(shape)))
+    return np.ascontiguousarray(padded[window])
 
 
 def _geometry(shape: tuple[int, ...], form: str) -> tuple[int, int]:

@@ -39,10 +39,10 @@ def available() -> tuple[RuntimeStatus, ...]:
     Returns:
         One status a family, in the order in which `load(None)` tries them.
     """
-    tried = [_try(family) for family in FAMILIES]
+    pairs = [_try(family) for family in FAMILIES]
     return tuple(
         status if runtime is None else dataclasses.replace(status, plugins=runtime.creators())
-        for status, runtime in tried
+        for status, runtime in pairs
     )
 
 
@@ -71,12 +71,12 @@ def load(target: Target | None) -> Runtime:
     """
     _require_address_space()
     families = tuple(FAMILIES) if target is None else (target.family,)
-    tried = [_try(family) for family in families]
-    for status, runtime in tried:
+    pairs = [_try(family) for family in families]
+    for status, runtime in pairs:
         if runtime is not None:
             _require_version(target, status)
             return runtime
-    raise _missing(target, [status for status, _ in tried])
+    raise _missing(target, [status for status, _ in pairs])
 
 
 def load_engines(family: str | None) -> EngineLoader:
@@ -92,19 +92,19 @@ def load_engines(family: str | None) -> EngineLoader:
     """
     installed = [name for name in (FAMILIES if family is None else (family,)) if _installed(FAMILIES[name].module)]
     if not installed:
-        wanted = FAMILIES[family or "tensorrt"]
-        raise EnvironmentMissing(f"{wanted.product} is not installed", f"Install it: {wanted.install}.")
-    chosen = installed[0]
+        facts = FAMILIES[family or "tensorrt"]
+        raise EnvironmentMissing(f"{facts.product} is not installed", f"Install it: {facts.install}.")
+    first = installed[0]
     try:
-        trt = importlib.import_module(FAMILIES[chosen].module)
+        trt = importlib.import_module(FAMILIES[first].module)
         from trtconv.runtimes.tensorrt.engine import Engines
         from trtconv.runtimes.tensorrt.logger import Log
 
-        return Engines(chosen, trt, Log(trt))
+        return Engines(first, trt, Log(trt))
     except _IMPORT_FAILURES as error:
         why = clean(str(error)) or type(error).__name__
         raise EnvironmentMissing(
-            f"{FAMILIES[chosen].product} does not work here: {why}", "trtconv doctor says more."
+            f"{FAMILIES[first].product} does not work here: {why}", "trtconv doctor says more."
         ) from error
 
 
@@ -181,8 +181,8 @@ def _missing(target: Target | None, statuses: list[RuntimeStatus]) -> Environmen
         f"{FAMILIES[s.family].product} {'does not work here: ' + s.why if s.installed else 'is not installed'}"
         for s in statuses
     )
-    wanted = target or Target("rtx")
-    hint = f"Install it: {_install(wanted)}"
-    if wanted.family == "tensorrt":
+    goal = target or Target("rtx")
+    hint = f"Install it: {_install(goal)}"
+    if goal.family == "tensorrt":
         hint += "; or use --target rtx, which builds without a GPU; trtconv check --target tensorrt-10 needs neither"
     return EnvironmentMissing(reasons, hint + ".")

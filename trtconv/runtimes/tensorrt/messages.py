@@ -46,8 +46,8 @@ _ENGINE_STARTS = re.compile(r"^Detected \d+ inputs? and \d+ output network tenso
 def clean(text: str) -> str:
     """Returns a message without source positions, error-code wrappers and the noise of a machine without a GPU."""
     lines = [_clean_line(line) for line in _INVALID_NODE.sub("", text).splitlines() if not _NO_GPU_NOISE.search(line)]
-    kept = list(dict.fromkeys(line for line in lines if line))
-    return "\n".join(kept) or text.strip()
+    rest = list(dict.fromkeys(line for line in lines if line))
+    return "\n".join(rest) or text.strip()
 
 
 def refusal(text: str) -> str:
@@ -113,10 +113,10 @@ def profile_findings(records: Sequence[Record], profiles: int) -> tuple[Finding,
     # that tells which, unless it announced more than there are (several engines inside one).
     countable = starts <= profiles
     findings: dict[str, Finding] = {}
-    seen = 0
+    count = 0
     for record in records:
-        seen += bool(_ENGINE_STARTS.match(record.text))
-        finding = _profile_finding(record.text, seen - 1 if countable and seen else (0 if profiles == 1 else None))
+        count += bool(_ENGINE_STARTS.match(record.text))
+        finding = _profile_finding(record.text, count - 1 if countable and count else (0 if profiles == 1 else None))
         if finding is not None:
             findings.setdefault(finding.message, finding)
     return tuple(findings.values())

@@ -82,8 +82,8 @@ class Network:
     def deconvolutions(self) -> tuple[DeconvLayer, ...]:
         """Every deconvolution, in order."""
         # TensorRT's enumerations tell their number in a third of the time that it takes to compare or to hash them.
-        wanted = self._trt.LayerType.DECONVOLUTION.value
-        matches = (layer for layer in self._layers() if layer.type.value == wanted)
+        kind = self._trt.LayerType.DECONVOLUTION.value
+        matches = (layer for layer in self._layers() if layer.type.value == kind)
         return tuple(layers.read_deconvolution(self._trt, layer) for layer in matches)
 
     @functools.cached_property
@@ -135,7 +135,7 @@ class Network:
         notes = self._check_options(plan)
         with self._log.session() as session:
             progress = BuildProgress(session, monitor)
-            blob, kept, choices = self._run(plan, session, progress)
+            blob, more, choices = self._run(plan, session, progress)
         if progress.cancelled:
             raise BuildFailed("the build was cancelled")
         misfits = messages.profile_findings(session.records, len(plan.profiles))
@@ -145,7 +145,7 @@ class Network:
             messages.require_memory(session.records)
             raise _failed(builder_config.refused(plan, messages.refusal_findings(session.records)))
         tactics = None if choices is None or choices.trouble else choices.record
-        return EngineBlob(memoryview(blob), session.warnings, notes + kept + _of_tactics(choices), tactics)
+        return EngineBlob(memoryview(blob), session.warnings, notes + more + _of_tactics(choices), tactics)
 
     def faults(self, plan: BuildPlan) -> tuple[Finding, ...]:
         """Asks the builder whether it takes the network, without building; see `ParsedNetwork.faults`.
@@ -194,8 +194,8 @@ class Network:
         self._set_types(config, plan)
         builder_config.apply(self._trt, config, plan.options, trial=plan.trial)
         self._lay_out(plan.io)
-        shown = mark(self._handles.network, set(plan.options.debug_tensors)) if plan.options.debug_tensors else ()
-        notes = not_shown(plan, shown)
+        marks = mark(self._handles.network, set(plan.options.debug_tensors)) if plan.options.debug_tensors else ()
+        notes = not_shown(plan, marks)
         if self._serialized:
             config.plugins_to_serialize = list(self._serialized)
         if not self._add_profiles(config, plan.profiles):
@@ -287,8 +287,8 @@ class Network:
                     f"the profile has no shapes for input {tensor.name!r} {tensor.shape}",
                     f"It has: {', '.join(shapes.inputs) or 'none'}.",
                 )
-            given = shapes.inputs[tensor.name]
-            profile.set_shape(tensor.name, given.min, given.opt, given.max)
+            bounds = shapes.inputs[tensor.name]
+            profile.set_shape(tensor.name, bounds.min, bounds.opt, bounds.max)
         for name in self.shape_inputs:
             values = shapes.values[name]
             profile.set_shape_input(name, values.min, values.opt, values.max)
@@ -385,6 +385,6 @@ def _out_of_memory(session: Session) -> BuildFailed:
 
 def _broke_down(reason: str, session: Session) -> BuildFailed:
     text = f"TensorRT's builder broke down: {messages.clean(reason)}"
-    said = messages.distinct(r.text for r in session.records if r.is_error)
+    errors = messages.distinct(r.text for r in session.records if r.is_error)
     fix = "Give the dynamic dimensions narrower ranges, or fix one of them."
-    return _failed((codes.BUILDER_REFUSED.finding("\n".join([text, *said]), fix=fix),))
+    return _failed((codes.BUILDER_REFUSED.finding("\n".join([text, *errors]), fix=fix),))

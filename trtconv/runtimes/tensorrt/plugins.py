@@ -40,13 +40,13 @@ def prepare(family: str, trt: Any, log: Log) -> None:
         with log.session():
             trt.init_libnvinfer_plugins(log.logger, "")
         _initialised.add(family)
-    wanted = foreign.current().plugins
-    if wanted and not takes_plugins(trt):
+    libraries = foreign.current().plugins
+    if libraries and not takes_plugins(trt):
         raise EnvironmentMissing(
             f"TensorRT-RTX {trt.__version__} takes no plugins: its networks have no layer for them",
             "Build for the full TensorRT (--target tensorrt), or leave out --plugin.",
         )
-    for library in wanted:
+    for library in libraries:
         if library not in _loaded:
             _load(trt, log, library)
 
@@ -59,8 +59,8 @@ def takes_plugins(trt: Any) -> bool:
 def creators(trt: Any) -> Iterator[PluginCreator]:
     """Yields what is in TensorRT's registry, by name."""
     registry = trt.get_plugin_registry()
-    held = registry.all_creators if hasattr(registry, "all_creators") else registry.plugin_creator_list
-    for creator in sorted(held, key=lambda entry: (entry.name, entry.plugin_version)):
+    entries = registry.all_creators if hasattr(registry, "all_creators") else registry.plugin_creator_list
+    for creator in sorted(entries, key=lambda entry: (entry.name, entry.plugin_version)):
         names = () if creator.name in _FIELDLESS else creator.field_names
         fields = tuple(field.name for field in names or ())
         yield PluginCreator(creator.name, creator.plugin_version, creator.plugin_namespace, fields)
@@ -76,8 +76,8 @@ def _load(trt: Any, log: Log, library: AgreedCode) -> None:
             handle = trt.get_plugin_registry().load_library(str(library.path.absolute()))
         except (RuntimeError, TypeError, ValueError) as error:
             raise InputError(f"{library.path} does not load: {error}", _FOR_LIBRARIES) from error
-        said = "\n".join(distinct(record.text for record in session.records if record.is_error))
+        errors = "\n".join(distinct(record.text for record in session.records if record.is_error))
     if handle is None:
-        reason = "; ".join(filter(None, (said, why_refused(library.path))))
+        reason = "; ".join(filter(None, (errors, why_refused(library.path))))
         raise InputError(f"{library.path} does not load: {reason}", _FOR_LIBRARIES)
     _loaded.add(library)

@@ -149,22 +149,22 @@ class _Graph:
         """Makes the model without some nodes, their outputs inputs, and without those that then cannot be parsed."""
         import onnx
 
-        gone = self._close(set(refused))
-        kept = [index for index in range(len(self._nodes)) if index not in gone]
-        missing = {name for index in gone for name in self._nodes[index].output if name}
-        read: set[str] = set().union(*(self._reads[index] for index in kept))
-        stubs = sorted(missing & read)
+        drops = self._close(set(refused))
+        rest = [index for index in range(len(self._nodes)) if index not in drops]
+        missing = {name for index in drops for name in self._nodes[index].output if name}
+        needs: set[str] = set().union(*(self._reads[index] for index in rest))
+        stubs = sorted(missing & needs)
         model = onnx.ModelProto()
         model.CopyFrom(self._model)
         del model.graph.node[:]
-        model.graph.node.extend(self._nodes[index] for index in kept)
+        model.graph.node.extend(self._nodes[index] for index in rest)
         model.graph.input.extend(onnx.helper.make_value_info(name, self._types[name]) for name in stubs)
         outputs = [output for output in self._model.graph.output if output.name not in missing]
         del model.graph.output[:]
         model.graph.output.extend(outputs)
-        fragile = self._behind({name for name in stubs if name in self._constants or not self._is_data(name)}, kept)
-        trusted = frozenset(i for i in kept if not self._reads[i] & fragile and self._reads_as_data(i, set(stubs)))
-        return _Variant(model.SerializeToString(), kept, trusted)
+        fragile = self._behind({name for name in stubs if name in self._constants or not self._is_data(name)}, rest)
+        trusted = frozenset(i for i in rest if not self._reads[i] & fragile and self._reads_as_data(i, set(stubs)))
+        return _Variant(model.SerializeToString(), rest, trusted)
 
     def _close(self, gone: set[int]) -> set[int]:
         """Adds the nodes that read what can be no input, for want of a type or a shape."""
@@ -192,8 +192,8 @@ class _Graph:
 
     def _reads_as_data(self, index: int, stubs: set[str]) -> bool:
         """Whether a node reads no stub, or one only and as its first input."""
-        read = self._reads[index] & stubs
-        return not read or read == set(self._nodes[index].input[:1])
+        inputs = self._reads[index] & stubs
+        return not inputs or inputs == set(self._nodes[index].input[:1])
 
 
 def _label(node: Any) -> str:

@@ -108,10 +108,10 @@ def make_selector(trt: Any, choices: Choices) -> Any:
             every = list(range(len(offered)))
             # Nothing may be raised through C++, and the engine is none the worse where no tactic is known.
             try:
-                wanted = choices.tactic_for(context.name)
-                if wanted is None:
+                tactic = choices.tactic_for(context.name)
+                if tactic is None:
                     return every
-                return [i for i in every if tactic_of(context, offered[i], choices.profile) == wanted][:1] or every
+                return [i for i in every if tactic_of(context, offered[i], choices.profile) == tactic][:1] or every
             except Exception as error:
                 choices.trouble = f"{type(error).__name__}: {error}"
                 return every
@@ -155,8 +155,8 @@ class TacticFollower:
         """Returns what was taken, once an engine is built."""
         cache = self._config.get_timing_cache() if self.has_cache else None
         if cache is not None:
-            taken = [Tactic(str(key), hexadecimal(cache.query(key).tacticHash)) for key in cache.queryKeys()]
-            self.choices.take(sorted(taken, key=lambda tactic: tactic.layer))
+            tactics = [Tactic(str(key), hexadecimal(cache.query(key).tacticHash)) for key in cache.queryKeys()]
+            self.choices.take(sorted(tactics, key=lambda tactic: tactic.layer))
         return self.choices
 
 
