@@ -128,12 +128,12 @@ class Disguise:
 
     def _replace_weights(self, weights: Sequence[Constant]) -> list[Likeness]:
         """Replaces every weight; returns what each has of the model's own values."""
-        kept, pattern = Likeness.KEPT, Likeness.PATTERN
+        keep, pattern = Likeness.KEPT, Likeness.PATTERN
         likeness = [constant.least for constant in weights]
         if self._accept(with_stand_ins(self.proto, likeness), "other weights"):
             return likeness
         likeness = [
-            constant.least if constant.is_structure else kept if constant.may_stay else pattern for constant in weights
+            constant.least if constant.is_structure else keep if constant.may_stay else pattern for constant in weights
         ]
         if self._accept(with_stand_ins(self.proto, likeness), "other weights of the same pattern"):
             return likeness

@@ -82,8 +82,8 @@ def _run(arguments: list[str], isolation: Isolation | None) -> int:
         with cli.make_context("trtconv", arguments.copy(), obj=isolation) as context:
             cli.invoke(context)
         return 0
-    except click.exceptions.Exit as done:
-        return done.exit_code
+    except click.exceptions.Exit as end:
+        return end.exit_code
     except BrokenPipeError:
         # Only click's own pages (--help, --version) get here: results are written by write_result.
         drop_stdout()

@@ -103,7 +103,7 @@ def write_trace(subject: Subject, axes: Axes, sizes: Mapping[str, int], opset: i
         masks_unseen(),
         pooling,
         sized as counted,
-        _hardening() as said,
+        _hardening() as messages,
     ):
         torch.onnx.export(
             _traceable(subject, example),
@@ -116,7 +116,7 @@ def write_trace(subject: Subject, axes: Axes, sizes: Mapping[str, int], opset: i
             dynamo=False,
         )
     subject.sized = counted.count if counted else 0
-    return path, any("Converting a tensor to a Python" in str(warning.message) for warning in said)
+    return path, any("Converting a tensor to a Python" in str(warning.message) for warning in messages)
 
 
 def _traceable(subject: Subject, example: tuple[torch.Tensor, ...]) -> torch.nn.Module:
@@ -135,9 +135,9 @@ def _spatial(axes: Axes) -> bool:
 @contextlib.contextmanager
 def _hardening() -> Iterator[list[warnings.WarningMessage]]:
     """Collects what the tracer warns of."""
-    with warnings.catch_warnings(record=True) as said:
+    with warnings.catch_warnings(record=True) as messages:
         warnings.simplefilter("always")
-        yield said
+        yield messages
 
 
 def _all_dynamic(subject: Subject, axes: Axes) -> dict[str, dict[int, str]]:
