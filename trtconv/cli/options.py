@@ -26,7 +26,7 @@ Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 Request = TypeVar("Request")
 
 
-class Asked(Generic[Request]):
+class Flags(Generic[Request]):
     """What the command line says of a request.
 
     Args:
@@ -96,7 +96,7 @@ class Asked(Generic[Request]):
 
 
 def asking(kind: Callable[..., Request]) -> Callable[[Callable[..., Outcome]], Callable[..., Outcome]]:
-    """Gives a command the flags of a request, and the command an `Asked` in their place.
+    """Gives a command the flags of a request, and the command `Flags` in their place.
 
     Args:
         kind: The request's class.
@@ -106,7 +106,7 @@ def asking(kind: Callable[..., Request]) -> Callable[[Callable[..., Outcome]], C
     def decorate(command: Callable[..., Outcome]) -> Callable[..., Outcome]:
         @functools.wraps(command)
         def run(*arguments: Any, **values: Any) -> Outcome:
-            return command(*arguments, Asked(kind, {flag.name: values.pop(flag.name) for flag in declared}), **values)
+            return command(*arguments, Flags(kind, {flag.name: values.pop(flag.name) for flag in declared}), **values)
 
         for flag in reversed(declared):
             run = _option(flag)(run)

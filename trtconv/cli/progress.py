@@ -54,7 +54,7 @@ def show_progress(quiet: bool, expected: Mapping[str, float] | None = None) -> I
 
 def _watched(progress: ConsoleProgress) -> ConsoleProgress:
     """Returns a progress that also tells the process that watches this one, where there is one."""
-    return _Announced(progress) if status.is_watched() else progress
+    return _Announcer(progress) if status.is_watched() else progress
 
 
 class _Forecast:
@@ -80,7 +80,7 @@ class _Forecast:
         return f", about {seconds:.0f} s left" if seconds >= 1 else ""
 
 
-class _Announced:
+class _Announcer:
     """Hands everything on, and announces it."""
 
     def __init__(self, progress: ConsoleProgress) -> None:

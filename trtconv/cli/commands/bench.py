@@ -47,7 +47,7 @@ an engine for another machine, or not all could be timed.
 @options.format_option("text", "json")
 @options.quiet_option
 def command(
-    arguments: options.Asked[BenchRequest], engine: str, plot: str | None, output_format: str, quiet: bool
+    arguments: options.Flags[BenchRequest], engine: str, plot: str | None, output_format: str, quiet: bool
 ) -> Outcome:
     """Time an engine at its sizes, or two in turns.
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 def _requests(
-    arguments: options.Asked[BuildRequest], model: str, flags: ManyFlags
+    arguments: options.Flags[BuildRequest], model: str, flags: ManyFlags
 ) -> tuple[Config | None, list[BuildRequest]]:
     """Returns the builds of a model: as the configuration has them where it lists the model, and as the flags say."""
     target = arguments.values["target"] if "target" in arguments.flags else None
@@ -115,8 +115,8 @@ Exit status: 0 built, or up to date; 1 the model failed; 2 a bad call or an unre
 @options.format_option("text", "json")
 @options.many_options
 def command(
-    arguments: options.Asked[BuildRequest],
-    farming: options.Asked[FarmRequest],
+    arguments: options.Flags[BuildRequest],
+    farming: options.Flags[FarmRequest],
     model: str | None,
     page: str | None,
     **many: Any,
@@ -200,7 +200,7 @@ def _build_pipeline(flags: ManyFlags, request: BuildRequest) -> Outcome:
 def _build_listed(
     flags: ManyFlags,
     over: Callable[[BuildRequest], BuildRequest],
-    farming: options.Asked[FarmRequest],
+    farming: options.Flags[FarmRequest],
     target: str | None,
 ) -> Outcome:
     """Builds every model of the configuration, or those for a target; `over` adds what the command line says."""

@@ -50,7 +50,7 @@ def _render(report: CheckReport, flags: ManyFlags) -> str:
 
 
 def _requests(
-    arguments: options.Asked[CheckRequest], models: Sequence[str], flags: ManyFlags
+    arguments: options.Flags[CheckRequest], models: Sequence[str], flags: ManyFlags
 ) -> tuple[Config | None, list[CheckRequest]]:
     """Returns what is asked of the models: by the configuration where it lists one, and by the flags."""
     target = arguments.values["target"] if "target" in arguments.flags else None
@@ -99,7 +99,7 @@ Exit status: 0 no finding at or above --fail-on; 1 there is one; 2 a bad call or
 @options.asking(CheckRequest)
 @options.format_option(*FORMATS)
 @options.many_options
-def command(arguments: options.Asked[CheckRequest], models: tuple[str, ...], **many: Any) -> Outcome:
+def command(arguments: options.Flags[CheckRequest], models: tuple[str, ...], **many: Any) -> Outcome:
     """Tell what TensorRT will not take, or will get wrong, in a model.
 
     MODEL is an .onnx file, with its external data beside it. Runs every rule and TensorRT's own parser, and lists

@@ -39,7 +39,7 @@ Exit status: 0 explained; 2 a bad call, an unreadable model, or a node that is n
 @options.asking(ExplainRequest)
 @options.format_option("text", "json")
 @options.quiet_anyway
-def command(arguments: options.Asked[ExplainRequest], model: str, node: str | None, output_format: str) -> Outcome:
+def command(arguments: options.Flags[ExplainRequest], model: str, node: str | None, output_format: str) -> Outcome:
     """Explain one ConvTranspose in words and a drawing, or list them.
 
     MODEL is an .onnx file, with its external data beside it. NODE is a name, an index among the graph's nodes, a place

@@ -45,7 +45,7 @@ PyTorch, or fails the check; 2 a bad call; 4 torch is not installed.
 @options.format_option("text", "json")
 @options.quiet_option
 def command(
-    arguments: options.Asked[ExportRequest], spec: str, output: str, output_format: str, quiet: bool
+    arguments: options.Flags[ExportRequest], spec: str, output: str, output_format: str, quiet: bool
 ) -> Outcome:
     """Export a PyTorch module to an ONNX file that is right and dynamic.
 

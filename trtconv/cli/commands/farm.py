@@ -59,7 +59,7 @@ Exit status: 0 done; 2 a bad address or folder, or no keys; 4 nobody answers, or
 @options.format_option("text", "json")
 @options.quiet_option
 def command(
-    arguments: options.Asked[FarmAccess], what: str, place: str | None, output_format: str, quiet: bool, **tidying: Any
+    arguments: options.Flags[FarmAccess], what: str, place: str | None, output_format: str, quiet: bool, **tidying: Any
 ) -> Outcome:
     """Make keys, run a farm's scheduler, see what a farm does, tidy its store.
 

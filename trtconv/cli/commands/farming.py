@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from trtconv.cli.commands.many import ManyFlags, outcome_of, verdict_of
-from trtconv.cli.options import Asked
+from trtconv.cli.options import Flags
 from trtconv.cli.process.outcome import Outcome
 from trtconv.core import errors
 from trtconv.core.errors import InputError, TrtconvError
@@ -26,7 +26,7 @@ Access = TypeVar("Access", bound=FarmAccess)
 HERE, SLURM = "here", "slurm"
 
 
-def farm_of(arguments: Asked[FarmRequest], config: Config | None) -> FarmRequest | None:
+def farm_of(arguments: Flags[FarmRequest], config: Config | None) -> FarmRequest | None:
     """Returns the farm that builds, None where this machine does.
 
     A configuration may be a stranger's. So keys are never those that it names, and its address counts with TLS alone,

@@ -41,7 +41,7 @@ report; 4 an engine without a report cannot be loaded here.
 @options.asking(InspectRequest)
 @options.format_option("text", "json")
 @options.quiet_option
-def command(arguments: options.Asked[InspectRequest], file: str, output_format: str, quiet: bool) -> Outcome:
+def command(arguments: options.Flags[InspectRequest], file: str, output_format: str, quiet: bool) -> Outcome:
     """Show what is in an engine, its report, or an ONNX file.
 
     Loading an engine runs code that is in it: it is loaded only where its SHA-256 is the one in its report, or with

@@ -49,7 +49,7 @@ Exit status: 0 all can be built; 2 a model cannot be read; 4 nobody has the GPU 
 @options.format_option("text", "json")
 @options.quiet_anyway
 def command(
-    farming: options.Asked[FarmRequest],
+    farming: options.Flags[FarmRequest],
     write: str | None,
     config: str | None,
     agree: tuple[str, ...],

@@ -33,7 +33,7 @@ Exit status: 0 planned; 2 a bad call, a bad table, or sizes that the network doe
 @options.asking(PlanProfilesRequest)
 @options.format_option("text", "json")
 @options.quiet_anyway
-def command(arguments: options.Asked[PlanProfilesRequest], traffic: str, model: str, output_format: str) -> Outcome:
+def command(arguments: options.Flags[PlanProfilesRequest], traffic: str, model: str, output_format: str) -> Outcome:
     """Divide the sizes of requests into the profiles that cost least.
 
     TRAFFIC.csv has a column `count`, and a column for every dynamic dimension by its name. A request runs at its own

@@ -49,7 +49,7 @@ unreadable model, or samples that do not fit it; 4 something is not installed.
 @options.format_option("text", "json")
 @options.quiet_option
 def command(
-    arguments: options.Asked[QuantizeRequest], model: str, output: str, no_cache: bool, output_format: str, quiet: bool
+    arguments: options.Flags[QuantizeRequest], model: str, output: str, no_cache: bool, output_format: str, quiet: bool
 ) -> Outcome:
     """Quantise a float model in int8, and measure what that costs.
 

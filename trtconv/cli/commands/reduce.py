@@ -37,7 +37,7 @@ runtime asked for is missing.
 @options.format_option("text", "json")
 @options.quiet_option
 def command(
-    arguments: options.Asked[ReduceRequest], model: str, output: str | None, output_format: str, quiet: bool
+    arguments: options.Flags[ReduceRequest], model: str, output: str | None, output_format: str, quiet: bool
 ) -> Outcome:
     """Find the smallest part of a model that still fails.
 

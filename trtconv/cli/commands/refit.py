@@ -39,7 +39,7 @@ model; 2 a bad call, or a model of another graph; 4 no GPU, or an engine for ano
 @options.format_option("text", "json")
 @options.quiet_option
 def command(
-    arguments: options.Asked[RefitRequest], engine: str, model: str, output_format: str, quiet: bool
+    arguments: options.Flags[RefitRequest], engine: str, model: str, output_format: str, quiet: bool
 ) -> Outcome:
     """Put the weights of a retrained model into an engine.
 

@@ -35,7 +35,7 @@ unreadable model.
 @options.format_option("text", "json")
 @options.quiet_option
 def command(
-    arguments: options.Asked[RewriteRequest], model: str, output: str, output_format: str, quiet: bool
+    arguments: options.Flags[RewriteRequest], model: str, output: str, output_format: str, quiet: bool
 ) -> Outcome:
     """Write the model that build would hand to TensorRT.
 

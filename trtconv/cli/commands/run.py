@@ -39,7 +39,7 @@ engine for another machine.
 @options.asking(RunRequest)
 @options.format_option("text", "json")
 @options.quiet_option
-def command(arguments: options.Asked[RunRequest], engine: str, output_format: str, quiet: bool) -> Outcome:
+def command(arguments: options.Flags[RunRequest], engine: str, output_format: str, quiet: bool) -> Outcome:
     """Run an engine once, from arrays to arrays.
 
     ENGINE is what build made, with its report beside it, and PIPELINE the .pipeline.json of build --partition: its

@@ -36,7 +36,7 @@ names or weights are what it fails on; 4 the runtime asked for is missing.
 @options.format_option("text", "json")
 @options.quiet_option
 def command(
-    arguments: options.Asked[ShareRequest], model: str, output: str, output_format: str, quiet: bool
+    arguments: options.Flags[ShareRequest], model: str, output: str, output_format: str, quiet: bool
 ) -> Outcome:
     """Make a part of a failing model that may be shown to others.
 

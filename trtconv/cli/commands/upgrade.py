@@ -64,8 +64,8 @@ in an environment.
 @options.format_option("text", "json", *CI_FORMATS)
 @options.many_options
 def command(
-    trials: options.Asked[TrialSettings],
-    arguments: options.Asked[UpgradeRequest],
+    trials: options.Flags[TrialSettings],
+    arguments: options.Flags[UpgradeRequest],
     models: tuple[str, ...],
     before: str,
     after: str | None,
@@ -100,7 +100,7 @@ def command(
     return Outcome(_render(report, flags), report.exit_code, flags.output_format == "github")
 
 
-def _builds(trials: options.Asked[TrialSettings], models: Sequence[str], flags: ManyFlags) -> tuple[BuildRequest, ...]:
+def _builds(trials: options.Flags[TrialSettings], models: Sequence[str], flags: ManyFlags) -> tuple[BuildRequest, ...]:
     """Returns what both sides are asked for: by the configuration where it lists a model, and by the flags."""
     target = trials.request().target
     if not models:
@@ -129,7 +129,7 @@ def _is_for(entry: Entry, target: Target | None) -> bool:
     return entry.build is not None and (target is None or _family(entry.build) in (None, target.family))
 
 
-def _over(trials: options.Asked[TrialSettings], build: BuildRequest, inherited: frozenset[str]) -> BuildRequest:
+def _over(trials: options.Flags[TrialSettings], build: BuildRequest, inherited: frozenset[str]) -> BuildRequest:
     over: Callable[[BuildRequest], BuildRequest] = trials.over  # type: ignore[assignment]
     return without_unmet(over(build), inherited, trials.flags)
 

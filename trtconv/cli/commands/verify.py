@@ -41,7 +41,7 @@ files that do not belong together; 4 not all could be compared on this machine.
 @options.format_option("text", "json")
 @options.quiet_option
 def command(
-    arguments: options.Asked[VerifyRequest], model: str, engine: str | None, output_format: str, quiet: bool
+    arguments: options.Flags[VerifyRequest], model: str, engine: str | None, output_format: str, quiet: bool
 ) -> Outcome:
     """Prove that an engine computes what its model means.
 

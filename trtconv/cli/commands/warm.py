@@ -32,7 +32,7 @@ for another machine, or not every size could be run.
 @options.asking(WarmRequest)
 @options.format_option("text", "json")
 @options.quiet_option
-def command(arguments: options.Asked[WarmRequest], engine: str, output_format: str, quiet: bool) -> Outcome:
+def command(arguments: options.Flags[WarmRequest], engine: str, output_format: str, quiet: bool) -> Outcome:
     """Fill the runtime cache of a TensorRT-RTX engine.
 
     An engine of TensorRT-RTX is compiled for the GPU when it first runs at a size, which takes seconds. The cache

@@ -47,7 +47,7 @@ answers, keys of another farm, or the connection was lost for --reconnect second
 @click.option("--name", metavar="NAME", help="What the worker is called. Default: the host and the process.")
 @options.quiet_option
 def command(
-    arguments: options.Asked[FarmAccess],
+    arguments: options.Flags[FarmAccess],
     address: str,
     gpu: str | None,
     name: str | None,

@@ -83,7 +83,7 @@ def network(report: BuildReport, gpu: str | None) -> dict[str, object] | None:
 
 
 @frozen
-class _Weighed:
+class _BoxCost:
     """What a box takes at opt of the first profile: seconds, multiplications, bytes, and what it is bound by."""
 
     time: float
@@ -92,13 +92,13 @@ class _Weighed:
     limit: str
 
 
-def _weighed(box: Box, table: LayerTable, guess: Estimate) -> _Weighed:
+def _weighed(box: Box, table: LayerTable, guess: Estimate) -> _BoxCost:
     layers = [table.layers[number] for number in box.layers]
     times = [guess.times[0][number] or 0.0 for number in box.layers]
     products = [layer.products[0] for layer in layers]
     moved = [layer.moved[0] for layer in layers]
     limit = guess.limits[0][box.layers[times.index(max(times))]]
-    return _Weighed(
+    return _BoxCost(
         sum(times),
         None if None in products else sum(number or 0 for number in products),
         None if None in moved else sum(size or 0 for size in moved),
@@ -106,7 +106,7 @@ def _weighed(box: Box, table: LayerTable, guess: Estimate) -> _Weighed:
     )
 
 
-def _row(box: Box, weighed: _Weighed, table: LayerTable, longest: float, printed: bool) -> Row:
+def _row(box: Box, weighed: _BoxCost, table: LayerTable, longest: float, printed: bool) -> Row:
     last = table.layers[box.layers[-1]]
     return Row(
         box.layers[0],
