@@ -16,7 +16,7 @@ R = TypeVar("R")
 
 
 @frozen
-class Told:
+class Event:
     """What a process tells: that it is at the stage `name`, or a part of its report as `value`."""
 
     event: str
@@ -49,7 +49,7 @@ class Hearing(Generic[R]):
 
     def __call__(self, event: Mapping[str, Any]) -> None:
         """Takes what the process tells: a stage, or a part of the report."""
-        message = decoded(Told, event)
+        message = decoded(Event, event)
         if message.event == "stage":
             self.doing = message.name
             self._stage.close()
