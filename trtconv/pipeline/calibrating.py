@@ -35,7 +35,7 @@ ENOUGH, JUDGING, MOST_JUDGED = 4, 0.5, 16
 
 
 @frozen
-class Chosen:
+class RangeChoice:
     """A float model, its layers to quantise, the ranges of their inputs, and how these were found."""
 
     model: OnnxModel
@@ -80,7 +80,7 @@ def choose_ranges(
     samples: InputSamples,
     clock: Stopwatch,
     source: FloatSource,
-) -> Chosen:
+) -> RangeChoice:
     """Calibrates the model as it is and with its channels brought to one size; takes what errs less.
 
     Where a calibration cache has the scales, these are taken.
@@ -91,7 +91,7 @@ def choose_ranges(
     kind = source.weights.kind
     if not kind.inputs:
         unseen = Calibration(0, samples.source, (), "none: weights alone", methods={}, equalized=False, cached=False)
-        return Chosen(model, (), tuple(quantizable), {}, unseen)
+        return RangeChoice(model, (), tuple(quantizable), {}, unseen)
     plain = _Calibrating(request, model, samples, clock, source)
     choices = [plain.calibrated(quantizable)]
     equal = plain.equalized()
@@ -100,10 +100,10 @@ def choose_ranges(
     return min(choices, key=lambda choice: choice.error)
 
 
-def _as_given(scales: CachedScales, model: OnnxModel) -> Chosen:
+def _as_given(scales: CachedScales, model: OnnxModel) -> RangeChoice:
     method = f"cache of {scales.calibrator}"
     calibration = Calibration(0, scales.record.file, (), method, methods={}, equalized=False, cached=False)
-    return Chosen(model, (), scales.layers, scales.ranges, calibration, scales.lacking, scales.record)
+    return RangeChoice(model, (), scales.layers, scales.ranges, calibration, scales.lacking, scales.record)
 
 
 class _Calibrating:
@@ -140,7 +140,7 @@ class _Calibrating:
             other._edits = equalize(other._model, links, sizes.sizes, self._source.file.store)
         return other if other._edits else None
 
-    def calibrated(self, layers: Sequence[WeightedLayer]) -> Chosen:
+    def calibrated(self, layers: Sequence[WeightedLayer]) -> RangeChoice:
         """Finds the ranges by each method that is asked for, and takes the best."""
         kind = self._source.weights.kind
         placement = place_of(kind, self._model.main, layers)
@@ -160,7 +160,7 @@ class _Calibrating:
             equalized=bool(self._edits),
             cached=entry is not None,
         )
-        return Chosen(self._model, self._edits, usable, ranges.ranges, calibration)
+        return RangeChoice(self._model, self._edits, usable, ranges.ranges, calibration)
 
     def _entry(self, kind: type[cache.Kept], tensors: Sequence[str], extra: object) -> tuple[str, cache.Kept | None]:
         """Returns the name under which what was found of some tensors is kept, and what is kept there."""

@@ -3,9 +3,9 @@
 | step  | what it does                                      | returns      |
 |-------|---------------------------------------------------|--------------|
 | names | gives every transposed convolution its own name   |              |
-| rules | say what is wrong with the model as it is         | `Judged`     |
+| rules | say what is wrong with the model as it is         | `Judgement`  |
 | passes| rewrite it                                        | `PassResult` |
-| rules | say what is left; the rest was mended             | `Judged`     |
+| rules | say what is left; the rest was mended             | `Judgement`  |
 | sizes | checks, rounds and splits the profiles            | `Sized`      |
 | types | names all nodes, and searches `--precision auto`  | `Types`      |
 | cast  | writes the types into the graph                   | `Applied`    |
@@ -47,7 +47,7 @@ DECONV = ("ConvTranspose",)
 
 
 @dataclasses.dataclass(frozen=True)
-class Judged:
+class Judgement:
     """A model that was rewritten between two looks of the rules.
 
     Args:
@@ -85,7 +85,7 @@ class Preparation:
 
     def judge(
         self, passes: Sequence[Pass], standing: frozenset[str] = frozenset(), checks: Sequence[Rule] = CHECKS
-    ) -> Judged:
+    ) -> Judgement:
         """Names, rules, passes, rules again.
 
         Args:
@@ -103,10 +103,10 @@ class Preparation:
                 before = origin.place(before, judged)
         result = self._run(passes)
         if not result.edits:
-            return Judged(result, declined(before, result, passes), origin)
+            return Judgement(result, declined(before, result, passes), origin)
         with self._clock.stage(Stage.RULES):
             after = origin.place(run_rules(model, self._target, checks), model)
-            return Judged(result, compared(before, after, model, result, passes, standing), origin)
+            return Judgement(result, compared(before, after, model, result, passes, standing), origin)
 
     def rewrite(self, passes: Sequence[Pass], ops: Iterable[str] = DECONV) -> PassResult:
         """Names and passes.

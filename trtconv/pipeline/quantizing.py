@@ -36,7 +36,7 @@ from trtconv.graph.weight_file import WeightFile
 from trtconv.passes import PassResult, passes_for
 from trtconv.passes.fold_batch_norm import FoldBatchNorm
 from trtconv.passes.overlap_add import OverlapAdd
-from trtconv.pipeline.calibrating import ENOUGH, JUDGING, MOST_JUDGED, Chosen, FloatSource, choose_ranges
+from trtconv.pipeline.calibrating import ENOUGH, JUDGING, MOST_JUDGED, FloatSource, RangeChoice, choose_ranges
 from trtconv.pipeline.checking import target_and_runtime
 from trtconv.pipeline.outputs import model_identity, protect_data
 from trtconv.pipeline.preparation import Preparation
@@ -151,7 +151,7 @@ def _ready(request: QuantizeRequest, target: Target, clock: Stopwatch) -> _Ready
 
 
 @frozen
-class _Measured:
+class _Measurement:
     """A quantised model and what was found of it.
 
     Args:
@@ -177,12 +177,12 @@ class _Measured:
         return worst(self.error) <= limit if self.metric is None else self.metric.met
 
 
-def _measured(request: QuantizeRequest, choice: Chosen, ready: _Ready, clock: Stopwatch) -> _Measured:
+def _measured(request: QuantizeRequest, choice: RangeChoice, ready: _Ready, clock: Stopwatch) -> _Measurement:
     reference = Reference(ready.source.model, ready.held_out, ready.source.goal)
     spending, placement = _spent(request, choice, ready.source.weights, reference, clock)
     result, mended = _with_biases(choice, placement, ready.source, ready.calibration, clock)
     error = reference.distances(result) if len(ready.held_out) else {}
-    return _Measured(result, spending, placement, mended, error, reference.judged(result))
+    return _Measurement(result, spending, placement, mended, error, reference.judged(result))
 
 
 def _loaded(request: QuantizeRequest, target: Target) -> tuple[FloatSource, OnnxModel]:
@@ -310,7 +310,7 @@ def _checked_names(model: OnnxModel, names: Sequence[str], attention: bool) -> S
 
 
 def _spent(
-    request: QuantizeRequest, choice: Chosen, weights: QuantizedWeights, reference: Reference, clock: Stopwatch
+    request: QuantizeRequest, choice: RangeChoice, weights: QuantizedWeights, reference: Reference, clock: Stopwatch
 ) -> tuple[Spending | None, Placement]:
     """Leaves layers in float until the budget is met, where there is one; returns where quantisers then stand."""
     scope = choice.model.main
@@ -326,7 +326,7 @@ def _spent(
 
 
 def _with_biases(
-    choice: Chosen, placement: Placement, source: FloatSource, calibration: InputSamples, clock: Stopwatch
+    choice: RangeChoice, placement: Placement, source: FloatSource, calibration: InputSamples, clock: Stopwatch
 ) -> tuple[OnnxModel, bool]:
     """Returns the quantised model, with corrected biases where that brings it nearer, and whether it does."""
     result = quantized(choice.model, placement, choice.ranges, source.weights)

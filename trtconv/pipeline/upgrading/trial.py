@@ -72,7 +72,7 @@ def attempt(request: BuildRequest, engine: Runtime, clock: Stopwatch) -> BuildTr
         engine: The TensorRT that builds.
         clock: Times the stages.
     """
-    watched = _Watched(engine)
+    watched = _Watch(engine)
     try:
         refuse_unmet(request)
         with foreign.using(code_of(request)):
@@ -104,7 +104,7 @@ def _fate(report: BuildReport, blob: EngineBlob | None) -> Fate:
     return next((fate for code, fate in _BY_CODE.items() if code in errors), Fate.RULED_OUT)
 
 
-class _Watched:
+class _Watch:
     """A TensorRT that keeps the last network which it parsed, to be read once it is proven and built."""
 
     def __init__(self, engine: Runtime) -> None:

@@ -31,7 +31,7 @@ _MOST = 2
 
 
 @frozen
-class _Filled:
+class _Filling:
     """A layer's channels, and how many they become."""
 
     link: Link
@@ -82,19 +82,19 @@ _Insertion = tuple[int, int]
 """In front of which channel zeros go, and how many."""
 
 
-def _part(scope: Scope, link: Link) -> _Filled | None:
+def _part(scope: Scope, link: Link) -> _Filling | None:
     """Returns the channels of a convolution that other convolutions take, none of them in groups; None for others."""
     nodes = [scope.columns.nodes[index] for index in (link.maker, *(taker for taker, _ in link.takers))]
     if any(node.op_type not in CONVOLUTIONS or groups_of(node) > 1 for node in nodes):
         return None
     shape = scope.shape(nodes[0].input[1]) or ()
     channels = shape[0 if nodes[0].op_type == "Conv" else 1]
-    return None if channels is None else _Filled(link, channels)
+    return None if channels is None else _Filling(link, channels)
 
 
-def _layers_to_fill(scope: Scope, parts: list[_Filled]) -> set[int]:
+def _layers_to_fill(scope: Scope, parts: list[_Filling]) -> set[int]:
     """Returns the positions of the layers whose channels are to be filled up."""
-    groups: Mapping[int, list[tuple[int, _Filled]]] = defaultdict(list)
+    groups: Mapping[int, list[tuple[int, _Filling]]] = defaultdict(list)
     for part in parts:
         for taker, first in part.link.takers:
             groups[taker].append((first, part))
