@@ -60,6 +60,11 @@ class Num:
         """Whether it is one known number at every candidate."""
         return self.value is not None and not isinstance(self.value, np.ndarray)
 
+    def at(self, row: int) -> Any:
+        """Returns the number at one candidate, or None where it is not known."""
+        value = self.value[row] if isinstance(self.value, np.ndarray) else self.value
+        return value.item() if isinstance(value, np.generic) else value
+
     @property
     def atoms(self) -> tuple[Num, ...]:
         """Its factors; itself where it is no product."""

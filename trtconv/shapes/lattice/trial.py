@@ -76,12 +76,7 @@ class Check:
 
     def evidence(self, row: int) -> str:
         """Returns what happens at one candidate, in words."""
-        return self.says.format(*(_at(num, row) for num in (self.left, self.right)))
-
-
-def _at(num: Num, row: int) -> Any:
-    value = num.value[row] if isinstance(num.value, np.ndarray) else num.value
-    return value.item() if isinstance(value, np.generic) else value
+        return self.says.format(self.left.at(row), self.right.at(row))
 
 
 class Trial:

@@ -7,7 +7,6 @@ sizes are wrong, or that something is baked in that trtconv cannot repair; its r
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -15,11 +14,14 @@ import numpy as np
 
 from trtconv.core.frozen import frozen
 from trtconv.shapes.lattice import Num, Sizes, Tensor, Trial
+from trtconv.shapes.lattice.number import product, same
 from trtconv.shapes.lattice.trial import Node
 from trtconv.shapes.traced.repairs import Entry, ReshapeTarget, Scaling, Shuffle, Unrepaired, asked_of, freed, words
 
 Point = Mapping[str, int]
 _GENERIC = (1, 8, 64, 120, 128, 256)
+_TRACED = len(_GENERIC)
+"""Where the sizes of an example stand among those that a reading is run at; its multiples follow."""
 
 
 @frozen
@@ -144,9 +146,9 @@ class Reading:
     def _stuck(self, trial: Trial) -> Unrepaired | None:
         """Tells of a node that still does not accept other sizes."""
         for check in trial.checks:
-            failed = np.flatnonzero(~check.holds[len(_GENERIC) :])
+            failed = np.flatnonzero(~check.holds[_TRACED:])
             if len(failed):
-                return Unrepaired(check.node, f"{check.evidence(len(_GENERIC) + int(failed[0]))} at larger sizes")
+                return Unrepaired(check.node, f"{check.evidence(_TRACED + int(failed[0]))} at larger sizes")
         return None
 
     def _astray(self, sizes: Sizes, trial: Trial, outputs: Sequence[str]) -> Unrepaired | None:
@@ -159,8 +161,7 @@ class Reading:
             dims = tensor.shape if tensor is not None else None
             if not dims or not all(num.is_known for num in dims) or name not in makers:
                 continue
-            columns = [np.broadcast_to(np.asarray(num.value), (trial.rows,)) for num in dims]
-            once, twice = ([int(column[len(_GENERIC) + row]) for column in columns] for row in (0, 1))
+            once, twice = ([num.at(row) for num in dims] for row in (_TRACED, _TRACED + 1))
             if twice != [once[0] * 2, *once[1:]]:
                 says = f"returns {twice} for twice the batch, where {once} was returned for the batch once"
                 return Unrepaired(makers[name], says)
@@ -185,19 +186,18 @@ class Reading:
     def _scaling(self, index: int, node: Node) -> Scaling | None:
         target, dims = asked_of(node, self._tensors), self._dims(node.inputs[0])
         before, sizes = self._sizes_at(node.inputs[0]), self._sizes_at(node.outputs[0])
-        if not target or dims is None or before is None or sizes is None or "axes" in node.attrs:
+        if target is None or dims is None or before is None or sizes is None or "axes" in node.attrs:
             return None
-        baked = any(dim.mask and size is not None for dim, size in zip(dims, target, strict=False))
-        if node.attrs.get("keep_aspect_ratio_policy", "stretch") != "stretch" or len(target) != len(dims) or not baked:
+        if not any(dim.mask and size is not None for dim, size in zip(dims, target, strict=False)):
             return None
         if not self._scale(index):
             self.fixed.append(node)
             return None
         scales = []
         for old, new, dim in zip(before, sizes, dims, strict=True):
-            grows, shrinks = new % old == 0, old % new == 0 and (old // new).bit_count() == 1
             # Any other factor would be rounded, and with it the size at other inputs.
-            if not (grows or shrinks) or (not dim.mask and old != new and not grows):
+            halves = dim.mask and old % new == 0 and (old // new).bit_count() == 1
+            if new % old != 0 and not halves:
                 self.fixed.append(node)
                 return None
             scales.append(new / old)
@@ -215,27 +215,19 @@ class Reading:
         atoms = [
             _Atom(atom, size, axis) for axis, dim in enumerate(dims) for atom, size in self._split(dim, before[axis])
         ]
-        if len(after) != len(entries) or not any(a.num.mask for a in atoms):
+        if not any(atom.num.mask for atom in atoms):
             return None
         blocks = None if self._follows(node, entries, dims) else _blocks(atoms, after)
         new = None if blocks is None else self._rewritten(node, entries, atoms, blocks)
-        changed = [axis for axis, old in enumerate(entries) if new is not None and new[axis] != old]
+        changed = [axis for axis, old in enumerate(entries) if new and new[axis] != old]
         if -1 in entries:
             self._doubt(node, entries, dims, changed)
-        return ReshapeTarget(node, index, tuple(entries), new) if new is not None and changed else None
+        return ReshapeTarget(node, index, tuple(entries), new) if new and changed else None
 
     def _follows(self, node: Node, entries: Sequence[int | None], dims: Sequence[Num]) -> bool:
         """Whether a target that is computed in part has as many elements as its input, at all sizes that are known."""
-        target = self._tensors[node.inputs[1]].nums
-        if None not in entries or target is None:
-            return False
-        if not all(num.is_known for num in (*dims, *target)):
-            return True
-        before, after = (
-            functools.reduce(np.multiply, [np.asarray(num.value) for num in nums], np.int64(1))
-            for nums in (dims, target)
-        )
-        return bool(np.all(before == after))
+        before, after = product(dims), product(self._tensors[node.inputs[1]].nums or ())
+        return None in entries and (not (before.is_known and after.is_known) or same(before, after))
 
     def _doubt(self, node: Node, entries: Sequence[int | None], dims: Sequence[Num], changed: Sequence[int]) -> None:
         """Refuses a target whose -1 takes up whatever its constants leave: these may be the network's own."""
@@ -244,17 +236,14 @@ class Reading:
         if others:
             size = entries[others[0]]
             self._refuse(node, f"asks for {words(entries)}: beside -1, {size} may as well be a constant of the network")
-        elif batched and (entries[0] or 0) > 0 and 0 not in changed:
+        elif batched and entries[0] not in (None, 0, -1) and 0 not in changed:
             self._refuse(node, f"asks for {words(entries)}: at another batch than {entries[0]}, -1 would take it up")
 
     def _split(self, dim: Num, size: int) -> list[tuple[Num, int]]:
         """Splits a dimension that is a product of others, such as height * width, into them."""
-        parts = [self._place(atom) for atom in dim.factors if not atom.constant]
-        if len(parts) < 2 or any(part is None for part in parts) or any(atom.constant for atom in dim.factors):
+        if not dim.factors or not all(map(self._place, dim.factors)):
             return [(dim, size)]
-        sizes = [(self._sizes_at(place[0]) or [0])[place[1]] for place in parts if place is not None]
-        whole = int(np.prod(sizes)) == size
-        return list(zip(dim.factors, sizes, strict=True)) if whole else [(dim, size)]
+        return [(atom, atom.at(_TRACED)) for atom in dim.factors]
 
     def _place(self, atom: Num) -> tuple[str, int] | None:
         """Returns a tensor and an axis that has a size."""
@@ -306,30 +295,37 @@ class _Atom:
 
 
 def _blocks(atoms: Sequence[_Atom], after: Sequence[int]) -> list[tuple[range, range]] | None:
-    """Groups neighbouring dimensions so that both sides of each group have as many elements; smallest groups first."""
+    """Groups dimensions of both sides of a Reshape; None where that cannot be told of all of them."""
     before = [atom.size for atom in atoms]
-    blocks, i, j = [], 0, 0
-    while i < len(before) and j < len(after):
-        start = i, j
-        left, right = before[i], after[j]
-        while left != right:
-            if left < right:
-                i += 1
-                if i == len(before):
-                    return None
-                left *= before[i]
-            else:
-                j += 1
-                if j == len(after):
-                    return None
-                right *= after[j]
-        i, j = i + 1, j + 1
-        blocks.append((range(start[0], i), range(start[1], j)))
+    blocks = matched(before, after)
+    i, j = (blocks[-1][0].stop, blocks[-1][1].stop) if blocks else (0, 0)
     if i == len(before) and j == len(after):
         return blocks
     # A 1 at the end may be a height that was scaled down, unless only the first axis can have another size.
     plain = not any(atom.num.mask for atom in (*atoms[1:], *atoms[i:]))
     return blocks if plain and all(n == 1 for n in (*before[i:], *after[j:])) else None
+
+
+def matched(before: Sequence[int], after: Sequence[int]) -> list[tuple[range, range]]:
+    """Groups neighbouring sizes so that both sides of a group have the same product; smallest groups first.
+
+    Returns:
+        The places of each group on both sides, as long as there are any.
+    """
+    groups: list[tuple[range, range]] = []
+    i = j = 0
+    while i < len(before) and j < len(after):
+        first, second, left, right = i, j, before[i], after[j]
+        i, j = i + 1, j + 1
+        while left != right:
+            if left < right and i < len(before):
+                left, i = left * before[i], i + 1
+            elif left > right and j < len(after):
+                right, j = right * after[j], j + 1
+            else:
+                return groups
+        groups.append((range(first, i), range(second, j)))
+    return groups
 
 
 def generic(names: Sequence[str]) -> list[dict[str, int]]:

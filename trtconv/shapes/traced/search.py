@@ -108,30 +108,22 @@ class Baked:
 
     def scalings(self) -> list[Scaling]:
         """Finds Resize nodes whose sizes are baked in."""
-        return (
-            [repair for repair in self._search.repairs if isinstance(repair, Scaling)]
-            if self._may_have("Resize")
-            else []
-        )
+        return [repair for repair in self._search.repairs if isinstance(repair, Scaling)]
 
     def targets(self) -> list[ReshapeTarget]:
         """Finds Reshape nodes whose sizes are baked in."""
-        return (
-            [repair for repair in self._search.repairs if isinstance(repair, ReshapeTarget)]
-            if self._may_have("Reshape")
-            else []
-        )
+        return [repair for repair in self._search.repairs if isinstance(repair, ReshapeTarget)]
 
     def refusals(self) -> list[Unrepaired]:
         """Tells why sizes that are baked into Reshape and Resize nodes are not to be repaired."""
-        return list(self._search.refusals) if self._may_have("Reshape") or self._may_have("Resize") else []
+        return list(self._search.refusals)
 
     def examples(self) -> list[Example]:
         """Finds sizes at which the repaired model computes what the model does; likely ones first.
 
         Where `refusals` is empty, and all is repaired, the repaired model accepts the multiples of each as well.
         """
-        return list(self._search.examples) if self._may_have("Reshape") or self._may_have("Resize") else []
+        return list(self._search.examples)
 
     def accepted(self, points: Sequence[Point]) -> list[Point]:
         """Returns those of some sizes that the model as it is accepts, as far as shapes tell."""
@@ -150,7 +142,9 @@ class Baked:
     @functools.cached_property
     def _search(self) -> _Found:
         points = self._points
-        before = self._sizes.run(points, keep=True).tensors if points else {}
+        if not points:
+            return _Found((), (), ())
+        before = self._sizes.run(points, keep=True).tensors
         batch = self._batch(self._sizes.names)
         examples = [
             Example(point, functools.partial(_sizes_at, before, row), batch) for row, point in enumerate(points)
@@ -168,7 +162,7 @@ class Baked:
         if whole:
             return _Found((), (_ambiguous(whole),), fitting)
         # Where nothing would be repaired there is nothing to refuse.
-        likely = [r for r in readings if r.repairs or (r.refusal is not None and r.refusal.node.op == "Reshape")]
+        likely = [r for r in readings if r.repairs or (r.refusal and r.refusal.node.op == "Reshape")]
         best = max(likely, key=lambda reading: len(reading.repairs), default=None)
         return _Found((), (_explained(best),) if best else (), fitting)
 
@@ -211,12 +205,11 @@ class Baked:
         scaled = [{n: s * factor if n in names else s for n, s in point.items()} for factor in (2, 3)]
         return any(self._accepted(scaled))
 
-    def _may_have(self, op: str) -> bool:
-        """Asks without cost whether there can be anything: most models end here."""
+    def _may_have(self, *ops: str) -> bool:
+        """Asks without cost whether nodes of these operators can have baked sizes: most models end here."""
         if self.model.proto.functions or not dynamic_dims(self.model.inputs):
             return False
-        ops = self.model.main.by_op.keys()
-        return op in ops and bool(ops & {"Reshape", "Resize"}) and bool(self._constants)
+        return not self.model.main.by_op.keys().isdisjoint(ops) and bool(self._constants)
 
     @functools.cached_property
     def _constants(self) -> list[int]:
@@ -234,11 +227,10 @@ class Baked:
     @functools.cached_property
     def _points(self) -> list[Point]:
         """The sizes at which the model may have been traced, likely ones first; none where it is not baked."""
-        names = self._sizes.names
-        points = [] if self._scales(names) else list(self._candidates(names))
-        if not points:
+        names = self._sizes.names if self._may_have("Reshape", "Resize") else []
+        if not names or self._scales(names):
             return []
-        good = self.accepted(points)
+        good = self.accepted(list(self._candidates(names)))
         batch = self._batch(names)
 
         def unlikely(point: Point) -> tuple[int, ...]:
@@ -247,13 +239,13 @@ class Baked:
 
         good = self._declared(sorted(good, key=unlikely)[:_MOST_POINTS])
         scaled = [{name: size * factor for name, size in point.items()} for point in good for factor in (2, 3)]
-        fine = self._accepted(scaled) if scaled else []
+        fine = self._accepted(scaled)
         traced = [point for row, point in enumerate(good) if not any(fine[2 * row : 2 * row + 2])]
         return _mixed(traced, batch)[:_MOST_READINGS]
 
     def _declared(self, points: Sequence[Point]) -> list[Point]:
         """Returns those of some sizes at which tensors have the sizes that the file declares for them."""
-        tensors = self._sizes.run(points, keep=True).tensors if points else {}
+        tensors = self._sizes.run(points, keep=True).tensors
         fits = np.ones(len(points), dtype=bool)
         graph = self.model.proto.graph
         for value in (*graph.output, *graph.value_info):
@@ -351,8 +343,7 @@ def _sizes_at(tensors: Mapping[str, Tensor], row: int, name: str) -> list[int] |
     tensor = tensors.get(name)
     if tensor is None or tensor.shape is None or not all(num.is_known for num in tensor.shape):
         return None
-    values = [num.value for num in tensor.shape]
-    return [int(value[row]) if isinstance(value, np.ndarray) else int(value) for value in values]
+    return [num.at(row) for num in tensor.shape]
 
 
 def _areas(products: Sequence[int]) -> Iterator[tuple[int, int]]:
