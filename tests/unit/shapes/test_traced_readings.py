@@ -109,6 +109,17 @@ STAYS = {
     "a Resize by scales": ("", ", float[4] k = {1,1,2,2}", "z = Resize (x, , k)"),
     "a Resize of what is static": (", float[1,2,5,5] v", "", "q = Resize (v, , , s) p = ReduceSum (q) z = Add (x, p)"),
     "a Reshape of what is static": (", float[32,96] v", "", "q = Reshape (v, s) p = ReduceSum (q) z = Add (x, p)"),
+    "a Reshape of a scalar": (
+        "",
+        ", int64[1] t = {-1}",
+        "p = ReduceSum <keepdims = 0> (x) q = Reshape (p, t) z = Add (x, q)",
+    ),
+    "a Reshape whose batch is the rest": ("", ", int64[2] t = {-1, 2}", "z = Reshape (x, t)"),
+    "a result that is a constant": ("", ", float[1] z = {5}", ""),
+    "a result that is an input": (", float[n] z", "", ""),
+    "a result of unknown rank": ("", "", "z = my.Strange (x)"),
+    "a scalar result": ("", "", "z = ReduceSum <keepdims = 0> (x)"),
+    "a Resize to the sizes of another": (", float[n,2,h,w] v", "", "t = Shape (v) z = Resize (x, , , t)"),
     "a Reshape whose zeros are its input's sizes": ("", ", int64[4] t = {0, 0, -1, 1}", "z = Reshape (x, t)"),
 }
 
@@ -154,7 +165,14 @@ ENTRIES: list[tuple[tuple[int, ...], str, list[int], tuple[Entry, ...] | None]] 
     ((1, 16, 24, 4), "n,h,w,4", [1, 384, 4], (0, -1, 4)),
     ((1, 16, 24, 4), "n,h,w,4", [1, 16, 24, 2, 2], (0, 0, 0, 2, 2)),
     ((1, 16, 24, 4), "n,h,w,4", [1, 16, 96], (0, 0, -1)),
+    ((1, 4, 16), "n,4,h", [1, 2, 2, 16], (0, 2, 2, -1)),
+    ((1, 16, 4), "n,h,4", [1, 16, 2, 2], (0, 0, 2, 2)),
+    # A size that is usual, without a batch.
+    ((1, 4, 64, 64), "1,4,h,w", [1, 4, 4096], (1, 4, -1)),
+    ((4, 64, 64), "4,h,w", [4, 4096], (4, -1)),
+    ((2, 4, 64, 64), "2,4,h,w", [8, 4096], (8, -1)),
     # Two that are joined in two places have no spelling.
+    ((1, 16, 4, 24, 4), "n,h,4,w,4", [1, 64, 96], None),
     ((1, 16, 4, 24), "n,h,4,w", [1, 64, 24], (0, -1, ("x", 3))),
     ((1, 16, 24), "n,h,w", [1, 8, 2, 24], None),
 ]
@@ -307,3 +325,98 @@ def test_a_model_with_functions_or_without_dynamic_sizes_is_left_alone() -> None
     model = parse(text)
     model.proto.functions.add(name="f", domain="my")
     assert targets(Baked(parse(text))) and not targets(Baked(model))
+
+
+@pytest.mark.parametrize("declared", ["1,4,4,64", "a,4,4,b", "a,b,4,64", "1,b,c,64"])
+def test_sizes_are_those_that_the_file_declares(declared: str) -> None:
+    """Of 16 x 16 and 4 x 64, which both make 16 x 64 with the channels."""
+    text = f"""g (float[n,h,4,w] x) => (float[a,b,c] y, float[{declared}] z)
+        <int64[3] s = {{1,16,64}}> {{ z = Transpose <perm = [0,2,1,3]> (x) y = Reshape (x, s) }}"""
+    assert points(Baked(parse(text))) == [{"n": 1, "h": 4, "w": 64}]
+
+
+TIMES = """g (float[n,1,h] x, float[3,{side}] v) => (float[a,b,c] y, float[d] z)
+    <int64[1] s = {{{size}}}, int64[1] low = {{{low}}}, int64[1] high = {{{high}}}, int64[1] axis = {{2}},
+     float[3] k = {{1,1,2}},
+     int64[6] p = {{0,0,0,0,0,1}}> {{ z = Reshape (v, s) {nodes} }}"""
+
+
+def test_what_accepts_three_times_its_sizes_has_none_baked_in() -> None:
+    """Odd sizes, of which none has a double: the half, doubled and one more."""
+    odd = """m = MaxPool <kernel_shape = [2], strides = [2]> (x) r = Resize <mode = "nearest"> (m, , k)
+        q = Pad (r, p) y = Concat <axis = 1> (q, x)"""
+    baked = Baked(parse(TIMES.format(side=5, size=15, low=0, high=9, nodes=odd)))
+    assert [point["h"] for point in baked.accepted([{"n": 1, "h": h} for h in range(13, 20)])] == [13, 15, 17, 19]
+    assert baked.examples() == []
+
+
+def test_what_accepts_twice_its_sizes_has_only_the_larger_ones_baked_in() -> None:
+    small = "q = Slice (x, low, high, axis) y = Concat <axis = 1> (q, x)"
+    baked = Baked(parse(TIMES.format(side=15, size=45, low=-100, high=1000, nodes=small)))
+    assert [point["h"] for point in points(baked) if point["n"] == 1] == [90]
+
+
+@pytest.mark.parametrize(
+    ("constant", "size", "told"),
+    [
+        (7, 7, True),
+        (7, 14, True),
+        (7, 112, True),
+        (7, 224, False),
+        (14, 7, True),
+        (112, 7, True),
+        (224, 7, False),
+        (15, 7, False),
+    ],
+)
+def test_sizes_are_constants_times_and_by_powers_of_two(constant: int, size: int, told: bool) -> None:
+    """Beside a constant of another node, which accepts one size alone."""
+    text = f"""g (float[n,1,h] x, float[{constant}] v) => (float[a,b,c] y, float[d,e] z)
+        <int64[2] s = {{1,{constant}}}, int64[3] e = {{1,1,{size}}}> {{ z = Reshape (v, s)
+        k = ConstantOfShape (e) y = Concat <axis = 1> (x, k) }}"""
+    assert points(Baked(parse(text))) == ([{"n": 1, "h": size}] if told else [])
+
+
+@pytest.mark.parametrize(("height", "width"), [(1, 7), (5, 5), (3, 35), (35, 3)])
+@pytest.mark.parametrize("stride", [4, 32])
+def test_tokens_are_any_rows_and_columns_of_patches(height: int, width: int, stride: int) -> None:
+    text = f"""g (float[n,3,h,w] x) => (float[n,3,c] y) <int64[3] s = {{1,3,{height * width}}}> {{
+        p = MaxPool <kernel_shape = [{stride},{stride}], strides = [{stride},{stride}]> (x) y = Reshape (p, s) }}"""
+    assert {"n": 1, "h": height * stride, "w": width * stride} in points(Baked(parse(text)))
+
+
+def test_a_chain_is_written_with_what_its_first_repair_leaves() -> None:
+    """Tokens that are made once: what is copied stays, and what goes back is read where the sizes still are."""
+    text = """g (float[n,4,h,w] x) => (float[a,b,c,d] y)
+        <int64[3] s = {1,4,384}, int64[3] t = {0,0,384}, int64[3] u = {0,0,0}, int64[4] v = {1,4,16,24}> {
+        a = Reshape (x, s) b = Reshape (a, t) c = Reshape (b, u) y = Reshape (c, v) }"""
+    new = targets(Baked(parse(text)))
+    assert new == {"a": (0, 4, -1), "b": (0, 0, -1), "y": (0, 4, ("x", 2), -1)}
+
+
+BESIDE_REST = """g (float[n,{dims}] x) => (float[] y)
+    <int64[2] s = {{-1,4}}, int64[2] t = {{16,-1}}, int64[2] e = {{16,16}}> {{
+    {first} r = Reshape ({source}, t) k = ConstantOfShape (e) y = Concat <axis = 0> (r, k) }}"""
+
+
+@pytest.mark.parametrize(
+    ("dims", "first", "source", "op"),
+    [
+        ("16", "", "x", "Concat"),
+        # The batch and rows together are no batch.
+        ("h,4", "q = Reshape (x, s)", "q", "Reshape"),
+    ],
+)
+def test_a_batch_alone_may_stand_beside_the_rest(dims: str, first: str, source: str, op: str) -> None:
+    text = BESIDE_REST.format(dims=dims, first=first, source=source)
+    (refusal,) = Baked(parse(text)).refusals()
+    assert refusal.node.op == op
+
+
+def test_a_result_that_grows_twice_with_the_batch_is_refused() -> None:
+    text = """g (float[n,4,6] x) => (float[a,b] y) <int64[2] s = {2,24}> {
+        r = Reshape (x, s) t = Transpose <perm = [1,0]> (r) y = MatMul (r, t) }"""
+    baked = Baked(parse(text))
+    (refusal,) = baked.refusals()
+    assert refusal.node.op == "MatMul" and "returns [4, 4] for twice the batch" in refusal.why
+    assert not targets(baked)

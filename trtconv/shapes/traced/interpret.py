@@ -16,7 +16,17 @@ from trtconv.core.frozen import frozen
 from trtconv.shapes.lattice import Num, Sizes, Tensor, Trial
 from trtconv.shapes.lattice.number import product, same
 from trtconv.shapes.lattice.trial import Node
-from trtconv.shapes.traced.repairs import Entry, ReshapeTarget, Scaling, Shuffle, Unrepaired, asked_of, freed, words
+from trtconv.shapes.traced.repairs import (
+    Entry,
+    ReshapeTarget,
+    Scaling,
+    Shuffle,
+    Unrepaired,
+    asked_of,
+    dims_of,
+    freed,
+    words,
+)
 
 Point = Mapping[str, int]
 _GENERIC = (1, 8, 64, 120, 128, 256)
@@ -124,8 +134,8 @@ class Reading:
 
     def _loosened(self, node: Node) -> Mapping[int, Tensor | None]:
         """Returns the sizes of a Resize that may be meant so, but for the batch, which nobody means so."""
-        sizes, dims = self._tensors[node.inputs[3]].nums, self._dims(node.inputs[0])
-        if not sizes or not dims or not sizes[0].constant or not dims[0].mask or dims[0].mask & ~self._bits:
+        sizes, dims = self._tensors[node.inputs[3]].nums or [], self._dims(node.inputs[0])
+        if not (sizes[0].constant and self._is_batch(dims[0])):
             return {}
         self.loosened = True
         return {3: Tensor.of_nums([dims[0], *sizes[1:]])}
@@ -134,14 +144,10 @@ class Reading:
         self.refusal = self.refusal or Unrepaired(node, why)
 
     def _fits(self, shuffle: Shuffle) -> bool:
-        before = self._sizes_at(shuffle.node.inputs[0])
-        split = shuffle.split
-        _, _, _, height, width = shuffle.positions
+        before, split = self._sizes_at(shuffle.node.inputs[0]), shuffle.split
         coarse = 1 if shuffle.op == "DepthToSpace" else shuffle.block
-        if before is None or len(before) != 4:
-            return False
-        spatial = (split[height] * coarse, split[width] * coarse) == (before[2], before[3])
-        return spatial and split[0] in (-1, 0, before[0])
+        sizes = [split[position] * coarse for position in shuffle.positions[3:]]
+        return before is not None and sizes == before[2:] and split[0] in (-1, 0, before[0])
 
     def _stuck(self, trial: Trial) -> Unrepaired | None:
         """Tells of a node that still does not accept other sizes."""
@@ -157,8 +163,7 @@ class Reading:
             return None
         makers = {name: node for node in sizes.runner.program.nodes for name in node.outputs}
         for name in outputs:
-            tensor = trial.tensors.get(name)
-            dims = tensor.shape if tensor is not None else None
+            dims = dims_of(name, trial.tensors)
             if not dims or not all(num.is_known for num in dims) or name not in makers:
                 continue
             once, twice = ([num.at(row) for num in dims] for row in (_TRACED, _TRACED + 1))
@@ -176,9 +181,11 @@ class Reading:
         assert shape is not None
         return shape[entry[1]]
 
-    def _dims(self, name: str) -> list[Num] | None:
-        tensor = self._tensors.get(name)
-        return None if tensor is None else tensor.shape
+    def _dims(self, name: str) -> list[Num]:
+        return dims_of(name, self._tensors)
+
+    def _is_batch(self, dim: Num) -> bool:
+        return bool(dim.mask) and not dim.mask & ~self._bits
 
     def _sizes_at(self, name: str) -> list[int] | None:
         return self.example.sizes_of(name)
@@ -186,7 +193,7 @@ class Reading:
     def _scaling(self, index: int, node: Node) -> Scaling | None:
         target, dims = asked_of(node, self._tensors), self._dims(node.inputs[0])
         before, sizes = self._sizes_at(node.inputs[0]), self._sizes_at(node.outputs[0])
-        if target is None or dims is None or before is None or sizes is None or "axes" in node.attrs:
+        if target is None or before is None or sizes is None or "axes" in node.attrs:
             return None
         if not any(dim.mask and size is not None for dim, size in zip(dims, target, strict=False)):
             return None
@@ -204,35 +211,31 @@ class Reading:
         return Scaling(node, index, tuple(scales), tuple(sizes))
 
     def _target(self, index: int, node: Node) -> ReshapeTarget | None:
-        entries, dims, before = (
-            asked_of(node, self._tensors),
-            self._dims(node.inputs[0]),
-            self._sizes_at(node.inputs[0]),
-        )
-        after = self._sizes_at(node.outputs[0])
-        if entries is None or dims is None or before is None or after is None or node.attrs.get("allowzero", 0):
+        entries, dims = asked_of(node, self._tensors), self._dims(node.inputs[0])
+        before, after = self._sizes_at(node.inputs[0]), self._sizes_at(node.outputs[0])
+        if entries is None or before is None or after is None or node.attrs.get("allowzero", 0):
             return None
         atoms = [
             _Atom(atom, size, axis) for axis, dim in enumerate(dims) for atom, size in self._split(dim, before[axis])
         ]
         if not any(atom.num.mask for atom in atoms):
             return None
-        blocks = None if self._follows(node, entries, dims) else _blocks(atoms, after)
+        blocks = None if self._follows(node, dims) else _blocks(atoms, after)
         new = None if blocks is None else self._rewritten(node, entries, atoms, blocks)
         changed = [axis for axis, old in enumerate(entries) if new and new[axis] != old]
         if -1 in entries:
             self._doubt(node, entries, dims, changed)
         return ReshapeTarget(node, index, tuple(entries), new) if new and changed else None
 
-    def _follows(self, node: Node, entries: Sequence[int | None], dims: Sequence[Num]) -> bool:
-        """Whether a target that is computed in part has as many elements as its input, at all sizes that are known."""
+    def _follows(self, node: Node, dims: Sequence[Num]) -> bool:
+        """Whether a target has as many elements as its input, at all sizes that are known."""
         before, after = product(dims), product(self._tensors[node.inputs[1]].nums or ())
-        return None in entries and (not (before.is_known and after.is_known) or same(before, after))
+        return not (before.is_known and after.is_known) or same(before, after)
 
     def _doubt(self, node: Node, entries: Sequence[int | None], dims: Sequence[Num], changed: Sequence[int]) -> None:
         """Refuses a target whose -1 takes up whatever its constants leave: these may be the network's own."""
-        batched = bool(dims[0].mask) and not dims[0].mask & ~self._bits
-        others = [axis for axis in changed if axis > 0 or not batched]
+        batched = self._is_batch(dims[0])
+        others = [axis for axis in changed if axis or not batched]
         if others:
             size = entries[others[0]]
             self._refuse(node, f"asks for {words(entries)}: beside -1, {size} may as well be a constant of the network")
@@ -282,7 +285,7 @@ class Reading:
 
     def _dim(self, node: Node, axis: int) -> Num | None:
         dims = self._dims(node.inputs[0])
-        return None if dims is None or axis >= len(dims) else dims[axis]
+        return dims[axis] if axis < len(dims) else None
 
 
 @frozen

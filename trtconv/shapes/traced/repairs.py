@@ -83,15 +83,21 @@ def asked_of(node: Node, tensors: Mapping[str, Tensor]) -> list[int | None] | No
     return [int(num.value) if num.constant and math.isfinite(num.value) else None for num in tensor.data.flat]
 
 
+def dims_of(name: str, tensors: Mapping[str, Tensor]) -> list[Num]:
+    """Returns the dimensions of a tensor; none where not even its rank is known."""
+    tensor = tensors.get(name)
+    return (tensor.shape if tensor is not None else None) or []
+
+
 def ints_of(node: Node, tensors: Mapping[str, Tensor]) -> list[int] | None:
     """Returns the sizes that a node asks for where all are constant."""
     sizes = asked_of(node, tensors)
     return None if sizes is None or None in sizes else [n for n in sizes if n is not None]
 
 
-def freed(shuffle: Shuffle, dims: Sequence[Num] | None) -> dict[int, Sequence[Num]]:
+def freed(shuffle: Shuffle, dims: Sequence[Num]) -> dict[int, Sequence[Num]]:
     """Returns what the Reshape nodes of a pixel shuffle ask for when no size is baked in, by their positions."""
-    if dims is None or len(dims) != 4:
+    if len(dims) != 4:
         return {}
     block, deep = shuffle.block, shuffle.op == "DepthToSpace"
     height, width = (dims[2], dims[3]) if deep else (dims[2] // block, dims[3] // block)

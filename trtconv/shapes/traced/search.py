@@ -20,9 +20,11 @@ from trtconv.shapes.lattice import Num, Sizes, Tensor
 from trtconv.shapes.lattice.number import is_just
 from trtconv.shapes.lattice.trial import Node
 from trtconv.shapes.traced.interpret import Example, Point, Reading, generic
-from trtconv.shapes.traced.repairs import ReshapeTarget, Scaling, Shuffle, Unrepaired, asked_of, freed, ints_of
+from trtconv.shapes.traced.repairs import ReshapeTarget, Scaling, Shuffle, Unrepaired, asked_of, dims_of, freed, ints_of
 
 _MOST_SIZES = 48
+_MOST_POSITIONS = 8192
+"""Along one axis."""
 _MOST_POINTS = 512
 _MOST_READINGS = 24
 _MOST_BATCHES = 8
@@ -96,11 +98,11 @@ class Baked:
         def revise(index: int, node: Node, tensors: Mapping[str, Tensor]) -> Mapping[int, Tensor | None]:
             """Shows each what the repairs of those before it make."""
             if node.op == "Reshape" and index not in targets:
-                before = tensors.get(node.inputs[0])
-                shuffle = self._shuffle(index, node, before.shape if before else None, readers)
+                dims = dims_of(node.inputs[0], tensors)
+                shuffle = self._shuffle(index, node, dims, readers)
                 if shuffle is not None:
                     shuffles.append(shuffle)
-                    targets.update(freed(shuffle, before.shape if before else None))
+                    targets.update(freed(shuffle, dims))
             return {1: Tensor.of_nums(targets[index])} if index in targets else {}
 
         self._sizes.run(generic(self._sizes.names), keep=True, revise=revise)
@@ -131,7 +133,7 @@ class Baked:
 
     def cheap(self, points: Sequence[Point]) -> list[Point]:
         """Returns those of some sizes that the model accepts without making a tensor of gigabytes of any."""
-        points = [point for point in self.accepted(points) if min(point.values(), default=1) > 0]
+        points = [point for point in self.accepted(points) if all(size > 0 for size in point.values())]
         most = np.zeros(len(points))
         for tensor in self._sizes.run(points, keep=True).tensors.values() if points else ():
             if tensor.shape is not None and all(num.is_known for num in tensor.shape):
@@ -191,8 +193,7 @@ class Baked:
 
     def _is_free(self, example: Example, node: Node) -> bool:
         """Whether what a Resize takes has sizes of its own, at others of which the model as it is runs too."""
-        dims = self._tensors[node.inputs[0]].shape or ()
-        mask = functools.reduce(int.__or__, (dim.mask for dim in dims), 0)
+        mask = functools.reduce(int.__or__, (dim.mask for dim in dims_of(node.inputs[0], self._tensors)), 0)
         own = {name for bit, name in enumerate(self._sizes.names) if mask >> bit & 1} - set(example.batch)
         return bool(own) and self._accepts_others(example, own)
 
@@ -261,10 +262,9 @@ class Baked:
     def _scales(self, names: Sequence[str]) -> bool:
         """Whether the model accepts some usual sizes, so that nothing is baked in; asked first, since it is cheap."""
         batch = self._batch(names)
-        # A batch of 2 may be baked in, and then no other is accepted.
-        counts = (2, 3) if batch else (2,)
         sizes = (64, 128, 192, 256, 384, 512)
-        usual = [{n: count if n in batch else size for n in names} for count in counts for size in sizes]
+        # A batch of 2 may be baked in, and then no other is accepted.
+        usual = [{n: count if n in batch else size for n in names} for count in (2, 3) for size in sizes]
         fine = self._accepted(usual)
         return all(sum(fine[row : row + len(sizes)]) >= 2 for row in range(0, len(fine), len(sizes)))
 
@@ -283,17 +283,17 @@ class Baked:
         sizes = {n * f for n in self._constants for f in _FACTORS} | {
             n // f for n in self._constants for f in _FACTORS if n % f == 0
         }
-        likely = sorted(size for size in sizes if 1 < size <= 8192)
+        likely = sorted(size for size in sizes if 1 < size <= _MOST_POSITIONS)
         if len(likely) > _MOST_SIZES:
-            likely = [n for n in self._constants if n <= 8192][:_MOST_SIZES]
+            likely = [n for n in self._constants if n in likely][:_MOST_SIZES]
         batch = self._batch(names)
         others = [n for n in names if n not in batch]
-        pairs: list[tuple[int, ...]] = [(n,) * len(others) for n in likely]
+        pairs: list[tuple[int, ...]] = [(n,) * len(others) for n in likely] if others else [()]
         if len(others) == 2:
             products = itertools.product(likely, repeat=2)
             pairs = list(dict.fromkeys([*products, *_areas(self._constants[-_MOST_PRODUCTS:])]))
         for count in self._counts if batch else [1]:
-            for pair in pairs if others else [()]:
+            for pair in pairs:
                 yield {**dict.fromkeys(batch, count), **{n: int(s) for n, s in zip(others, pair, strict=True)}}
 
     @functools.cached_property
@@ -304,7 +304,7 @@ class Baked:
         return sorted({1, 2, 4, 8} | set(sorted(first)[:_MOST_BATCHES]))
 
     def _shuffle(
-        self, index: int, first: Node, dims: Sequence[Num] | None, readers: Mapping[str, list[int]]
+        self, index: int, first: Node, dims: Sequence[Num], readers: Mapping[str, list[int]]
     ) -> Shuffle | None:
         split = ints_of(first, self._tensors)
         after = readers.get(first.outputs[0], [])
@@ -319,7 +319,7 @@ class Baked:
         op, mode, positions = pattern
         channels, block, other, height, width = (split[n] for n in positions)
         joined = ints_of(self._nodes[last[0]], self._tensors)
-        if dims is None or len(dims) != 4 or joined is None or len(joined) != 4 or block != other or block < 2:
+        if len(dims) != 4 or joined is None or len(joined) != 4 or block != other or block < 2:
             return None
         # Only sizes that are dynamic outside and constant here are baked.
         if not any(dims[axis].mask and n > 0 for axis, n in zip((0, 2, 3), (split[0], height, width), strict=True)):
@@ -349,9 +349,10 @@ def _sizes_at(tensors: Mapping[str, Tensor], row: int, name: str) -> list[int] |
 def _areas(products: Sequence[int]) -> Iterator[tuple[int, int]]:
     """Yields heights and widths that a network of usual strides makes products of, such as a number of tokens."""
     for product in products:
-        heights = [n for n in range(2, min(product, _MOST_SIDE) + 1) if product % n == 0 and product // n <= _MOST_SIDE]
-        for height, stride in itertools.product(heights, _STRIDES):
-            yield height * stride, product // height * stride
+        sides = [(n, product // n) for n in range(1, min(product, _MOST_SIDE) + 1) if product % n == 0]
+        for (height, width), stride in itertools.product(sides, _STRIDES):
+            if width <= _MOST_SIDE and min(height, width) * stride > 1:
+                yield height * stride, width * stride
 
 
 def _mixed(points: Sequence[Point], batch: Sequence[str]) -> list[Point]:
