@@ -44,6 +44,11 @@ class Node:
     source: str = ""
 
     @property
+    def output(self) -> str:
+        """Its first output."""
+        return self.outputs[0]
+
+    @property
     def label(self) -> str:
         """ "Concat /up1/cat", or "Concat (node 12)" for a node without a name."""
         place = self.location

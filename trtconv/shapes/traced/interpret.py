@@ -7,6 +7,7 @@ sizes are wrong, or that something is baked in that trtconv cannot repair; its r
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -125,7 +126,7 @@ class Reading:
             return {} if target is None else {1: Tensor.of_nums(target)}
         repair = self._target(index, node) if node.op == "Reshape" else self._scaling(index, node)
         if repair is None:
-            return self._loosened(node) if node in self.fixed[-1:] else {}
+            return self._loosened(node) if node in self.fixed else {}
         self.repairs.append(repair)
         if isinstance(repair, Scaling):
             return {2: Tensor.of_array(np.array(repair.scales, np.float32)), 3: None}
@@ -192,7 +193,7 @@ class Reading:
 
     def _scaling(self, index: int, node: Node) -> Scaling | None:
         target, dims = asked_of(node, self._tensors), self._dims(node.inputs[0])
-        before, sizes = self._sizes_at(node.inputs[0]), self._sizes_at(node.outputs[0])
+        before, sizes = self._sizes_at(node.inputs[0]), self._sizes_at(node.output)
         if target is None or before is None or sizes is None or "axes" in node.attrs:
             return None
         if not any(dim.mask and size is not None for dim, size in zip(dims, target, strict=False)):
@@ -203,8 +204,8 @@ class Reading:
         scales = []
         for old, new, dim in zip(before, sizes, dims, strict=True):
             # Any other factor would be rounded, and with it the size at other inputs.
-            halves = dim.mask and old % new == 0 and (old // new).bit_count() == 1
-            if new % old != 0 and not halves:
+            halves = dim.mask and math.log2(old / new).is_integer()
+            if new % old and not halves:
                 self.fixed.append(node)
                 return None
             scales.append(new / old)
@@ -212,16 +213,14 @@ class Reading:
 
     def _target(self, index: int, node: Node) -> ReshapeTarget | None:
         entries, dims = asked_of(node, self._tensors), self._dims(node.inputs[0])
-        before, after = self._sizes_at(node.inputs[0]), self._sizes_at(node.outputs[0])
-        if entries is None or before is None or after is None or node.attrs.get("allowzero", 0):
+        before, after = self._sizes_at(node.inputs[0]), self._sizes_at(node.output)
+        if entries is None or before is None or node.attrs.get("allowzero", 0):
             return None
-        atoms = [
-            _Atom(atom, size, axis) for axis, dim in enumerate(dims) for atom, size in self._split(dim, before[axis])
-        ]
+        atoms = [atom for dim, size in zip(dims, before, strict=True) for atom in self._split(dim, size)]
         if not any(atom.num.mask for atom in atoms):
             return None
-        blocks = None if self._follows(node, dims) else _blocks(atoms, after)
-        new = None if blocks is None else self._rewritten(node, entries, atoms, blocks)
+        blocks = None if after is None or self._follows(node, dims) else _blocks(atoms, after)
+        new = None if blocks is None else self._rewritten(dims, entries, atoms, blocks)
         changed = [axis for axis, old in enumerate(entries) if new and new[axis] != old]
         if -1 in entries:
             self._doubt(node, entries, dims, changed)
@@ -242,11 +241,11 @@ class Reading:
         elif batched and entries[0] not in (None, 0, -1) and 0 not in changed:
             self._refuse(node, f"asks for {words(entries)}: at another batch than {entries[0]}, -1 would take it up")
 
-    def _split(self, dim: Num, size: int) -> list[tuple[Num, int]]:
+    def _split(self, dim: Num, size: int) -> list[_Atom]:
         """Splits a dimension that is a product of others, such as height * width, into them."""
         if not dim.factors or not all(map(self._place, dim.factors)):
-            return [(dim, size)]
-        return [(atom, atom.at(_TRACED)) for atom in dim.factors]
+            return [_Atom(dim, size)]
+        return [_Atom(factor, factor.at(_TRACED)) for factor in dim.factors]
 
     def _place(self, atom: Num) -> tuple[str, int] | None:
         """Returns a tensor and an axis that has a size."""
@@ -257,7 +256,11 @@ class Reading:
         return None
 
     def _rewritten(
-        self, node: Node, entries: Sequence[int | None], atoms: Sequence[_Atom], blocks: Sequence[tuple[range, range]]
+        self,
+        dims: list[Num],
+        entries: Sequence[int | None],
+        atoms: Sequence[_Atom],
+        blocks: Sequence[tuple[range, range]],
     ) -> tuple[Entry, ...] | None:
         new: list[Entry] = list(entries)
         free = -1 not in entries
@@ -267,15 +270,14 @@ class Reading:
         for sources, axes in dynamic:
             if len(axes) != 1:
                 return None
-            position, moving = axes[0], [atoms[i] for i in sources]
+            (position,), (num, *others) = axes, [atoms[i].num for i in sources]
             if entries[position] in (0, -1):
                 continue
-            if len(moving) == 1 and moving[0].axis == position and moving[0].num is self._dim(node, position):
+            is_last = sources is dynamic[-1][0]
+            place = None if others or (free and is_last) else self._place(num)
+            if [num, *others] == dims[position : position + 1]:
                 new[position] = 0
-            elif len(moving) == 1 and not (free and sources is dynamic[-1][0]):
-                place = self._place(moving[0].num)
-                if place is None:
-                    return None
+            elif place is not None:
                 new[position] = place
             elif free:
                 new[position], free = -1, False
@@ -283,37 +285,28 @@ class Reading:
                 return None
         return tuple(new)
 
-    def _dim(self, node: Node, axis: int) -> Num | None:
-        dims = self._dims(node.inputs[0])
-        return dims[axis] if axis < len(dims) else None
-
 
 @frozen
 class _Atom:
-    """A dimension, or a factor of one: its number, its size at the traced sizes, and the axis."""
+    """A dimension, or a factor of one: its number, and its size at the traced sizes."""
 
     num: Num
     size: int
-    axis: int
 
 
 def _blocks(atoms: Sequence[_Atom], after: Sequence[int]) -> list[tuple[range, range]] | None:
     """Groups dimensions of both sides of a Reshape; None where that cannot be told of all of them."""
-    before = [atom.size for atom in atoms]
-    blocks = matched(before, after)
-    i, j = (blocks[-1][0].stop, blocks[-1][1].stop) if blocks else (0, 0)
-    if i == len(before) and j == len(after):
-        return blocks
+    blocks, left = matched([atom.size for atom in atoms], after)
     # A 1 at the end may be a height that was scaled down, unless only the first axis can have another size.
-    plain = not any(atom.num.mask for atom in (*atoms[1:], *atoms[i:]))
-    return blocks if plain and all(n == 1 for n in (*before[i:], *after[j:])) else None
+    plain = not any(atom.num.mask for atom in atoms[1:])
+    return blocks if not left or (plain and set(left) == {1}) else None
 
 
-def matched(before: Sequence[int], after: Sequence[int]) -> list[tuple[range, range]]:
+def matched(before: Sequence[int], after: Sequence[int]) -> tuple[list[tuple[range, range]], list[int]]:
     """Groups neighbouring sizes so that both sides of a group have the same product; smallest groups first.
 
     Returns:
-        The places of each group on both sides, as long as there are any.
+        The places of each group on both sides, as long as there are any; the sizes of both that are left.
     """
     groups: list[tuple[range, range]] = []
     i = j = 0
@@ -326,9 +319,9 @@ def matched(before: Sequence[int], after: Sequence[int]) -> list[tuple[range, ra
             elif left > right and j < len(after):
                 right, j = right * after[j], j + 1
             else:
-                return groups
+                return groups, [*before[first:], *after[second:]]
         groups.append((range(first, i), range(second, j)))
-    return groups
+    return groups, [*before[i:], *after[j:]]
 
 
 def generic(names: Sequence[str]) -> list[dict[str, int]]:

@@ -97,7 +97,7 @@ def ints_of(node: Node, tensors: Mapping[str, Tensor]) -> list[int] | None:
 
 def freed(shuffle: Shuffle, dims: Sequence[Num]) -> dict[int, Sequence[Num]]:
     """Returns what the Reshape nodes of a pixel shuffle ask for when no size is baked in, by their positions."""
-    if len(dims) != 4:
+    if not dims:
         return {}
     block, deep = shuffle.block, shuffle.op == "DepthToSpace"
     height, width = (dims[2], dims[3]) if deep else (dims[2] // block, dims[3] // block)

@@ -306,19 +306,16 @@ class Baked:
     def _shuffle(
         self, index: int, first: Node, dims: Sequence[Num], readers: Mapping[str, list[int]]
     ) -> Shuffle | None:
-        split = ints_of(first, self._tensors)
-        after = readers.get(first.outputs[0], [])
-        if split is None or len(split) != 6 or len(after) != 1 or self._nodes[after[0]].op != "Transpose":
+        split, turn = ints_of(first, self._tensors), self._reader(first, "Transpose", readers)
+        if split is None or len(split) != 6 or turn is None:
             return None
-        turn = self._nodes[after[0]]
-        last = readers.get(turn.outputs[0], [])
-        pattern = _SHUFFLES.get(tuple(turn.attrs.get("perm", ())))
-        outputs = {first.outputs[0], turn.outputs[0]} & set(self.model.outputs)
-        if pattern is None or outputs or len(last) != 1 or self._nodes[last[0]].op != "Reshape":
+        pattern = _SHUFFLES.get(tuple(self._nodes[turn].attrs.get("perm", ())))
+        last = self._reader(self._nodes[turn], "Reshape", readers)
+        if pattern is None or last is None:
             return None
         op, mode, positions = pattern
         channels, block, other, height, width = (split[n] for n in positions)
-        joined = ints_of(self._nodes[last[0]], self._tensors)
+        joined = ints_of(self._nodes[last], self._tensors)
         if len(dims) != 4 or joined is None or len(joined) != 4 or block != other or block < 2:
             return None
         # Only sizes that are dynamic outside and constant here are baked.
@@ -329,7 +326,14 @@ class Baked:
         whole = is_just(dims[1], deep if op == "DepthToSpace" else channels)
         if not whole or min(height, width) < 1 or not _agrees(joined, (split[0], *fine)):
             return None
-        return Shuffle(first, (index, after[0], last[0]), op, mode, block, channels, tuple(split), positions)
+        return Shuffle(first, (index, turn, last), op, mode, block, channels, tuple(split), positions)
+
+    def _reader(self, node: Node, op: str, readers: Mapping[str, list[int]]) -> int | None:
+        """Returns the position of the node of an operator that alone reads what a node makes."""
+        match readers.get(node.output, []):
+            case [position] if self._nodes[position].op == op and node.output not in self.model.outputs:
+                return position
+        return None
 
 
 def _agrees(target: Sequence[int], sizes: Sequence[int]) -> bool:
