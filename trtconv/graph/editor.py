@@ -16,12 +16,12 @@ from onnx_graphsurgeon.exporters.onnx_exporter import OnnxExporter
 
 from trtconv.core.errors import InputError
 from trtconv.core.findings import Location
-from trtconv.graph.folding import evaluate
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.nodes import Columns
+from trtconv.graph.resolve import resolved
 from trtconv.graph.scope import Scope
 from trtconv.graph.splice import drop, prune, splice
-from trtconv.graph.types import KNOWN_DOMAINS, ONNX_DOMAINS
+from trtconv.graph.types import KNOWN_DOMAINS
 
 _MAX_CONE = 32
 """Nodes that are looked at, at most, to find where a weight comes from."""
@@ -107,19 +107,12 @@ class Field:
         return int(values.reshape(-1)[0])
 
     def fold(self, tensor: gs.Tensor) -> NDArray[Any] | None:
-        """Returns the values of a tensor that is computed from constants alone, or None.
+        """Returns the values of a tensor that is computed from constants and known sizes alone, or None.
 
         Evaluated by ONNX's reference implementation. Quantised weights are not folded: their scales would be lost.
         """
         values = self.values(tensor)
-        if values is not None:
-            return values
-        cone = _constant_cone(self.scope, tensor.name)
-        if cone is None:
-            return None
-        nodes = [self.scope.columns.nodes[index] for index in cone]
-        feeds = {n: v for node in nodes for n in node.input if n and (v := self.scope.values(n)) is not None}
-        return evaluate(nodes, feeds, tensor.name, self.model.proto.opset_import)
+        return values if values is not None else resolved(self.scope, tensor.name, self.model.proto.opset_import)
 
     def constant(self, name: str, values: NDArray[Any]) -> gs.Constant:
         """Makes a new initializer; it is added to the graph when the field closes, if a node uses it."""
@@ -258,12 +251,6 @@ _QUANTIZED_TYPES = frozenset(
 """Types of tensors that a pass may give another type."""
 
 
-_NEVER_FOLDED = frozenset(
-    {"QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear"}
-    | {"RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Bernoulli", "Multinomial"}
-)
-
-
 def _field_indices(scope: Scope, matches: Collection[int], looks_around: bool) -> list[int]:
     """Returns the nodes of a field: the wanted ones, their neighbours, and where their further inputs come from."""
     columns, field = scope.columns, {*matches}
@@ -314,29 +301,6 @@ def _sources(scope: Scope, names: Iterable[str], limit: int) -> set[int]:
             sources.add(index)
             queue.extend(scope.columns.inputs[index])
     return sources
-
-
-def _constant_cone(scope: Scope, name: str) -> list[int] | None:
-    """Returns the nodes that compute a tensor from constants, in order, or None if anything else goes in."""
-    order: dict[int, None] = {}
-
-    def visit(name: str) -> bool:
-        if not name or scope.constant(name) is not None:
-            return True
-        index = scope.producers.get(name)
-        if index is None or len(order) >= _MAX_CONE:
-            return False
-        if index in order:
-            return True
-        columns = scope.columns
-        if columns.ops[index] in _NEVER_FOLDED or columns.domains[index] not in ONNX_DOMAINS:
-            return False
-        if not all(visit(source) for source in columns.inputs[index]):
-            return False
-        order[index] = None
-        return True
-
-    return list(order) if visit(name) else None
 
 
 def _carry_over(old: onnx.NodeProto, new: onnx.NodeProto) -> onnx.NodeProto:
