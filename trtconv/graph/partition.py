@@ -8,6 +8,7 @@ for each other in a circle, and there are no more of them than the longest path 
 from __future__ import annotations
 
 import collections
+import functools
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from trtconv.core.frozen import frozen
@@ -149,7 +150,7 @@ class _Levels:
             last = self._latest(node, self._level)
             choices = [level for level in sorted(used) if level % 2 == here % 2 and first <= level]
             choices = [level for level in choices if level <= (max(used) if last is None else last)]
-            best = min(choices, key=lambda level: (self._crossing(node, level), abs(level - here)), default=here)
+            best = min(choices, key=functools.partial(self._crossing, node))
             if self._crossing(node, best) < self._crossing(node, here):
                 self._level[node], changed = best, True
         return changed

@@ -48,6 +48,21 @@ g (float[2] x, bool c) => (float[2] y)
               else_branch = e () => (int8[2] b) { b = Identity (q) }>
   f = DequantizeLinear (i, s, z)  y = Add (d, f) }
 """
+READ_INSIDE = """
+<ir_version: 8, opset_import: ["" : 17]>
+g (float[2] x, bool c) => (float[2] y, float[2] w)
+<float s = {0.5}, int8 z = {0}>
+{ q = QuantizeLinear (x, s, z)  y = DequantizeLinear (q, s, z)
+  w = If (c) <then_branch = t () => (float[2] a) { a = Relu (y) },
+              else_branch = e () => (float[2] b) { b = Relu (x) }> }
+"""
+SPLIT = """
+<ir_version: 8, opset_import: ["" : 17]>
+g (float[2] x) => (float[2] y)
+<float s = {0.5}, float t = {0.25}, int8 z = {0}>
+{ q = QuantizeLinear (x, s, z)  d = DequantizeLinear (q, s, z)
+  p = QuantizeLinear (x, t, z)  e = DequantizeLinear (p, t, z)  y = Add (d, e) }
+"""
 Make = Callable[[str], OnnxModel]
 
 
@@ -144,6 +159,16 @@ def test_the_file_again_has_the_same_interface(make: Make) -> None:
         (PASSED, "outputs#0=fp16", "no node makes it"),
         (PASSED, "w=fp16", "no node makes it"),
         (INSIDE, "x=int8", "all that reads it"),
+        (CODES.replace("(p, t, z) }", "(p, t, z)  u = Relu (y) }"), "y=int8", "for the output alone"),
+        (READ_INSIDE, "y=int8", "for the output alone"),
+        (
+            CODES.replace("float s = {0.5}", "int8 o = {0}")
+            .replace("(x, s, z)", "(x, t)")
+            .replace("(q, s, z)", "(q, t)"),
+            "x=int8",
+            "zero point 0",
+        ),
+        (SPLIT, "x=int8", "all that reads it"),
         (CODES.replace("int8 z", "uint8 z"), "x=int8", "zero point 0"),
         (CODES.replace("float s = {0.5}", "float[0] s = {}"), "x=int8", "zero point 0"),
         (CODES.replace("float s = {0.5}", "float[2] s = {0.5, 0.5}"), "x=int8", "zero point 0"),

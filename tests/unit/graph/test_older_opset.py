@@ -70,6 +70,26 @@ def node(
     return f'<ir_version: 9, opset_import: ["": {opset}]> g ({inputs}) => ({outputs}) {stored} {{ {made} = {op} }}'
 
 
+UNKNOWN = """<ir_version: 9, opset_import: ["": 20, "my": 1]> g (float[2,8,6,1] x) => (float[] y)
+    <int64 plus = {{1}}, int64 minus = {{-3}}> {{ t = my.Op (x) y = {} }}"""
+
+
+@pytest.mark.parametrize(("axis", "place"), [(", , plus", 1), ("", None), (", , minus", None)])
+def test_an_axis_from_the_first_needs_no_number_of_axes(axis: str, place: int | None) -> None:
+    model = wrap(parse(UNKNOWN.format(f"DFT (t{axis})")))
+    dft = model.proto.graph.node[1]
+    changes = lowered(model.main, dft, model.opset)
+    if place is None:
+        assert changes == "how many axes its input has is not known"
+        return
+    assert not isinstance(changes, str)
+    for change in changes:
+        change()
+    assert list(filter(None, dft.input)) == ["t"] and [(entry.name, entry.i) for entry in dft.attribute] == [
+        ("axis", place)
+    ]
+
+
 WRITTEN = {
     "scales of an axis": node("Resize <axes = [-1]> (x, , s)", 18, constants="float[1] s = {2}"),
     "scales of two axes, turned": node("Resize <axes = [3,2]> (x, , s)", 19, constants="float[2] s = {2, 3}"),
@@ -107,6 +127,13 @@ WRITTEN = {
         outputs="float[a,b] y",
     ),
     "what was so before": node("Relu (x)", 20),
+    "a split of the first axis": node("Split <num_outputs = 2> (x)", 18, outputs="float[a,b,c,d] y, float[e,f,g,i] z"),
+    "a split of the last axis": node(
+        "Split <axis = 3, num_outputs = 3> (x)", 18, outputs="float[a,b,c,d] y, float[e,f,g,i] z, float[j,k,l,m] w"
+    ),
+    "a split of the first from the end": node(
+        "Split <axis = -4, num_outputs = 2> (x)", 18, outputs="float[a,b,c,d] y, float[e,f,g,i] z"
+    ),
     "a split as told": node(
         "Split <axis = 1> (x, s)", 18, constants="int64[2] s = {1, 2}", outputs="float[a,b,c,d] y, float[e,f,g,i] z"
     ),
@@ -135,6 +162,9 @@ def test_what_can_be_written_is_the_same(name: str) -> None:
 
 GIVEN = "float[2,3,4,6] x, int64[n] given"
 REFUSED = {
+    "a split of what has fewer axes": node(
+        "Split <axis = 4, num_outputs = 2> (x)", 18, outputs="float[a,b,c,d] y, float[e,f,g,i] z"
+    ),
     "bits": node("BitwiseNot (x)", 18, inputs="int32[2] x", outputs="int32[a] y"),
     "less of what lies beside": node("Resize <antialias = 1> (x, , s)", 18, constants="float[4] s = {1, 1, 2, 2}"),
     "a policy": node(

@@ -309,10 +309,21 @@ def test_what_is_no_pixel_shuffle(name: str) -> None:
     assert shuffle(perm, split, joined, channels, outputs, nodes).shuffles() == []
 
 
-@pytest.mark.parametrize(("dims", "count"), [("1,20,6,4", 0), ("n,20,6,4", 1), ("1,20,h,4", 1), ("1,20,6,w", 1)])
-def test_a_pixel_shuffle_is_baked_where_a_size_outside_is_dynamic(dims: str, count: int) -> None:
+@pytest.mark.parametrize(
+    ("dims", "batch", "count"),
+    [
+        ("1,20,6,4", 1, 0),
+        ("n,20,6,4", 1, 1),
+        ("n,20,6,4", 0, 0),
+        ("n,20,6,4", -1, 0),
+        ("1,20,h,4", 1, 1),
+        ("n,20,h,4", 0, 1),
+        ("1,20,6,w", 1, 1),
+    ],
+)
+def test_a_pixel_shuffle_is_baked_where_a_size_outside_is_dynamic(dims: str, batch: int, count: int) -> None:
     text = f"""g (float[{dims}] x, float[k] v) => (float[a,b,c,d] y)
-        <int64[6] s = {{1,5,2,2,6,4}}, int64[4] t = {{1,5,12,8}}> {{
+        <int64[6] s = {{{batch},5,2,2,6,4}}, int64[4] t = {{{batch},5,12,8}}> {{
         r = Reshape (x, s) q = Transpose <perm = [0,1,4,2,5,3]> (r) y = Reshape (q, t) }}"""
     assert len(Baked(parse(text)).shuffles()) == count
 
@@ -433,3 +444,17 @@ def test_a_result_that_grows_twice_with_the_batch_is_refused() -> None:
     (refusal,) = baked.refusals()
     assert refusal.node.op == "MatMul" and "returns [4, 4] for twice the batch" in refusal.why
     assert not targets(baked)
+
+
+@pytest.mark.parametrize(("height", "width"), [(7, 1), (1, 7), (6, 5)])
+def test_tokens_of_channels_last_may_be_a_column(height: int, width: int) -> None:
+    text = f"""g (float[n,3,h,w] x) => (float[n,c,3] y) <int64[3] s = {{1,{height * width},3}}> {{
+        p = MaxPool <kernel_shape = [4,4], strides = [4,4]> (x) t = Transpose <perm = [0,2,3,1]> (p)
+        y = Reshape (t, s) }}"""
+    assert {"n": 1, "h": height * 4, "w": width * 4} in points(Baked(parse(text)))
+
+
+def test_sizes_are_cheap_beside_tensors_of_which_nothing_is_known() -> None:
+    text = "g (float[h,4] x) => (float[a,b] y) { t = my.Strange (x) u = NonZero (t) y = Concat <axis = 0> (x, u) }"
+    baked = Baked(parse(text, WITH_OTHERS))
+    assert baked.cheap([{"h": 4}, {"h": 0}, {"h": 1 << 25}]) == [{"h": 4}]
