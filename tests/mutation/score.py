@@ -199,7 +199,8 @@ def equivalent(mutant: Mutant) -> str | None:
     """Returns why a mutant does what the code does; None where nobody has said that it does."""
     listed = tomllib.loads((ROOT / "tests/mutation/equivalent.toml").read_text("utf-8")).get("mutant", [])
     said = (str(mutant.path), mutant.before, mutant.after)
-    return next((each["why"] for each in listed if (each["file"], each["before"], each["after"]) == said), None)
+    entries = ((each["file"], each["before"], each.get("after", mutant.after), each["why"]) for each in listed)
+    return next((why for *change, why in entries if tuple(change) == said), None)
 
 
 def _print_score(room: str, results: list[dict[str, object]]) -> None:

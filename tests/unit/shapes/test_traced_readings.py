@@ -101,6 +101,11 @@ BESIDE = """g (float[n,2,h,w] x{inputs}) => (float[a,b,c,d] y, float[] z) <int64
     y = Concat <axis = 1> (r, x) {nodes} }}"""
 STAYS = {
     "a Resize of what has no known rank": ("", "", 'q = my.Strange (x) z = Resize <mode = "nearest"> (q, , , s)'),
+    "a Resize of an unknown size": (
+        ", int64[1] e",
+        ", int64[1] o = {0}, int64[1] k = {3}",
+        "q = Slice (x, o, e, k) t = Resize (q, , , s) p = ReduceSum (t) z = Add (x, p)",
+    ),
     "a Reshape of an unknown size to the rest": ("", ", int64[2] t = {-1, 96}", "q = NonZero (x) z = Reshape (q, t)"),
     "a Reshape to a shape that is given": (", float[n,5] v, int64[k] t", "", "z = Reshape (v, t)"),
     "a Resize to sizes that are given": (", float[n,2,h,w] v, int64[4] t", "", "z = Resize (v, , , t)"),

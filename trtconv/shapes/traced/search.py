@@ -292,7 +292,7 @@ class Baked:
         if len(others) == 2:
             products = itertools.product(likely, repeat=2)
             pairs = list(dict.fromkeys([*products, *_areas(self._constants[-_MOST_PRODUCTS:])]))
-        for count in self._counts if batch else [1]:
+        for count in self._counts if batch else self._counts[:1]:
             for pair in pairs:
                 yield {**dict.fromkeys(batch, count), **{n: int(s) for n, s in zip(others, pair, strict=True)}}
 
