@@ -205,10 +205,13 @@ class CutShapes:
 
     def _unsettled(self, name: str) -> tuple[int | str, ...] | None:
         """Returns the shape of a tensor that has sizes by values: under their names, where they have bounds."""
-        shape = self._points[1].shapes.get(name)
-        if shape is None:
+        shapes = [point.shapes[name] for point in self._points if name in point.shapes]
+        if not shapes:
             return None
-        return tuple(self._bounded(f"{name}:{axis}", name, axis) if n is None else n for axis, n in enumerate(shape))
+        return tuple(
+            self._bounded(f"{name}:{axis}", name, axis) if None in sizes else self._size(sizes)
+            for axis, sizes in enumerate(zip(*shapes, strict=True))
+        )
 
     def _bounded(self, place: str, name: str, axis: int) -> str:
         dims = self._declared[name].shape.dim if name in self._declared else ()

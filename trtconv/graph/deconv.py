@@ -275,7 +275,7 @@ def _zeros(crop: int, step: int) -> int:
     return -(min(crop, 0) // step)
 
 
-def extend_kernel(weights: NDArray[Any], folding: Growth, fill: NDArray[Any] | int = 0) -> NDArray[Any]:
+def extend_kernel(weights: NDArray[Any], folding: Growth, fill: NDArray[Any] | int) -> NDArray[Any]:
     """Returns weights (C_in, C_out/group, k...) with the folding's taps added.
 
     Args:

@@ -64,7 +64,7 @@ def prune(model: OnnxModel, dropped: dict[int, set[str]]) -> None:
 def _prune_scope(scope: Scope, names: set[str], uses: Counter[str]) -> tuple[set[str], bool]:
     """Prunes one graph; returns the names that it does not own, and whether graphs inside it went."""
     initializers, nodes, foreign = _unused(scope, names, uses)
-    lost_bodies = bool(nodes) and any(index in nodes for index, _, _ in scope.columns.bodies())
+    lost_bodies = any(index in nodes for index, _, _ in scope.columns.bodies())
     if initializers:
         owned = enumerate(scope.graph.initializer)
         drop(scope.graph.initializer, {index for index, tensor in owned if tensor.name in initializers})

@@ -118,6 +118,16 @@ def test_bounds_of_sizes_by_values_are_by_declared_name_or_place(key: str) -> No
     assert [ranges[key] for ranges in shapes.ranges] == [bound, bound]
 
 
+@pytest.mark.parametrize("bounds", [{}, {"t:1": Range(1, 2, 4)}])
+def test_sizes_of_the_inputs_beside_sizes_by_values_have_their_range(bounds: Mapping[str, Range]) -> None:
+    text = """g (float[n,4] x, bool[4] c) => (float[n,m] y) {
+        t = Compress <axis = 1> (x, c)  u = Concat <axis = 0> (t, t)  y = Neg (t) }"""
+    shapes = shapes_of(text, {"n": "1:2:3"}, bounds=bounds)
+    assert shapes.axes("t") == ("n", "t:1" if bounds else BY_VALUES)
+    assert shapes.axes("u") == ("size0", BY_VALUES)
+    assert shapes.ranges[0]["size0"] == Range(2, 4, 6)
+
+
 def test_nodes_behind_what_no_engine_takes() -> None:
     text = """g (float[n,4] x) => (float[n,4] y, int64[p,2] c, int64[2] s)
         { t = NonZero (x)  q = Transpose (t)  c = Neg (q)  y = Relu (x)  z = Cast <to = 1> (q)
