@@ -128,3 +128,17 @@ def test_what_is_joined_has_the_size_that_is_known(order: str) -> None:
     shape = Sizes(parse(text)).run([{"h": 3}, {"h": 6}], keep=True).tensors["y"].shape
     assert shape is not None
     assert [np.broadcast_to(dim.value, 2).tolist() for dim in shape] == [[3, 6], [5, 5]]
+
+
+@pytest.mark.parametrize(
+    ("attributes", "largest", "padding"),
+    [("", 4, 0), ("pads = [1,1], ", 2, 2), ("pads = [2,1], ", 1, 3), ("pads = [0,3], ", 1, 3)],
+)
+def test_a_window_that_does_not_fit_is_told_with_its_padding(attributes: str, largest: int, padding: int) -> None:
+    text = f"g (float[1,1,h] x) => (float[a,b,c] y) {{ y = AveragePool <{attributes}kernel_shape = [5]> (x) }}"
+    trial = Sizes(parse(text)).run([{"h": size} for size in (1, largest, largest + 1)])
+    (check,) = trial.checks
+    assert check.holds.tolist() == [False, False, True]
+    said = check.evidence(0)
+    assert "window of 5 for size 1" in said and "axis 2" in said
+    assert (f"padded by {padding}" in said) == bool(padding) and ("padded" in said) == bool(padding)
