@@ -252,3 +252,22 @@ def test_sizes_that_were_asked_for_beside_a_range(low: int, more: int, also: int
     assert lattice.dims["h"].valid == (None if len(inside) == more + 1 else inside)
     around = [n for n in range(max(1, low - 16), low + more + 17) if n % 6 == 0]
     assert list(lattice.dims["h"].around) == around
+
+
+def test_each_dimension_has_its_own_node_where_two_products_are_asked_for() -> None:
+    """Of h x w and n x k, halved and doubled, or by three: each side is a multiple, and a node says which."""
+    branch = """p{0} = MaxPool <kernel_shape = [{0},{0}], strides = [{0},{0}]> ({1})
+        q{0} = Resize <mode = "nearest"> (p{0}, , r{0}) f{0} = Flatten (q{0}) g{0} = Flatten ({1})
+        {2} = Concat <axis = 0> (f{0}, g{0})"""
+    text = f"""g (float[1,1,h,w] x, float[1,1,n,k] z) => (float[a,b] y, float[c,d] u)
+        <float[4] r2 = {{1,1,2,2}}, float[4] r3 = {{1,1,3,3}}> {{
+        {branch.format(2, "x", "y")} {branch.format(3, "z", "u")} }}"""
+    lattice = Sizes(parse(text)).lattice(dict.fromkeys("hwnk", (3, 12)))
+    causes = {cause.dims: (cause.location.index, cause.needs) for cause in lattice.imposed}
+    assert causes == {
+        ("h",): (4, "a multiple of 2"),
+        ("w",): (4, "a multiple of 2"),
+        ("n",): (9, "a multiple of 3"),
+        ("k",): (9, "a multiple of 3"),
+    }
+    assert all(f"{dim} " in cause.evidence for cause in lattice.imposed for dim in cause.dims)
