@@ -210,3 +210,17 @@ def test_a_budget_leaves_layers_in_float_of_every_kind(tmp_path: Path) -> None:
 def test_the_summed_axis_is_the_other_one() -> None:
     assert [summed_axis(layer("MatMul")), summed_axis(layer("Gemm")), summed_axis(layer("Gemm", transB=1))] == [0, 0, 1]
     assert INT4_WEIGHTS.reason(layer("MatMul"), (2, 64, 8)).startswith("blocks")
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_the_opset_of_a_kind_is_the_first_that_has_its_quantisers(name: str) -> None:
+    """By ONNX's schemas: its type, and a scale for each channel."""
+    kind = KINDS[name]
+    type_name = f"tensor({kind.type_name.replace('_', '')})"
+
+    def has(opset: int) -> bool:
+        schema = onnx.defs.get_schema("DequantizeLinear", opset)
+        types = schema.type_constraints[0].allowed_type_strs
+        return "axis" in schema.attributes and type_name in types
+
+    assert has(kind.opset) and not has(kind.opset - 1)

@@ -61,6 +61,13 @@ def test_a_line_that_is_wrong_is_told_by_its_number(line: str, before: int, tmp_
         read_cache(cache(tmp_path, *good, line))
 
 
+def test_bytes_that_are_no_text_are_no_cache(tmp_path: Path) -> None:
+    path = tmp_path / "cache"
+    path.write_bytes(b"TRT-8600-EntropyCalibration2\n\xff: 3c010a14\n")
+    with pytest.raises(InputError, match="not text"):
+        read_cache(path)
+
+
 @pytest.mark.parametrize("header", ["", "TRT-8600-EntropyCalibration2 and more\n", "TRT-x-EntropyCalibration\n", "x\n"])
 def test_what_has_no_such_first_line_is_no_cache(header: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="TRT-VERSION"):
