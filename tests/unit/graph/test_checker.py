@@ -274,3 +274,13 @@ def test_text_that_is_no_text_is_found_wherever_it_stands(place: str) -> None:
     except Exception:  # Some versions of protobuf do not even read it.
         return
     assert "not UTF-8" in str(examine(broken))
+
+
+@pytest.mark.parametrize(
+    ("attribute", "fine"),
+    [({"axis": 1}, True), ({"axis": "x"}, False), ({"kernel_shape": 1.5}, False), ({"own": "x"}, True)],
+)
+def test_attributes_that_another_operator_has_are_of_its_type(attribute: dict[str, object], fine: bool) -> None:
+    """TensorRT's parser looks for some of them on any operator."""
+    said = examine(in_graph([helper.make_node("Relu", ["x"], ["y"], **attribute)]))
+    assert isinstance(said, str) != fine

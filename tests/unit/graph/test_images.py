@@ -198,6 +198,8 @@ def test_inputs_say_what_they_take(fitted: Fitted) -> None:
         ("input=z", NET, "no input 'z'"),
         ("", "float[n,3,8,8] x, float[n,3,8,8] z", "x, z of .* can all be images"),
         ("image=16384x16384+16383x16384", "float[n,3,4096,4096] x", "gigabytes"),
+        ("image=16384x8", "float[n,3,4096,4] x", "gigabytes"),
+        ("image=8x16384", "float[n,3,4,4096] x", "gigabytes"),
     ],
 )
 def test_what_can_be_no_image_is_refused(fitted: Fitted, text: str, network: str, said: str) -> None:
