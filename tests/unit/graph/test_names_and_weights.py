@@ -74,3 +74,10 @@ def test_types_of_constants_are_those_of_initializers_and_nodes() -> None:
     )
     assert {TensorProto.INT8, TensorProto.FLOAT} <= model.main.constant_types
     assert TensorProto.INT64 not in model.main.constant_types
+
+
+def test_a_deconvolution_without_a_weight_keeps_no_other_shape_from_being_known() -> None:
+    text = """<ir_version: 8, opset_import: ["": 17]> g (float[1,2,6] x) => (float[1,c,m] y, float[1,2,6] z) {
+        y = ConvTranspose <auto_pad = "SAME_UPPER", strides = [2], output_padding = [1]> (x)
+        t = Abs (x) z = Neg (t) }"""
+    assert wrap(parse(text)).main.shape("t") == (1, 2, 6)
