@@ -55,6 +55,8 @@ def result(proto: onnx.ModelProto) -> Array:
 @pytest.mark.parametrize("name", NODES)
 def test_a_definition_computes_what_the_node_does(name: str) -> None:
     text, opset = NODES[name]
+    if opset > onnx.defs.onnx_opset_version():
+        pytest.skip("the onnx that is installed does not have this opset")
     kind = (
         "bool[a,b]"
         if "Less" in name
