@@ -25,17 +25,17 @@ def blamed(arguments: Sequence[str], *, crashed: bool = False) -> InputError | N
     """
     for path in filter(_is_file, arguments):
         try:
-            said = process.call("trtconv.graph.complaint:complaint", path, CHECK_SECONDS, megabytes=CHECK_MEGABYTES)
+            flaw = process.call("trtconv.graph.complaint:complaint", path, CHECK_SECONDS, megabytes=CHECK_MEGABYTES)
         except (process.WorkerBug, TrtconvError):
             continue
         except process.Lost as lost:
-            said = f"it breaks down ({lost})"
+            flaw = f"it breaks down ({lost})"
             if crashed and not lost.signal:
                 continue
         else:
-            said = "" if crashed else said
-        if said:
-            what = f"{path} is not a valid ONNX model: ONNX's checker says: {said}"
+            flaw = "" if crashed else flaw
+        if flaw:
+            what = f"{path} is not a valid ONNX model: ONNX's checker says: {flaw}"
             return InputError(what, "Correct the model, or export it again.")
     return None
 
