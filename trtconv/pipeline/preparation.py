@@ -3,9 +3,9 @@
 | step  | what it does                                      | returns      |
 |-------|---------------------------------------------------|--------------|
 | names | gives every transposed convolution its own name   |              |
-| rules | say what is wrong with the model as it is         | `Judgement`  |
+| rules | say what is wrong with the model as it is         | `Assessment` |
 | passes| rewrite it                                        | `PassResult` |
-| rules | say what is left; the rest was mended             | `Judgement`  |
+| rules | say what is left; the rest was mended             | `Assessment` |
 | sizes | checks, rounds and splits the profiles            | `Sized`      |
 | types | names all nodes, and searches `--precision auto`  | `Types`      |
 | cast  | writes the types into the graph                   | `Applied`    |
@@ -47,7 +47,7 @@ DECONV = ("ConvTranspose",)
 
 
 @dataclasses.dataclass(frozen=True)
-class Judgement:
+class Assessment:
     """A model that was rewritten between two looks of the rules.
 
     Args:
@@ -85,7 +85,7 @@ class Preparation:
 
     def judge(
         self, passes: Sequence[Pass], standing: frozenset[str] = frozenset(), checks: Sequence[Rule] = CHECKS
-    ) -> Judgement:
+    ) -> Assessment:
         """Names, rules, passes, rules again.
 
         Args:
@@ -103,10 +103,10 @@ class Preparation:
                 before = origin.place(before, judged)
         result = self._run(passes)
         if not result.edits:
-            return Judgement(result, declined(before, result, passes), origin)
+            return Assessment(result, declined(before, result, passes), origin)
         with self._clock.stage(Stage.RULES):
             after = origin.place(run_rules(model, self._target, checks), model)
-            return Judgement(result, compared(before, after, model, result, passes, standing), origin)
+            return Assessment(result, compared(before, after, model, result, passes, standing), origin)
 
     def rewrite(self, passes: Sequence[Pass], ops: Iterable[str] = DECONV) -> PassResult:
         """Names and passes.

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeVar
 
-from trtconv.cli.formats.engine import Timing, quickest_way
+from trtconv.cli.formats.engine import RowTime, quickest_way
 from trtconv.cli.formats.page.gather import PageSubject
 from trtconv.cli.formats.wording import byte_size, count, shapes_text, table
 from trtconv.core.dims import InputRange
@@ -178,7 +178,7 @@ def _latency(a: BenchReport | None, b: BenchReport | None) -> tuple[LatencyPair,
     )
 
 
-def _best(bench: BenchReport) -> dict[tuple[bool, str], Timing]:
+def _best(bench: BenchReport) -> dict[tuple[bool, str], RowTime]:
     """Returns the row of each shape: of several profiles that take it, that of the quickest."""
     rows = [timing for timing in quickest_way(bench) if timing.row.engine == 0]
     ordered = sorted(rows, key=lambda timing: -timing.us)

@@ -232,16 +232,16 @@ def _rows_table(document: BenchReport) -> list[str]:
     return table(rows if several else [row[1:] for row in rows], "") if len(rows) > 1 else []
 
 
-class Timing(NamedTuple):
+class RowTime(NamedTuple):
     """A row that was timed, and its median in microseconds."""
 
     row: BenchRow
     us: float
 
 
-def quickest_way(document: BenchReport) -> list[Timing]:
+def quickest_way(document: BenchReport) -> list[RowTime]:
     """Returns the rows of the fastest way to run: as a graph where that goes, without copies."""
-    timed = [Timing(row, row.median_us) for row in document.rows if row.median_us is not None]
+    timed = [RowTime(row, row.median_us) for row in document.rows if row.median_us is not None]
     graphs = any(timing.row.graph for timing in timed)
     return [timing for timing in timed if timing.row.graph is graphs and not timing.row.copies]
 

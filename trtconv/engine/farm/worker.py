@@ -200,7 +200,7 @@ async def _joined(joining: Callable[[], Awaitable[Peer]], seconds: float, where:
         ) from error
 
 
-class _Answer(NamedTuple):
+class _Outcome(NamedTuple):
     """What became of a job; it may have been lost on its way."""
 
     answer: Done | Failed
@@ -229,8 +229,8 @@ class _Serving:
         self._orders: deque[Order] = deque()
         self._came = asyncio.Event()
         self._peer: Peer | None = None
-        self._results: deque[_Answer] = deque(maxlen=wire.AHEAD)
-        self._offers: dict[str, _Answer] = {}
+        self._results: deque[_Outcome] = deque(maxlen=wire.AHEAD)
+        self._offers: dict[str, _Outcome] = {}
         self._working = asyncio.ensure_future(self._work())
         self.is_over = False
 
@@ -324,7 +324,7 @@ class _Serving:
             await self._note(f"{order.submit.label}: not wanted any more, after {took}")
             return
         if not answer.own:
-            self._results.append(_Answer(answer, files, time.monotonic()))
+            self._results.append(_Outcome(answer, files, time.monotonic()))
         if self._peer is None:
             self._offers = {entry.answer.key: entry for entry in self._results}
         await self._note(f"{order.submit.label}: {outcome}, {took}{log}")
