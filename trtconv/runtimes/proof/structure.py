@@ -7,6 +7,7 @@ is not known to be a weight, and weights that would not show what others do: zer
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import math
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
@@ -92,18 +93,27 @@ def tells(values: NDArray[Any]) -> bool:
     exchange two axes makes another one."""
     if values.dtype.kind in "OUSb":
         return False
+    if not values.size:
+        return False
     numbers = values.astype(np.float32, copy=False)
-    random = np.random.default_rng(0)
-    for axis, size in enumerate(numbers.shape):
-        sides = math.prod(numbers.shape[:axis]), math.prod(numbers.shape[axis + 1 :])
-        before, behind = (random.uniform(1, 2, side).astype(np.float32) for side in sides)
-        slices = before @ (numbers.reshape(sides[0], size, sides[1]) @ behind)
-        if not slices.all() or not np.isfinite(slices).all() or _has_twins(numbers, axis, slices):
+    for axis, (size, sums) in enumerate(zip(numbers.shape, _weighted_sums(numbers), strict=True)):
+        if not sums.all() or not np.isfinite(sums).all() or _has_twins(numbers, axis, sums):
             return False
         for other in range(axis):
             if numbers.shape[other] == size > 1 and _is_mirrored(numbers, axis, other):
                 return False
     return True
+
+
+def _weighted_sums(numbers: NDArray[np.float32]) -> Iterator[NDArray[np.float32]]:
+    """Yields for each axis the sums of its slices, whose elements count by their places on the other axes."""
+    random = np.random.default_rng(0)
+    weights = [np.asarray(random.uniform(1, 2, (size,)), np.float32) for size in numbers.shape]
+    left = numbers
+    for axis, size in enumerate(numbers.shape):
+        rows = left.reshape(size, -1)
+        yield rows @ functools.reduce(np.multiply.outer, weights[axis + 1 :], np.ones(1, np.float32)).reshape(-1)
+        left = weights[axis] @ rows
 
 
 def _is_mirrored(values: NDArray[Any], axis: int, other: int) -> bool:
