@@ -29,7 +29,7 @@ def described(
     **values: Any,
 ) -> Description:
     """Describes a model of few nodes whose network is one layer."""
-    head = f'<ir_version: 9, opset_import: ["": 20]> g ({inputs}) => ({result} y)'
+    head = f'<ir_version: 9, opset_import: ["": 20, "acme": 1]> g ({inputs}) => ({result} y)'
     text = f"{head} {f'<{constants}>' if constants else ''} {{ {body} }}"
     proto = onnx.parser.parse_model(text)
     proto.graph.output[0].type.tensor_type.ClearField("shape")
@@ -65,7 +65,7 @@ def test_of_many_numbers_few_are_limits() -> None:
 
 def test_kinds_are_those_that_tell_something() -> None:
     every = tuple(kind for kind in InputKind if kind not in (InputKind.WIDE, InputKind.DEEP))
-    assert described("y = Add (x, x)").kinds == (InputKind.ORDINARY, InputKind.ZEROS, InputKind.LARGE)
+    assert described("y = Add (x, x)", kind="ELEMENTWISE", op="SUM").kinds == LINEAR
     assert described("y = Transpose (x)", kind="SHUFFLE").kinds == (InputKind.ORDINARY, InputKind.LIMITS)
     assert described("y = Transpose (x)", kind="UNARY").kinds == every
     assert described("y = Abs (x)").kinds == every
@@ -82,23 +82,42 @@ SIZES = "s = Shape (x)  i = Constant <value_ints = [1]> ()  g = Gather (s, i)  m
 
 
 @pytest.mark.parametrize(
-    ("body", "kind", "kinds"),
+    ("body", "layer", "kinds"),
     [
         ("a = Identity (x)  y = Conv (a, w)", "CONVOLUTION", LINEAR),
-        ("m = Mul (x, x)  y = ReduceMean (m)", "REDUCE", LINEAR),
+        ("m = Mul (x, x)  y = ReduceMean (m)", "REDUCE AVG", LINEAR),
+        # What the network does counts too: a threshold may lie anywhere.
+        ("m = Mul (x, x)  y = ReduceMean (m)", "REDUCE MAX", None),
+        ("y = Mul (x, x)", "ELEMENTWISE PROD", LINEAR),
+        ("y = Mul (x, x)", "ELEMENTWISE MAX", None),
+        ("y = Mul (x, x)", "ACTIVATION CLIP", None),
+        ("y = GlobalAveragePool (x)", "POOLING AVERAGE", LINEAR),
+        ("y = GlobalAveragePool (x)", "POOLING MAX", None),
+        ("y = acme.Mul (x, x)", "ELEMENTWISE PROD", None),
         # What is computed of sizes alone is no part of it, in whatever order it stands.
         (f"{SIZES}  y = Reshape (x, n)", "SHUFFLE", MOVING),
         (f"y = Reshape (x, n)  {SIZES}", "SHUFFLE", MOVING),
-        (f"y = Reshape (x, n)  {SIZES}", "UNARY", None),
+        (f"y = Reshape (x, n)  {SIZES}", "UNARY ABS", None),
         (f"{SIZES}  a = Abs (x)  y = Reshape (a, n)", "SHUFFLE", None),
-        ("s = Shape (x)  f = Cast <to = 1> (s)  e = Exp (f)  y = Mul (x, e)", "ELEMENTWISE", LINEAR),
+        ("s = Shape (x)  f = Cast <to = 1> (s)  e = Exp (f)  y = Mul (x, e)", "ELEMENTWISE PROD", LINEAR),
         ("e = Exp (x)  y = Reshape (e, n)", "SHUFFLE", None),
     ],
 )
-def test_kinds_are_those_of_what_is_done_to_values(body: str, kind: str, kinds: tuple[InputKind, ...] | None) -> None:
+def test_kinds_are_those_of_what_is_done_to_values(body: str, layer: str, kinds: tuple[InputKind, ...] | None) -> None:
     constants = "float[1,4,1] w = {1,2,3,4}" if "Conv" in body else "int64[1] n = {4}" if "Exp (x)" in body else ""
-    found = described(body, "float[1,4,4] x", kind=kind, constants=constants).kinds
+    kind, _, op = layer.partition(" ")
+    values = {"type" if kind in ("POOLING", "ACTIVATION") else "op": op} if op else {}
+    found = described(body, "float[1,4,4] x", kind=kind, constants=constants, **values).kinds
     assert found == kinds if kinds else len(found) > len(LINEAR)
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64", "bool", "uint8"])
+def test_integers_and_booleans_have_all_kinds(dtype: str) -> None:
+    """Of the kinds of floats that tell sums apart none has negative integers, or a boolean that is false."""
+    moved = described("y = Transpose (x)", f"{dtype}[1,4] x", kind="SHUFFLE", result=dtype)
+    assert len(moved.kinds) > len(LINEAR)
+    added = described("y = Add (x, x)", "int32[1,4] x", kind="ELEMENTWISE", op="SUM", result="int32")
+    assert InputKind.NEGATIVE in added.kinds
 
 
 def test_a_piece_rounds_as_its_coarsest_type_and_what_is_approximated_takes_smaller_inputs() -> None:

@@ -11,6 +11,7 @@ import onnx
 
 from trtconv.core.frozen import frozen
 from trtconv.graph.model import OnnxModel
+from trtconv.graph.types import ONNX_DOMAINS
 from trtconv.graph.walk import all_nodes, reads
 from trtconv.runtimes.proof.cut import Piece
 from trtconv.runtimes.proof.feeds import InputKind, Role, Source
@@ -18,6 +19,7 @@ from trtconv.runtimes.proof.numbers import numbers, numbers_of
 from trtconv.runtimes.proof.roles import role_of
 from trtconv.runtimes.proof.tolerance import eps_of
 from trtconv.runtimes.tensorrt.readback.records import ReadLayer, ReadNetwork
+from trtconv.runtimes.tensorrt.readback.types import numpy_type
 
 _MOST_LIMITS = 24
 _APPROXIMATED = frozenset(
@@ -50,6 +52,14 @@ _MOVING = frozenset(
 _OF_SIZES = frozenset({"Shape", "Size"})
 """Operators that look at sizes and not at values."""
 _MOVING_LAYERS = frozenset("SHUFFLE CONCATENATION SLICE IDENTITY CONSTANT".split())  # noqa: SIM905
+_ARITHMETIC_LAYERS = frozenset({"ELEMENTWISE", "REDUCE", "POOLING"})
+_LINEAR_LAYERS = frozenset(
+    {
+        *("CONVOLUTION", "DECONVOLUTION", "MATRIX_MULTIPLY", "FULLY_CONNECTED", "PADDING"),
+        *("ELEMENTWISE SUM", "ELEMENTWISE SUB", "ELEMENTWISE PROD", "REDUCE SUM", "REDUCE AVG", "POOLING AVERAGE"),
+    }
+)
+"""Layers that add products: what else stands among them may have a threshold anywhere."""
 _MOVING_KINDS = (InputKind.ORDINARY, InputKind.LIMITS)
 """What tells places apart is all that tells where a value is moved to."""
 _OF_ANY_SIZE = frozenset(
@@ -168,13 +178,13 @@ class Description:
 
 
 def _kinds(nodes: list[onnx.NodeProto], layers: list[ReadLayer], sources: tuple[Source, ...]) -> tuple[InputKind, ...]:
-    numbers = all(source.role is Role.NUMBER for source in sources)
-    ops = _working_ops(nodes, sources)
-    kinds = _working_kinds(layers)
-    if numbers and ops <= _MOVING and kinds <= _MOVING_LAYERS:
-        return _MOVING_KINDS
-    if numbers and ops <= _LINEAR | _MOVING and not ops <= _MOVING:
-        return _LINEAR_KINDS
+    # Of integers and booleans each kind has others.
+    if all(source.role is Role.NUMBER and numpy_type(source.dtype).kind in "fV" for source in sources):
+        ops, works = _working_ops(nodes, sources), _working_layers(layers)
+        if ops <= _MOVING and works <= _MOVING_LAYERS:
+            return _MOVING_KINDS
+        if ops <= _LINEAR | _MOVING and works <= _LINEAR_LAYERS | _MOVING_LAYERS:
+            return _LINEAR_KINDS
     # TensorRT computes doubles as float32, and has no exponentials beyond those of its own.
     wide = any(node.op_type in _EXPONENTIAL for node in nodes) and all(source.dtype != "float64" for source in sources)
     thresholded = any(node.op_type == "NonMaxSuppression" for node in nodes)
@@ -185,15 +195,27 @@ def _kinds(nodes: list[onnx.NodeProto], layers: list[ReadLayer], sources: tuple[
 def _working_ops(nodes: list[onnx.NodeProto], sources: Iterable[Source]) -> set[str]:
     """Returns the operators that what a piece starts from goes through; those that its sizes alone go through are left
     out."""
-    rows = [(set(reads(node)), node.output, node.op_type) for node in nodes]
+    rows = [
+        (
+            set(reads(node)),
+            node.output,
+            node.op_type if node.domain in ONNX_DOMAINS else f"{node.domain}::{node.op_type}",
+        )
+        for node in nodes
+    ]
     return _downstream(rows, {source.name for source in sources}, _OF_SIZES)
 
 
-def _working_kinds(layers: list[ReadLayer]) -> set[str]:
-    """Returns the kinds of layer likewise."""
-    rows = [({n for n in layer.inputs if n is not None}, layer.outputs, layer.kind) for layer in layers]
+def _working_layers(layers: list[ReadLayer]) -> set[str]:
+    """Returns the kinds of layer likewise, with what an arithmetic one computes."""
+    rows = [({n for n in layer.inputs if n is not None}, layer.outputs, _work_of(layer)) for layer in layers]
     results = {number for layer in layers for number in layer.outputs}
     return _downstream(rows, set().union(*(read for read, _, _ in rows)) - results, frozenset({"SHAPE"}))
+
+
+def _work_of(layer: ReadLayer) -> str:
+    what = layer.values.get("op", layer.values.get("type")) if layer.kind in _ARITHMETIC_LAYERS else None
+    return layer.kind if what is None else f"{layer.kind} {what}"
 
 
 def _downstream(
