@@ -76,11 +76,19 @@ def test_no_two_inputs_of_a_piece_have_the_same_numbers(kind: InputKind) -> None
     assert again["x7"].std() > 0
 
 
-def test_more_inputs_than_places_have_numbers_too() -> None:
-    names = [f"x{number}" for number in range(400)]
-    feeds = make([Source(name, "float16") for name in names], dict.fromkeys(names, (5,)), K.ORDINARY, (), 1.0)
-    assert {values.shape for values in feeds.values()} == {(5,)}
-    assert all(values.any() for values in feeds.values())
+def test_beyond_the_places_no_two_inputs_have_the_same_numbers() -> None:
+    names = [f"x{number}" for number in range(600)]
+    feeds = make([Source(name, "float32") for name in names], dict.fromkeys(names, (4,)), K.SMALL, (), 1.0)
+    assert len({values.tobytes() for values in feeds.values()}) == len(names)
+
+
+@pytest.mark.parametrize("shape", [(64, 8, 8), (32, 64), (16, 12, 12), (8, 61)])
+def test_no_rows_of_one_input_are_rows_of_another(shape: tuple[int, ...]) -> None:
+    """Else a network that takes one for the other, moved, would agree in every kind."""
+    names = [f"x{number}" for number in range(60)]
+    feeds = make([Source(name, "float32") for name in names], dict.fromkeys(names, shape), K.ORDINARY, (), 1.0)
+    rows = [row.tobytes() for values in feeds.values() for row in values]
+    assert len(set(rows)) == len(rows)
 
 
 def test_places_of_many_numbers_are_told_apart() -> None:

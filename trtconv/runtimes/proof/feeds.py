@@ -30,8 +30,9 @@ CALM = (0, 1, 2)
 """How calm integers may be."""
 LARGEST_SIZE = 4
 """The largest integer, of either sign, that is drawn where integers decide sizes."""
-_APART = 64
-"""Places between what two inputs of a piece begin with in the numbers that are drawn once for all."""
+_APART = 61
+"""Places between what two inputs of a piece begin with in the numbers that are drawn once for all: no size of a channel
+or a row, or one input would be another whose channels are moved."""
 _WIDEST = 300.0
 _UNKNOWN = 5
 """Size of an axis that only values decide, such as how many boxes there are."""
@@ -166,33 +167,46 @@ def make(
         calm: 0: integers as their role says; 1: none but 0 and 1; 2: ones, which are valid wherever anything is;
             beyond: others for those that decide sizes, another draw with each number.
     """
-    starts = _starts(sources, kind)
     return {
-        source.name: _values(source, shapes[source.name], kind, limits, largest, calm, start)
-        for source, start in zip(sources, starts, strict=True)
+        source.name: _values(source, shapes[source.name], kind, limits, largest, calm, place)
+        for source, place in zip(sources, _stretches(sources, kind), strict=True)
     }
 
 
-def _starts(sources: Sequence[Source], kind: InputKind) -> list[int]:
-    """Returns where the numbers of each source begin, apart from all others as long as there are places."""
-    places = min(_PERIODS) // _APART
-    starts: list[int] = []
-    for source in sources:
-        place = zlib.crc32(source.name.encode(), int(kind)) % places
-        while place in starts and len(starts) < places:
-            place = (place + 1) % places
-        starts.append(place)
-    return [place * _APART for place in starts]
+@frozen
+class _Stretch:
+    """Where the numbers of a source are from.
+
+    Args:
+        start: Where they begin in those that are drawn once; None: they are drawn for it alone.
+        factor: What ordinary and large ones are multiplied by, so that no source has numbers of another.
+    """
+
+    start: int | None
+    factor: float
+
+
+def _stretches(sources: Sequence[Source], kind: InputKind) -> list[_Stretch]:
+    most = min(_PERIODS) // _APART
+    starts: dict[int, None] = {}
+    for source in sources[:most]:
+        place = zlib.crc32(source.name.encode(), int(kind)) % most
+        while place in starts:
+            place = (place + 1) % most
+        starts[place] = None
+    every = [*(place * _APART for place in starts), *(None for _ in sources[most:])]
+    return [_Stretch(start, 1 + number / _APART) for number, start in enumerate(every)]
 
 
 def _values(
-    source: Source, shape: Shape, kind: InputKind, limits: Sequence[float], largest: float, calm: int, start: int
+    source: Source, shape: Shape, kind: InputKind, limits: Sequence[float], largest: float, calm: int, place: _Stretch
 ) -> Array:
     dtype = numpy_type(source.dtype)
     if source.role is Role.SIZES and calm > CALM[-1]:
         return sizes(shape, dtype, np.random.default_rng([zlib.crc32(source.name.encode()), calm]))
     if dtype.kind not in "iub" and not (source.role is Role.BOXES and shape[-1:] == (4,)):
-        return _floats(shape, kind, limits, largest, start, dtype)
+        with np.errstate(all="ignore"):
+            return _floats(source, shape, kind, limits, largest, place).astype(dtype)
     random = np.random.default_rng([zlib.crc32(source.name.encode()), int(kind)])
     if dtype.kind == "b":
         # A single one decides which branch is taken.
@@ -259,30 +273,47 @@ def _indices(bound: int, shape: Shape, kind: InputKind, random: np.random.Genera
 
 
 def _floats(
-    shape: Shape, kind: InputKind, limits: Sequence[float], largest: float, start: int, dtype: np.dtype[Any]
+    source: Source, shape: Shape, kind: InputKind, limits: Sequence[float], largest: float, place: _Stretch
 ) -> Array:
     count = math.prod(shape)
     period = next((candidate for candidate in _PERIODS if all(size % candidate for size in shape)), _PERIODS[0])
-    stretch = slice(start, start + min(count, period))
-    with np.errstate(all="ignore"):
-        if kind is InputKind.LIMITS:
-            drawn = _around(np.array([*limits, 0.0]), _choices(period)[:, stretch])
-        elif kind is InputKind.LARGE:
-            drawn = _numbers(kind, period)[stretch] * largest
-        else:
-            drawn = _numbers(kind, period)[stretch]
-        drawn = drawn.astype(dtype)
-    return drawn.reshape(shape) if count == drawn.size else np.resize(drawn, shape)
+    stretch = slice(place.start or 0, (place.start or 0) + min(count, period))
+    seed = [zlib.crc32(source.name.encode()), int(kind)]
+    draws = _shared_numbers(kind, period) if place.start is not None else _Numbers.of(kind, period, seed)
+    if kind is InputKind.LIMITS:
+        numbers = _around(np.array([*limits, 0.0]), draws.choices[:, stretch])
+    else:
+        scale = {InputKind.ORDINARY: place.factor, InputKind.LARGE: place.factor * largest}
+        numbers = draws.numbers[stretch] * scale.get(kind, 1.0)
+    return numbers.reshape(shape) if count == numbers.size else np.resize(numbers, shape)
+
+
+@frozen
+class _Numbers:
+    """What is drawn of a kind, each twice over, for stretches that begin anywhere.
+
+    Args:
+        numbers: Numbers of the kind.
+        choices: What `_around` chooses by.
+    """
+
+    numbers: Array
+    choices: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, kind: InputKind, period: int, seed: Sequence[int]) -> _Numbers:
+        """Draws so many."""
+        random = np.random.default_rng(seed)
+        numbers = _of_kind(random.standard_normal(period), kind, random)
+        return cls(np.tile(numbers, 2), np.tile(random.integers(0, 1 << 40, (3, period)), 2))
 
 
 @functools.cache
-def _numbers(kind: InputKind, period: int) -> Array:
-    """Draws numbers of a kind, once for all pieces, and twice over, for stretches that begin anywhere."""
-    random = np.random.default_rng([period, int(kind)])
-    return np.tile(_drawn(random.standard_normal(period), kind, random), 2)
+def _shared_numbers(kind: InputKind, period: int) -> _Numbers:
+    return _Numbers.of(kind, period, [period, int(kind)])
 
 
-def _drawn(normal: Array, kind: InputKind, random: np.random.Generator) -> Array:
+def _of_kind(normal: Array, kind: InputKind, random: np.random.Generator) -> Array:
     if kind is InputKind.WIDE:
         return np.asarray(normal * _WIDEST ** random.random(normal.size))
     if kind is InputKind.SMALL:
@@ -296,12 +327,6 @@ def _drawn(normal: Array, kind: InputKind, random: np.random.Generator) -> Array
     if kind is InputKind.TIES:
         return np.asarray(np.rint(normal * 3) / 2)
     return np.zeros(normal.size) if kind is InputKind.ZEROS else normal
-
-
-@functools.cache
-def _choices(period: int) -> NDArray[np.int64]:
-    """Draws what `_around` chooses by, as `_numbers` draws numbers."""
-    return np.tile(np.random.default_rng(period).integers(0, 1 << 40, (3, period)), 2)
 
 
 def _around(limits: Array, choices: NDArray[np.int64]) -> Array:
