@@ -463,3 +463,17 @@ def test_sizes_are_cheap_beside_tensors_of_which_nothing_is_known() -> None:
     text = "g (float[h,4] x) => (float[a,b] y) { t = my.Strange (x) u = NonZero (t) y = Concat <axis = 0> (x, u) }"
     baked = Baked(parse(text, WITH_OTHERS))
     assert baked.cheap([{"h": 4}, {"h": 0}, {"h": 1 << 25}]) == [{"h": 4}]
+
+
+def test_a_target_behind_a_branch_whose_rank_is_not_known_is_left() -> None:
+    """As a squeeze is exported whose axis may or may not be one, once the batch is free."""
+    model = parse(
+        """g (float[n,4,h,w] x) => (float[4,16,16] y)
+        <int64[3] s1 = {1,4,256}, int64[1] axes = {0}, int64 zero = {0}, int64 one = {1}, int64[3] s2 = {4,16,16}> {
+            a = Reshape (x, s1)  sh = Shape (a)  g = Gather <axis = 0> (sh, zero)  c = Equal (g, one)
+            b = If (c) <then_branch = t () => (float[] p) { p = Squeeze (a, axes) },
+                        else_branch = e () => (float[] q) { q = Identity (a) }>
+            y = Reshape (b, s2)
+        }"""
+    )
+    assert "y" not in targets(Baked(model))

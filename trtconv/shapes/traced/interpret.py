@@ -214,7 +214,8 @@ class Reading:
     def _target(self, index: int, node: Node) -> ReshapeTarget | None:
         entries, dims = asked_of(node, self._tensors), self._dims(node.inputs[0])
         before, after = self._sizes_at(node.inputs[0]), self._sizes_at(node.output)
-        if entries is None or before is None or node.attrs.get("allowzero", 0):
+        # Of an input whose rank is not known there are no dimensions.
+        if entries is None or before is None or len(dims) != len(before) or node.attrs.get("allowzero", 0):
             return None
         atoms = [atom for dim, size in zip(dims, before, strict=True) for atom in self._split(dim, size)]
         if not any(atom.num.mask for atom in atoms):
