@@ -20,6 +20,7 @@ from trtconv import BuildRequest, build
 from trtconv.cli.formats.text import build_text
 from trtconv.core.builder_options import BuilderOptions
 from trtconv.core.dims import Range
+from trtconv.core.documents.best_of import typical
 from trtconv.core.documents.build import BuildReport
 from trtconv.core.documents.saved import load_report
 from trtconv.core.documents.tactics import Tactic
@@ -205,3 +206,12 @@ def test_the_tactics_of_an_engine_are_built_several_times(use: Callable[..., Fak
     assert report.best_of is not None
     assert report.best_of.taken == 2
     assert [plan.tactics for plan in network.built] == [(TACTIC,)] * 4
+
+
+@pytest.mark.parametrize("times", [(), (0.0,), (2.0, -1.0), (float("nan"), 2.0), (2.0, float("nan"))])
+def test_times_that_are_none_are_never_the_fastest(times: tuple[float, ...]) -> None:
+    assert typical(times) == float("inf")
+
+
+def test_of_several_profiles_each_time_counts_alike() -> None:
+    assert typical((2.0, 8.0)) == pytest.approx(4.0)

@@ -41,7 +41,7 @@ class BestOf(Document, keys="builds us taken spread"):
 
 def typical(times: Sequence[float]) -> float:
     """Returns one number for the times with several profiles: their geometric mean, so that each counts alike."""
-    if not times or min(times) <= 0:
+    if not times or not all(time > 0 for time in times):
         return math.inf
     # `statistics.geometric_mean` is the same, and takes as long to load as all reports.
     return math.exp(math.fsum(map(math.log, times)) / len(times))
