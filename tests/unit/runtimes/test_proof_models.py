@@ -94,6 +94,18 @@ def test_terms_are_computed_where_they_are_asked_for(tmp_path: Path) -> None:
     assert found == [["value"], ["terms", "value"], ["beside"] * 2 + ["moved"] * 4 + ["terms", "value"]]
 
 
+def test_a_closer_look_is_at_the_inputs_of_the_first(tmp_path: Path) -> None:
+    body = "(float[2,4] x, int64[2] s) => (float[2,4] y) { y = Reshape (x, s) }"
+    sources = Source("x", "float32"), Source("s", "int64", Role.SIZES)
+    piece = task(*sources, shapes={"x": (2, 4), "s": (2,)}, result=(2, 4))
+    (first,) = answers(tmp_path, body, piece)
+    calm = first["calm"]["0"]
+    (again,) = answers(tmp_path, body, dataclasses.replace(piece, calms={InputKind.ORDINARY: calm}))
+    assert again["calm"] == {"0": calm}
+    (none,) = answers(tmp_path, body, dataclasses.replace(piece, calms={InputKind.ORDINARY: 0}))
+    assert none["calm"] == {}
+
+
 def test_what_moves_values_has_no_terms(tmp_path: Path) -> None:
     (answer,) = answers(tmp_path, "(float[2,4] x) => (float[4,2] y) { y = Transpose (x) }", task(look=Look.TERMS))
     assert answer["arrays"].keys() == {"value 0"}

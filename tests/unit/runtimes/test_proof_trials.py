@@ -262,3 +262,53 @@ def test_a_branch_that_no_inputs_lead_to_is_told(decides: str, lack: list[tuple[
         shapes={"c": (), "n": ()},
     )
     assert differs(found) is None and lacks(found) == lack
+
+
+INTEGERS, ONES = "(int32[2,4] x) => (int32[2,4] y)", {"k": (1, 1), "m": (2, 4), "y": (2, 4)}
+THREES = layer("", "CONSTANT", "k", weights=np.array([[3]], np.float32), shape=(1, 1))
+INT_THREES = layer("", "CONSTANT", "k", weights=np.array([[3]], np.int32), shape=(1, 1))
+PRODUCT = layer("x k", "ELEMENTWISE", "m", op="PROD")
+
+
+@pytest.mark.parametrize(
+    ("ends", "threes", "last", "dtypes"),
+    [
+        # Of integers no kind that tells sums of floats apart has negative ones.
+        (INTEGERS, INT_THREES, unary("m", "ABS", "y"), dict.fromkeys("kmy", "int32")),
+        # A threshold may lie where no sum of the usual inputs comes.
+        (FLOATS, THREES, layer("m", "ACTIVATION", "y", type="CLIP", alpha=-5000.0, beta=5000.0), {}),
+    ],
+    ids=["integers", "a far threshold"],
+)
+def test_a_layer_behind_a_product_is_seen(ends: str, threes: Layer, last: Layer, dtypes: dict[str, str]) -> None:
+    kind = "int32" if dtypes else "float"
+    model = f"c = Constant <value = {kind}[1,1] {{3}}> ()  y = Mul (x, c)"
+    assert differs(prove(model, threes, PRODUCT, last, ends=ends, shapes=ONES, dtypes=dtypes)) == "y"
+    right = prove(model, threes, layer("x k", "ELEMENTWISE", "y", op="PROD"), ends=ends, shapes=ONES, dtypes=dtypes)
+    assert (right.proven, right.of) == (1, 1)
+
+
+@pytest.mark.parametrize("name", ["x", "img", "e", "gate"])
+def test_the_sign_of_a_single_result_is_seen_whatever_the_input_is_called(name: str) -> None:
+    mean = layer(name, "REDUCE", "m", axes=12, keep_dims=True, op="AVG")
+    ends, shapes = f"(float[1,1,8,8] {name}) => (float[1,1,1,1] y)", {"m": (1, 1, 1, 1), "y": (1, 1, 1, 1)}
+    found = prove(f"y = GlobalAveragePool ({name})", mean, unary("m", "ABS", "y"), ends=ends, shapes=shapes)
+    assert differs(found) == "y"
+
+
+def test_a_boolean_that_is_moved_is_not_always_true() -> None:
+    constant = layer("", "CONSTANT", "y", weights=np.array([True]), shape=(1,))
+    ends = "(bool[1] x) => (bool[1] y)"
+    found = prove("s = Shape (x)  y = Reshape (x, s)", constant, ends=ends, shapes={"y": (1,)}, dtypes={"y": "bool"})
+    assert differs(found) == "y"
+
+
+@pytest.mark.parametrize(("one", "other"), [(3, 290), (104, 358), (0, 399)])
+def test_of_many_inputs_no_two_may_be_exchanged(one: int, other: int) -> None:
+    names = [f"x{number}" for number in range(400)]
+    order = list(names)
+    order[one], order[other] = order[other], order[one]
+    ends = f"({', '.join(f'float[4] {name}' for name in names)}) => (float[1600] y)"
+    joined = layer(" ".join(order), "CONCATENATION", "y", axis=0)
+    model = f"y = Concat <axis = 0> ({', '.join(names)})"
+    assert differs(prove(model, joined, ends=ends, shapes={"y": (1600,)})) == "y"

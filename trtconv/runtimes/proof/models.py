@@ -140,7 +140,7 @@ def _run(model: OnnxModel, task: Task) -> tuple[dict[str, Array], dict[str, int]
     why = "no inputs were found that it takes"
     ways: Sequence[int] = range(CALM[-1] + 1 + _DRAWS) if task.sizing else CALM
     for kind in task.kinds:
-        run = _first(computes, task, kind, ways)
+        run = _first(computes, task, kind, (task.calms[kind],) if kind in task.calms else ways)
         if isinstance(run, str):
             why = run
             continue

@@ -68,6 +68,8 @@ class _Trial:
     has_ended: bool = False
     branches: set[tuple[int, bool]] = dataclasses.field(default_factory=set)
     """What decided its conditionals, by their numbers."""
+    calms: Mapping[InputKind, int] = dataclasses.field(default_factory=dict)
+    """How calm the inputs were on which it differed."""
     alike: int = 1
     """How many pieces are like it, itself included."""
 
@@ -128,11 +130,10 @@ class Pieces:
             # Ended here, whoever started it: what it holds would come on top of what the builder takes at its end.
             self._runner = runner = stack.enter_context(runner or process.Process(SERVE, self._megabytes))
             open_ = self._rounds(runner, self._trials, folder.path)
-            others = self._others() if self._divergence is None else ()
-            for shapes in (other for other in others if other != self._inputs):
+            for shapes in self._others() if self._divergence is None else ():
                 self._rounds(runner, self._moved(shapes), folder.path)
         for trial in open_:
-            trial.lack = trial.lack or self._lack(trial, Lack.TIME, "there was no time left for it")
+            trial.lack = trial.lack or Unshown(Lack.TIME, trial.piece.target, "there was no time left for it")
         missing = tuple(trial.lack for trial in self._trials if trial.lack is not None)
         wrong = self._divergence and self._divergence.tensor
         proven = sum(t.alike for t in self._trials if t.has_ended and t.lack is None and t.piece.target != wrong)
@@ -151,6 +152,8 @@ class Pieces:
 
         What comes of it counts only where it differs: they are shown already, and not every piece takes all sizes.
         """
+        if inputs == self._inputs:
+            return []
         shapes = shapes_of(self._network, self._model, inputs, self._seams.numbers, self._megabytes)
         moved = []
         for trial in self._trials:
@@ -228,8 +231,7 @@ class Pieces:
                 self._give_up(trial, Lack.REFERENCE, f"the model could not be run in pieces ({why})")
 
     def _task(self, number: int, trial: _Trial) -> task.Task:
-        piece = trial.piece
-        shapes = trial.schemes[trial.at]
+        piece, shapes = trial.piece, trial.schemes[trial.at]
         return task.Task(
             number,
             piece.nodes,
@@ -243,6 +245,7 @@ class Pieces:
             trial.of.narrow,
             self._network_of(trial).tensors[self._seams.numbers[piece.target]].shape,
             trial.look,
+            trial.calms,
         )
 
     def _network_of(self, trial: _Trial) -> ReadNetwork:
@@ -276,19 +279,21 @@ class Pieces:
                 self._next(trial, Lack.REFERENCE if verdicts else Lack.KIND, unable)
         elif trial.look is not task.Look.MOVED and any(r.verdict not in _NOT_ROUNDING for r in wrong.values()):
             trial.look, trial.kinds = self._closer(trial), tuple(wrong)
+            # On the same inputs: others may be of other sizes.
+            trial.calms = {kind: event["calm"][str(int(kind))] for kind in wrong}
         else:
             self._differs(trial, next(iter(wrong.values())))
-
-    def _nodes(self, piece: cut.Piece) -> list[onnx.NodeProto]:
-        return [self._model.main.columns.nodes[index] for index in piece.nodes]
 
     def _first_look(self, piece: cut.Piece) -> task.Look:
         return task.first_look(self._nodes(piece), self._model.main)
 
+    def _nodes(self, piece: cut.Piece) -> list[onnx.NodeProto]:
+        return [self._model.main.columns.nodes[index] for index in piece.nodes]
+
     def _closer(self, trial: _Trial) -> task.Look:
         """Returns how to look at a piece that differs: what explains most differences first, which is cheaper."""
-        is_sum = trial.look is task.Look.VALUES and task.adds(self._nodes(trial.piece))
-        return task.Look.TERMS if is_sum else task.Look.MOVED
+        has_terms = trial.look is task.Look.VALUES and task.adds(self._nodes(trial.piece))
+        return task.Look.TERMS if has_terms else task.Look.MOVED
 
     def _differs(self, trial: _Trial, judgement: tolerance.Judgement) -> None:
         lost = judgement.verdict is Verdict.MISSING
@@ -309,11 +314,11 @@ class Pieces:
 
     def _restart(self, trial: _Trial, at: int) -> None:
         trial.at, trial.look, trial.matches = at, self._first_look(trial.piece), 0
-        trial.kinds = trial.of.kinds_at(trial.schemes[at], _FEW_ELEMENTS)
+        trial.kinds, trial.calms = trial.of.kinds_at(trial.schemes[at], _FEW_ELEMENTS), {}
 
     def _next(self, trial: _Trial, lack: Lack, reason: str) -> None:
         """Tries the next sizes, then a wider piece; where there is neither, says what is not shown."""
-        trial.lack = self._lack(trial, lack, reason)
+        trial.lack = Unshown(lack, trial.piece.target, reason)
         if trial.at + 1 < len(trial.schemes):
             elements = sum(math.prod(shape) for shape in trial.schemes[trial.at + 1].values())
             if elements > _MOST_ELEMENTS:
@@ -334,7 +339,7 @@ class Pieces:
         return True
 
     def _give_up(self, trial: _Trial, lack: Lack, reason: str) -> None:
-        trial.has_ended, trial.lack = True, self._lack(trial, lack, reason)
+        trial.has_ended, trial.lack = True, Unshown(lack, trial.piece.target, reason)
 
     def _untaken(self, trial: _Trial, network: ReadNetwork) -> Unshown | None:
         """Says of a piece that is right which of its branches no inputs led to."""
@@ -342,12 +347,8 @@ class Pieces:
         left = [way for key in sorted(conditionals) for way in (True, False) if (key, way) not in trial.branches]
         if not left:
             return None
-        return self._lack(
-            trial, Lack.BRANCH, f"no inputs were found that lead to its {'then' if left[0] else 'else'} branch"
-        )
-
-    def _lack(self, trial: _Trial, lack: Lack, reason: str) -> Unshown:
-        return Unshown(lack, trial.piece.target, reason)
+        why = f"no inputs were found that lead to its {'then' if left[0] else 'else'} branch"
+        return Unshown(Lack.BRANCH, trial.piece.target, why)
 
     def _compare(
         self,
@@ -373,8 +374,7 @@ class Pieces:
             raise NotProven(next(iter(run.unproven.values()), "a layer before it is not run"))
         (got,) = outputs.values()
         value = arrays[f"value {int(kind)}"]
-        if network.outputs[0] in self._boxes:
-            got = in_order(got, value)
+        got = in_order(got, value) if network.outputs[0] in self._boxes else got
         reference = tolerance.Computed(
             tolerance.reduced(network.layers, value, got),
             arrays.get(f"terms {int(kind)}"),

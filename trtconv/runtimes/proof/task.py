@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import enum
 import math
 from collections.abc import Iterable, Mapping
@@ -55,6 +56,7 @@ class Task:
         narrow: Whether its type is one that NumPy alone has not.
         result: The shape that the target is known to have, -1 where a size is not; None: not known.
         look: How closely it is looked at.
+        calms: How calm inputs of a kind are to be, where the piece ran on them before.
     """
 
     number: int
@@ -69,6 +71,7 @@ class Task:
     narrow: bool
     result: tuple[int, ...] | None = None
     look: Look = Look.VALUES
+    calms: Mapping[InputKind, int] = dataclasses.field(default_factory=dict)
 
     @property
     def elements(self) -> int:
