@@ -33,6 +33,8 @@ LARGEST_SIZE = 4
 _APART = 61
 """Places between what two inputs of a piece begin with in the numbers that are drawn once for all: no size of a channel
 or a row, or one input would be another whose channels are moved."""
+_MOST_DRAWN = 32
+"""How many such draws are kept: of all kinds and both periods."""
 _WIDEST = 300.0
 _UNKNOWN = 5
 """Size of an axis that only values decide, such as how many boxes there are."""
@@ -278,39 +280,33 @@ def _floats(
     count = math.prod(shape)
     period = next((candidate for candidate in _PERIODS if all(size % candidate for size in shape)), _PERIODS[0])
     stretch = slice(place.start or 0, (place.start or 0) + min(count, period))
-    seed = [zlib.crc32(source.name.encode()), int(kind)]
-    draws = _shared_numbers(kind, period) if place.start is not None else _Numbers.of(kind, period, seed)
+    owner = "" if place.start is not None else source.name
     if kind is InputKind.LIMITS:
-        numbers = _around(np.array([*limits, 0.0]), draws.choices[:, stretch])
+        numbers = _around(np.array([*limits, 0.0]), _choices(period, owner)[:, stretch])
     else:
         scale = {InputKind.ORDINARY: place.factor, InputKind.LARGE: place.factor * largest}
-        numbers = draws.numbers[stretch] * scale.get(kind, 1.0)
+        numbers = _numbers(kind, period, owner)[stretch] * scale.get(kind, 1.0)
     return numbers.reshape(shape) if count == numbers.size else np.resize(numbers, shape)
 
 
-@frozen
-class _Numbers:
-    """What is drawn of a kind, each twice over, for stretches that begin anywhere.
+@functools.lru_cache(_MOST_DRAWN)
+def _numbers(kind: InputKind, period: int, owner: str) -> Array:
+    """Draws numbers of a kind, twice over, for stretches that begin anywhere.
 
     Args:
-        numbers: Numbers of the kind.
-        choices: What `_around` chooses by.
+        kind: The kind.
+        period: How many.
+        owner: The source that they are drawn for alone; "": for all.
     """
-
-    numbers: Array
-    choices: NDArray[np.int64]
-
-    @classmethod
-    def of(cls, kind: InputKind, period: int, seed: Sequence[int]) -> _Numbers:
-        """Draws so many."""
-        random = np.random.default_rng(seed)
-        numbers = _of_kind(random.standard_normal(period), kind, random)
-        return cls(np.tile(numbers, 2), np.tile(random.integers(0, 1 << 40, (3, period)), 2))
+    random = np.random.default_rng([period, int(kind), zlib.crc32(owner.encode())])
+    return np.tile(_of_kind(random.standard_normal(period), kind, random), 2)
 
 
-@functools.cache
-def _shared_numbers(kind: InputKind, period: int) -> _Numbers:
-    return _Numbers.of(kind, period, [period, int(kind)])
+@functools.lru_cache(_MOST_DRAWN)
+def _choices(period: int, owner: str) -> NDArray[np.int64]:
+    """Draws what `_around` chooses by, as `_numbers` draws numbers."""
+    random = np.random.default_rng([period, zlib.crc32(owner.encode())])
+    return np.tile(random.integers(0, 1 << 40, (3, period)), 2)
 
 
 def _of_kind(normal: Array, kind: InputKind, random: np.random.Generator) -> Array:
