@@ -8,7 +8,7 @@ from trtconv.core import codes
 from trtconv.core.findings import Finding
 from trtconv.graph.model import OnnxModel
 from trtconv.pipeline.profiles import Sized
-from trtconv.shapes.lattice import Sizes
+from trtconv.shapes.lattice import sizes_of
 from trtconv.shapes.memory import largest_that_fits
 
 
@@ -30,7 +30,7 @@ def short_of_memory(model: OnnxModel, sized: Sized, limit: int) -> Iterator[Find
             f" model, {_mib(need.bytes)} of activations), and the GPU has {_mib(limit)} (--gpu-memory)"
         )
         least = {name: profile.dims[name].min for name in need.sizes}
-        fitting = largest_that_fits(Sizes(model), sized.lattice, least, need.sizes, limit - model.nbytes)
+        fitting = largest_that_fits(sizes_of(model), sized.lattice, least, need.sizes, limit - model.nbytes)
         texts = [" and ".join(f"{name} {size}" for name, size in sizes.items()) for sizes in fitting]
         fix = f"What fits is a max of {', or of '.join(texts)}." if texts else "Nothing in range that it accepts fits."
         yield codes.GPU_MEMORY_SHORT.finding(message, place=need.node, fix=fix)

@@ -9,7 +9,7 @@ from trtconv.core.dim_flags import quoted
 from trtconv.core.dims import InputSpec, Range
 from trtconv.core.errors import TrtconvError
 from trtconv.graph.model import OnnxModel
-from trtconv.shapes.lattice import SizeLattice, Sizes
+from trtconv.shapes.lattice import SizeLattice, sizes_of
 
 _BATCH = Range(1, 1, 8)
 _SIZE = Range(64, 256, 512)
@@ -35,7 +35,7 @@ def propose(model: OnnxModel, user_bounds: Mapping[str, Range]) -> str:
         user_bounds: The bounds that were given.
     """
     try:
-        sizes = Sizes(model)
+        sizes = sizes_of(model)
         limits = bounds_by_name(model.inputs, user_bounds)
         spans = {name: (limits[name].min, limits[name].max) if name in limits else _LOOKED_AT for name in sizes.names}
         begin = usual_bounds(model.inputs)

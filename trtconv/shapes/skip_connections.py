@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from trtconv.core.frozen import frozen
 from trtconv.graph.deconv import geometry_of
 from trtconv.graph.model import OnnxModel
-from trtconv.shapes.lattice import Num, Sizes, Tensor
+from trtconv.shapes.lattice import Num, Tensor, sizes_of
 from trtconv.shapes.lattice.trial import Node
 
 _JOINS = ("Concat", "Add", "Sub", "Mul", "Sum", "Max", "Min")
@@ -49,7 +49,7 @@ def unmatched(model: OnnxModel) -> list[Unmatched]:
 
     Behind one that does not match, sizes are not known: mend the first, and ask again.
     """
-    sizes = Sizes(model)
+    sizes = sizes_of(model)
     points = [{name: _SMALLEST + i + k for k, name in enumerate(sizes.names)} for i in range(_COUNT)]
     nodes = sizes.runner.program.nodes
     if not sizes.names or not any(node.op == "ConvTranspose" for node in nodes):

@@ -65,13 +65,11 @@ class Sizes:
 def sizes_of(model: OnnxModel) -> Sizes:
     """Returns the sizes of a model, read once for whoever asks as long as it does not change."""
     derived = model.whole.derived
-    if _KEY not in derived:
-        derived[_KEY] = Sizes(model)
-    sizes: Sizes = derived[_KEY]
+    if "sizes" not in derived:
+        derived["sizes"] = Sizes(model)
+    sizes: Sizes = derived["sizes"]
     return sizes
 
-
-_KEY = "sizes"
 
 __all__ = [
     "Check",

@@ -16,7 +16,7 @@ import numpy as np
 from trtconv.core.dims import dynamic_dims
 from trtconv.core.frozen import frozen
 from trtconv.graph.model import OnnxModel
-from trtconv.shapes.lattice import Num, Sizes, Tensor
+from trtconv.shapes.lattice import Num, Sizes, Tensor, sizes_of
 from trtconv.shapes.lattice.number import is_just
 from trtconv.shapes.lattice.trial import Node
 from trtconv.shapes.traced.interpret import Example, Point, Reading, generic
@@ -74,7 +74,7 @@ class Baked:
 
     @functools.cached_property
     def _sizes(self) -> Sizes:
-        return Sizes(self.model)
+        return sizes_of(self.model)
 
     @property
     def _nodes(self) -> list[Node]:
