@@ -51,15 +51,12 @@ class Ahead:
         goal: What the model is run for.
         deadline: When the run is given up, on the clock of `time.monotonic`, unless `ran` says otherwise.
         megabytes: How much memory it may take.
-
-    Attributes:
-        prepared: The network as it was prepared for the run, once that is over; None where it could not be.
     """
 
     def __init__(
         self, network: ReadNetwork, inputs: Sequence[InputSpec], goal: Wanted, deadline: float, megabytes: float
     ) -> None:
-        self.prepared: Prepared | None = None
+        self._prepared: Prepared | None = None
         self._deadline = deadline
         self._megabytes = megabytes
         self._network = network
@@ -75,11 +72,11 @@ class Ahead:
         # Whatever goes wrong here goes wrong again, and is told, where the proof runs the network itself.
         with contextlib.suppress(Exception):
             feeds = feeds_of(goal, 0, inputs)
-            self.prepared = Prepared(self._network)
+            self._prepared = Prepared(self._network)
             self._runs.append((feeds, self._run_now(feeds)))
 
     def _run_now(self, feeds: Arrays) -> NetworkRun:
-        run = Run(self._network, feeds, deadline=self._deadline, megabytes=self._megabytes, prepared=self.prepared)
+        run = Run(self._network, feeds, deadline=self._deadline, megabytes=self._megabytes, prepared=self._prepared)
         self._run = run
         run.deadline = self._deadline
         return NetworkRun.of(run)

@@ -197,7 +197,7 @@ def _working_ops(nodes: list[onnx.NodeProto], sources: Iterable[Source]) -> set[
     out."""
     rows = [
         (
-            set(reads(node)),
+            reads(node),
             node.output,
             node.op_type if node.domain in ONNX_DOMAINS else f"{node.domain}::{node.op_type}",
         )

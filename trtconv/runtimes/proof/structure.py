@@ -91,9 +91,7 @@ def _has_twins(values: NDArray[Any], axis: int, sums: NDArray[Any]) -> bool:
 def tells(values: NDArray[Any]) -> bool:
     """Whether an array shows how its elements are used: no two slices along an axis are equal, none is zero, and to
     exchange two axes makes another one."""
-    if values.dtype.kind in "OUSb":
-        return False
-    if not values.size:
+    if values.dtype.kind in "OUSb" or not values.size:
         return False
     numbers = values.astype(np.float32, copy=False)
     for axis, (size, sums) in enumerate(zip(numbers.shape, _weighted_sums(numbers), strict=True)):
