@@ -199,6 +199,28 @@ def test_a_worker_ends_well_where_its_scheduler_says_that_it_ends(farm: LocalFar
     assert "the scheduler has ended" in (farm.folder / "one.log").read_text()
 
 
+INTERRUPTED = """
+import signal
+from trtconv.engine.farm.{module} import {owner}
+real = {owner}.{method}
+def interrupted(*arguments):
+    signal.raise_signal({number})
+    return real(*arguments)
+{owner}.{method} = interrupted
+"""
+"""A member of a farm that a signal meets while it reads what another said."""
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_interrupts_no_talk(tmp_path: Path, number: signal.Signals, code: int) -> None:
+    """Whoever is just being talked with hears of the end too: as an error it would be told of nothing."""
+    interrupted = INTERRUPTED.format(module="dispatch", owner="Dispatch", method="offers", number=int(number))
+    with LocalFarm(tmp_path, interrupted) as farm:
+        farm.begin("one", "--reconnect", "0")
+        assert farm.processes["scheduler"].wait(SECONDS) == code
+        assert farm.processes["one"].wait(SECONDS) == 0, (farm.folder / "one.log").read_text()
+
+
 NEWER = """
 import dataclasses
 from trtconv.engine.farm import worker

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
 import time
 from collections.abc import Mapping
@@ -78,13 +77,14 @@ def command(
 
         make = make_keys if what == "keys" else make_signing_keys
         return Outcome("\n".join(clean(f"wrote {path}") for path in make(Path(place))))
+    from trtconv.cli.process import event_loop
     from trtconv.engine.farm.scheduler import schedule
 
     def ready(text: str) -> None:
         if not quiet:
             click.echo(clean(f"scheduler at {text}"), err=True)
 
-    asyncio.run(schedule(place, access, ready))
+    event_loop.run(schedule(place, access, ready))
     return Outcome("the scheduler has ended")
 
 

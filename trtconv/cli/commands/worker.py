@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import socket
 import time
@@ -60,6 +59,7 @@ def command(
     scheduler). Builds one engine at a time, each in a process whose crash costs that job alone, and keeps a timing
     cache for each version and GPU. Whoever has a client's key has models built here (docs/farm.md).
     """
+    from trtconv.cli.process import event_loop
     from trtconv.engine.farm.addresses import checked_address
     from trtconv.engine.farm.worker import look, serve
 
@@ -72,5 +72,5 @@ def command(
         if not quiet:
             click.echo(f"{time.strftime('%H:%M:%S')} {clean(text)}", err=True)
 
-    asyncio.run(serve(address, access, lambda: look(gpu), called, timing_folder(), say, code))
+    event_loop.run(serve(address, access, lambda: look(gpu), called, timing_folder(), say, code))
     return Outcome("the scheduler has ended")

@@ -129,7 +129,7 @@ class Scheduler:
 
 @contextlib.asynccontextmanager
 async def _told_of_the_end(peer: Peer) -> AsyncIterator[None]:
-    """Tells a member that the scheduler ends where a signal ends it: the event loop then cancels all tasks at once."""
+    """Tells a member that the scheduler ends where it is not known yet: the event loop then cancels all tasks."""
     try:
         yield
     except asyncio.CancelledError:
