@@ -11,7 +11,7 @@ import pytest
 from onnx import helper, numpy_helper
 
 from trtconv.graph.model import OnnxModel
-from trtconv.runtimes.proof.cut import Piece
+from trtconv.runtimes.proof.cut import Piece, Seams
 from trtconv.runtimes.proof.describe import Description
 from trtconv.runtimes.proof.feeds import Shape, schemes
 from trtconv.runtimes.proof.part import part_of
@@ -115,7 +115,9 @@ def test_a_slice_of_too_much_is_seen(tmp_path: Path, size: int) -> None:
         ReadLayer(1, "z", "REDUCE", (1,), (2,), {"op": "MAX", "axes": 12, "keep_dims": True}),
     )
     network = ReadNetwork(tensors, layers, (0,), (2,))
-    pieces = Pieces(network, OnnxModel.load(path), None, {"x": shape}, 1, time.monotonic() + 60, 4000.0)
+    model = OnnxModel.load(path)
+    seams = Seams(network, model)
+    pieces = Pieces(network, model, seams, list(seams.pieces()), None, {"x": shape}, 1, time.monotonic() + 60, 4000.0)
     divergence = pieces.run().divergence
     assert divergence is not None
     assert divergence.tensor == "y"

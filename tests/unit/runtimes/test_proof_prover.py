@@ -11,7 +11,7 @@ from typing import Any
 import onnx
 import pytest
 
-from trtconv.core.documents.proof import Lack, Unshown
+from trtconv.core.documents.proof import Lack, PieceCounts, Unshown
 from trtconv.graph.model import OnnxModel
 from trtconv.runtimes.proof import cost, prove
 from trtconv.runtimes.proof.feeds import Shape
@@ -47,6 +47,7 @@ class Scene:
         self.whole, self.pieces = whole, pieces
         self.runs: list[tuple[Size, ...]] = []
         self.closed = 0
+        self.left: Any = None
         self.shapes: Any = None
         self.others: Any = None
 
@@ -64,8 +65,17 @@ class Scene:
             close=close,
         )
 
-    def pieces_of(self, network: object, model: object, data: object, shapes: Mapping[str, Shape], *_: Any) -> Any:
-        self.shapes, self.others = shapes, _[-1]
+    def pieces_of(
+        self,
+        network: object,
+        model: object,
+        seams: object,
+        left: Any,
+        data: object,
+        shapes: Mapping[str, Shape],
+        *_: Any,
+    ) -> Any:
+        self.left, self.shapes, self.others = [piece.target for piece in left], shapes, _[-1]
         return SimpleNamespace(run=lambda runner: self.pieces, stop=lambda: None, deadline=0.0)
 
 
@@ -79,18 +89,22 @@ def prover(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[Scene, ProofR
         elements: float = 100,
         sizes: tuple[Size, ...] = SIZES,
         seconds: float = 60.0,
+        defined: bool = False,
+        edited: bytes | None = None,
+        thorough: bool = False,
         **typical: Shape,
     ) -> tuple[Scene, ProofResult]:
         scene = Scene(whole, pieces)
         monkeypatch.setattr(prove, "WholeRun", scene.whole_run)
         monkeypatch.setattr(prove, "Pieces", scene.pieces_of)
         monkeypatch.setattr(prove, "Process", lambda *_: SimpleNamespace(close=lambda: None))
+        monkeypatch.setattr(prove, "is_defined", lambda *_: defined)
         # What an element costs is for the estimate to say.
         monkeypatch.setattr(prove, "MOST_PRODUCTS", cost.products(NETWORK, {"y": (1,)}) * elements)
         meaning: Any = SimpleNamespace(
-            parsed=MODEL, edited=None, inputs=MODEL.inputs, typical=typical, batch=1, megabytes=1e3
+            parsed=MODEL, edited=edited, inputs=MODEL.inputs, typical=typical, batch=1, megabytes=1e3
         )
-        under_way = Prover(NETWORK, meaning, sizes, 60.0)
+        under_way = Prover(NETWORK, meaning, sizes, 60.0, thorough=thorough)
         found = under_way.finish(60.0, seconds)
         under_way.close()
         return scene, found
@@ -121,7 +135,7 @@ def test_what_they_show_together(
     scene, found = prover(whole, pieces)
     assert (found.agrees, found.divergence and found.divergence.tensor) == (agrees, tensor)
     assert [lack.where for lack in found.missing] == missing
-    assert found.pieces == (pieces.proven, pieces.of)
+    assert found.pieces == PieceCounts(pieces.proven, pieces.of)
     assert scene.runs == [SIZES] and scene.closed == 1
 
 
@@ -182,3 +196,16 @@ def test_ends_of_another_type_differ_whatever_was_run(prover: Any, monkeypatch: 
     monkeypatch.setattr("test_proof_prover.NETWORK", dataclasses.replace(NETWORK, tensors=tensors))
     _, found = prover(RIGHT, ALL)
     assert found.agrees is False and found.divergence.tensor == "y"
+
+
+def test_what_is_shown_by_its_definition_is_not_run(prover: Any) -> None:
+    scene, found = prover(RIGHT, NONE, defined=True)
+    assert (scene.runs, scene.left) == ([], [])
+    assert (found.agrees, found.sizes, found.pieces) == (True, 0, PieceCounts(1, 1, 1))
+    # What passes changed is held to the file by the whole; and a thorough proof runs everything.
+    scene, found = prover(RIGHT, NONE, defined=True, edited=b"other")
+    assert (scene.runs, scene.left, found.pieces) == ([SIZES], [], PieceCounts(1, 1, 1))
+    scene, found = prover(RIGHT, PiecesResult(1, 1), defined=True, thorough=True)
+    assert (scene.runs, scene.left, found.pieces) == ([SIZES], ["y"], PieceCounts(1, 1))
+    scene, found = prover(RIGHT, PiecesResult(1, 1))
+    assert (scene.runs, scene.left, found.pieces) == ([SIZES], ["y"], PieceCounts(1, 1))

@@ -12,7 +12,7 @@ import onnx
 import pytest
 
 from trtconv.core.dims import InputRange, ShapeProfile
-from trtconv.core.documents.proof import BuildProof, Lack, Unshown
+from trtconv.core.documents.proof import BuildProof, Lack, PieceCounts, Unshown
 from trtconv.core.findings import Finding, Severity
 from trtconv.core.process import Process
 from trtconv.core.stages import Stage
@@ -203,7 +203,7 @@ def test_what_nobody_compared_is_not_shown(scene: Scene) -> None:
 
 def test_how_many_of_each_kind_are_not_shown_is_told(scene: Scene) -> None:
     missing = (LACKS[Lack.SIZE], LACKS[Lack.KIND], LACKS[Lack.KIND])
-    _, (finding,) = scene.proven(ProofResult("network", missing=missing, pieces=(5, 8)))
+    _, (finding,) = scene.proven(ProofResult("network", missing=missing, pieces=PieceCounts(5, 8)))
     assert {"5", "8", "1", "2", "'y'"} <= set(finding.message.replace("(", " ").replace(":", " ").split())
 
 

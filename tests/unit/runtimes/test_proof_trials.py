@@ -18,6 +18,7 @@ from trtconv.core.errors import InputError
 from trtconv.core.process import Lost, WorkerBug
 from trtconv.graph.model import OnnxModel
 from trtconv.runtimes.proof import pieces
+from trtconv.runtimes.proof.cut import Seams
 from trtconv.runtimes.proof.feeds import Shape
 from trtconv.runtimes.proof.pieces import Pieces
 from trtconv.runtimes.proof.result import PiecesResult
@@ -62,9 +63,12 @@ def prove(
         for index, (reads, kind, makes, values) in enumerate(layers)
     )
     network = ReadNetwork(tensors, read, tuple(number[name] for name in given), (number["y"],))
+    seams = Seams(network, model)
     made: Any = Pieces(
         network,
         model,
+        seams,
+        list(seams.pieces()),
         proto.SerializeToString(),
         sizes or given,
         batch,

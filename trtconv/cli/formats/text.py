@@ -168,9 +168,7 @@ def proof_lines(proof: BuildProof | None) -> list[str]:
         return [clean(f"proof: none, the parsed network was not compared with the model: {proof.why}")]
     verdict = "computes what the model means" if proof.agrees else "does not compute what the model means"
     far = f", largest relative error {error:.1e}" if (error := proof.max_relative_error) is not None else ""
-    run = "each by itself" if proof.pieces.of else "nothing was run"
-    run = f"{count(proof.layers, 'layer')} run at {count(proof.sizes, 'size')}" if proof.sizes else run
-    run = f"{proof.pieces.proven} of {count(proof.pieces.of, 'piece')}, {run}" if proof.pieces.of else run
+    run = _run(proof)
     partly = "in part: " if proof.agrees and proof.missing else ""
     lines = [f"proof: {partly}what TensorRT parsed {verdict} ({run}{far})", *_weights_line(proof.weights)]
     kinds = Counter((layer.kind, layer.reason) for layer in proof.unproven)
@@ -181,6 +179,19 @@ def proof_lines(proof: BuildProof | None) -> list[str]:
     if proof.why and (lacking or not proof.agrees):
         lines.append(f"  {proof.why}")
     return [clean(line) for line in lines]
+
+
+def _run(proof: BuildProof) -> str:
+    """Says what was shown how: pieces by their definition or by a run, and the whole."""
+    pieces = proof.pieces
+    parts = [f"{pieces.proven} of {count(pieces.of, 'piece')}"] if pieces.of else []
+    if pieces.defined:
+        parts.append("all by definition" if pieces.defined == pieces.of else f"{pieces.defined} by definition")
+    if proof.sizes:
+        parts.append(f"{count(proof.layers, 'layer')} run at {count(proof.sizes, 'size')}")
+    elif pieces.defined < pieces.of:
+        parts.append("the others each by itself" if pieces.defined else "each by itself")
+    return ", ".join(parts) or "nothing was run"
 
 
 def _weights_line(weights: WeightCounts | None) -> list[str]:

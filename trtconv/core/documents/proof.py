@@ -43,10 +43,17 @@ class Unshown(Document):
 
 @frozen
 class PieceCounts(Document):
-    """How many pieces of a network are proven by themselves, and how many there are."""
+    """How many pieces of a network are proven by themselves.
+
+    Args:
+        proven: So many.
+        of: All of them.
+        defined: How many of those that are proven are so by their definition, and were not run.
+    """
 
     proven: int = 0
     of: int = 0
+    defined: int = 0
 
 
 @frozen

@@ -11,7 +11,7 @@ import contextlib
 import dataclasses
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +80,8 @@ class Pieces:
     Args:
         network: The network.
         model: The model as the parser was given it.
+        seams: Where both are cut.
+        pieces: What is left to be shown between these.
         data: The model, serialized; None: it is its file.
         shapes: Of the inputs, at one size that they take.
         batch: The largest batch that inputs may have whose first axis is dynamic.
@@ -92,6 +94,8 @@ class Pieces:
         self,
         network: ReadNetwork,
         model: OnnxModel,
+        seams: cut.Seams,
+        pieces: Sequence[cut.Piece],
         data: bytes | None,
         shapes: Mapping[str, Shape],
         batch: int,
@@ -107,12 +111,12 @@ class Pieces:
         self._batch = batch
         self.deadline = deadline
         self._megabytes = megabytes
-        self._seams = cut.Seams(network, model)
+        self._seams = seams
         self._inputs = shapes
-        self._shapes = shapes_of(network, model, shapes, self._seams.numbers, megabytes)
+        self._shapes = shapes_of(network, model, shapes, seams.numbers, megabytes) if pieces else {}
         self._boxes = {n for layer in network.layers if layer.kind == "NMS" for n in layer.outputs}
         self._divergence: Divergence | None = None
-        self._trials = self._unlike()
+        self._trials = self._unlike(pieces)
 
     def stop(self) -> None:
         """Gives up what is not done; `run` returns soon."""
@@ -169,10 +173,10 @@ class Pieces:
         self._shapes = shapes
         return moved
 
-    def _unlike(self) -> list[_Trial]:
+    def _unlike(self, pieces: Iterable[cut.Piece]) -> list[_Trial]:
         """Returns a piece of each structure."""
         alike = structure.Alike[_Trial](self._network, self._model)
-        for piece in self._seams.pieces():
+        for piece in pieces:
             trial = self._trial(piece)
             if self._model.main.dtype(piece.target) in _ROUNDED_OTHERWISE:
                 self._give_up(trial, Lack.REFERENCE, "ONNX Runtime does not cast to 4 bits as ONNX defines it")

@@ -11,17 +11,18 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 
-from trtconv.core.documents.proof import Lack, Unshown
+from trtconv.core.documents.proof import Lack, PieceCounts, Unshown
 from trtconv.core.process import Process
 from trtconv.core.scratch import Scratch
 from trtconv.graph.extract import shapes_with
-from trtconv.runtimes.proof import SERVE, cost, roles
+from trtconv.runtimes.proof import SERVE, cost, cut, roles
 from trtconv.runtimes.proof.ahead import Ahead
 from trtconv.runtimes.proof.ends import ends_that_differ
 from trtconv.runtimes.proof.feeds import Shape
 from trtconv.runtimes.proof.pieces import Pieces
 from trtconv.runtimes.proof.reference import Expected, Wanted, expect, feeds_of
 from trtconv.runtimes.proof.result import Divergence, PiecesResult, ProofResult
+from trtconv.runtimes.proof.terms.defined import is_defined
 from trtconv.runtimes.proof.whole import Meaning, Size, all_sizes, assertion, choose
 from trtconv.runtimes.tensorrt.readback.execute import Run
 from trtconv.runtimes.tensorrt.readback.records import NotProven, ReadNetwork
@@ -165,10 +166,13 @@ class Prover:
         self._meaning = meaning
         self._sizes = sizes
         self._bug: Exception | None = None
+        self._thorough = thorough
         self._start = functools.partial(WholeRun, network, meaning, limit=limit, seed=seed)
-        small = sizes if thorough else _affordable(network, meaning, sizes)
-        self._large = len(sizes) > 0 and sizes[0] not in small
-        self._whole = self._start(sizes=small) if small else None
+        self._whole: WholeRun | None = None
+        self._large = True
+        """Whether the whole is not run at the first size, unless a piece is not shown."""
+        self._decided = threading.Event()
+        """Set once it is known whether the whole is run."""
         self._pieces: Pieces | None = None
         self._runner: Process | None = None
         self._closed = False
@@ -182,6 +186,13 @@ class Prover:
     def _prove_pieces(self, deadline: float) -> None:
         meaning = self._meaning
         try:
+            seams = cut.Seams(self._network, meaning.parsed)
+            pieces = list(seams.pieces())
+            left = pieces if self._thorough else self._left(seams, pieces, deadline)
+            # What passes changed is held to the file by the whole too.
+            if left or meaning.edited is not None:
+                self._begin_whole()
+            self._decided.set()
             size = self._sizes[0]
             if size.group and self._whole is not None and not meaning.typical:
                 size = next(iter(self._whole.valid_sizes(besides=False)), size)
@@ -189,6 +200,8 @@ class Prover:
             self._pieces = Pieces(
                 self._network,
                 meaning.parsed,
+                seams,
+                left,
                 meaning.edited,
                 meaning.typical or size.shapes,
                 meaning.batch,
@@ -203,15 +216,38 @@ class Prover:
                 self._runner.close()
                 self._pieces.stop()
             self._first(self._runner)
-            self._result = self._pieces.run(self._runner)
+            result, defined = self._pieces.run(self._runner), len(pieces) - len(left)
+            self._result = dataclasses.replace(
+                result, proven=result.proven + defined, of=result.of + defined, defined=defined
+            )
             if self._whole is not None:
                 self._whole.run_ahead()
         except Exception as error:  # Nobody hears a thread: `finish` tells.
             self._bug = error
+        finally:
+            self._decided.set()
+
+    def _left(self, seams: cut.Seams, pieces: Sequence[cut.Piece], deadline: float) -> list[cut.Piece]:
+        """Returns the pieces that are not shown by their definition."""
+        network, model = self._network, self._meaning.parsed
+        late = (self._closed or time.monotonic() > deadline for _ in pieces)
+        return [
+            piece
+            for piece, is_late in zip(pieces, late, strict=True)
+            if is_late or not is_defined(network, model, seams.numbers, piece)
+        ]
+
+    def _begin_whole(self) -> None:
+        """Runs the whole where that is not too much."""
+        sizes = self._sizes
+        small = sizes if self._thorough else _affordable(self._network, self._meaning, sizes)
+        self._large = len(sizes) > 0 and sizes[0] not in small
+        self._whole = self._start(sizes=small) if small and not self._closed else None
 
     def close(self) -> None:
         """Ends the processes, and removes what they wrote."""
         self._closed = True
+        self._decided.wait()
         if self._pieces is not None:
             self._pieces.stop()
         if self._runner is not None:
@@ -228,6 +264,9 @@ class Prover:
             limit: How long the pieces may take from now.
         """
         until = time.monotonic() + limit
+        while not self._decided.wait(_POLL_SECONDS):
+            # In short waits, so that Ctrl-C is heard.
+            pass
         other = next(ends_that_differ(self._network, self._meaning.parsed), None) or self._broken()
         if other is not None:
             return ProofResult("network", agrees=False, divergence=other)
@@ -239,7 +278,7 @@ class Prover:
                 self._whole.close()
             self._whole = self._start(sizes=self._sizes)
             whole = self._whole.finish(until - time.monotonic())
-        return _together(whole or ProofResult("network", why="the whole is large, and its pieces are enough"), pieces)
+        return _together(whole or ProofResult("network", why="the whole was not run: its pieces are enough"), pieces)
 
     def _broken(self) -> Divergence | None:
         """Returns an assertion that does not hold at the first size, where the whole is not run there."""
@@ -293,7 +332,7 @@ def _together(whole: ProofResult, pieces: PiecesResult) -> ProofResult:
 
     Where every piece is proven, what the whole could not show is shown: that it could not is of no interest.
     """
-    proof = dataclasses.replace(whole, pieces=(pieces.proven, pieces.of))
+    proof = dataclasses.replace(whole, pieces=PieceCounts(pieces.proven, pieces.of, pieces.defined))
     if proof.agrees is False:
         return dataclasses.replace(proof, missing=pieces.missing)
     if pieces.divergence is not None:

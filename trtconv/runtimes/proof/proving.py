@@ -191,8 +191,8 @@ def _not_shown(proof: ProofResult) -> str:
     counts = Counter(lack.what.value for lack in proof.missing)
     first = proof.missing[0]
     said = ", ".join(f"{number} by {what}" for what, number in counts.items())
-    proven, of = proof.pieces
-    return f"{proven} of {of} pieces are proven; not shown ({said}), first {first.where!r}: {first.reason}"
+    pieces = f"{proof.pieces.proven} of {proof.pieces.of} pieces are proven"
+    return f"{pieces}; not shown ({said}), first {first.where!r}: {first.reason}"
 
 
 def _makers(model: OnnxModel) -> Mapping[str, str]:

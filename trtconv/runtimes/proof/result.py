@@ -48,7 +48,7 @@ class ProofResult:
         agrees: Whether all that was compared agrees; None where nothing was.
         why: Why nothing was, or not all.
         divergence: Where it does not agree.
-        pieces: How many pieces are proven by themselves, and how many there are.
+        pieces: How many pieces are proven by themselves.
         missing: What was not shown.
         compared: The outputs at each size.
     """
@@ -62,7 +62,7 @@ class ProofResult:
     agrees: bool | None = None
     why: str = ""
     divergence: Divergence | None = None
-    pieces: tuple[int, int] = (0, 0)
+    pieces: PieceCounts = PieceCounts()
     missing: tuple[Unshown, ...] = ()
     compared: tuple[ComparedOutput, ...] = ()
 
@@ -94,7 +94,7 @@ class ProofResult:
             self.worst,
             self.agrees,
             self.why,
-            PieceCounts(*self.pieces),
+            self.pieces,
             self.missing,
             weights,
             level,
@@ -110,6 +110,7 @@ class PiecesResult:
         proven: How many are proven.
         of: How many there are.
         missing: What was not shown of the others.
+        defined: How many are proven by their definition.
         divergence: The first that computes something else.
     """
 
@@ -117,3 +118,4 @@ class PiecesResult:
     of: int = 0
     missing: tuple[Unshown, ...] = ()
     divergence: Divergence | None = None
+    defined: int = 0

@@ -174,8 +174,10 @@ def _proven(proof: BuildProof) -> Badge:
     )
     rest = f"; {count(len(proof.unproven), 'layer')} not proven" if proof.unproven else ""
     summary = f"{count(proof.sizes, 'size')}{_error(proof.max_relative_error)}{rest}"
-    pieces = f"{proof.pieces.proven} of {count(proof.pieces.of, 'piece')}, and " if proof.pieces.of else ""
-    note = f"{what.get(proof.of, proof.of)}: {pieces}the whole at {summary}"
+    pieces = f"{proof.pieces.proven} of {count(proof.pieces.of, 'piece')}" if proof.pieces.of else ""
+    pieces += f", {proof.pieces.defined} by definition" if proof.pieces.defined else ""
+    whole = f"the whole at {summary}" if proof.sizes or not pieces else ""
+    note = f"{what.get(proof.of, proof.of)}: {', and '.join(filter(None, (pieces, whole)))}"
     if not proof.agrees:
         return Badge("bad", "Disagrees", note, rows)
     if proof.missing or proof.unproven:

@@ -1,0 +1,299 @@
+"""Terms, and how they are made: whoever writes the same thing down in another way gets the same term."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trtconv.runtimes.proof.bits import same_bits
+
+Array = NDArray[Any]
+Sizes = tuple[int, ...]
+"""Sizes of axes; -1 where one is not known."""
+
+FLOATS = frozenset({"float32", "float16", "bfloat16", "float64"})
+_COMMUTATIVE = frozenset({"SUM", "PROD", "MAX", "MIN"})
+_MOST_LOOKS = 2000
+"""Comparisons of two terms, beyond which nothing is said: sums of sums may be in any order."""
+
+
+class Wordless(Exception):
+    """What a node or a layer computes is not written down here."""
+
+
+class Term:
+    """What one tensor is.
+
+    Args:
+        op: What is done; "tensor" or "constant" for what is there.
+        operands: To what.
+        details: How; of a tensor, its name.
+        dtype: Of the result, as NumPy or ml_dtypes names it.
+        sizes: Of the result.
+        array: The values of a constant.
+    """
+
+    __slots__ = ("array", "details", "dtype", "op", "operands", "sizes")
+
+    def __init__(
+        self,
+        op: str,
+        operands: tuple[Term, ...],
+        details: tuple[Any, ...],
+        dtype: str,
+        sizes: Sizes,
+        array: Array | None = None,
+    ) -> None:
+        self.op, self.operands, self.details, self.dtype = op, operands, details, dtype
+        self.sizes, self.array = sizes, array
+
+    @property
+    def rank(self) -> int:
+        """How many axes it has."""
+        return len(self.sizes)
+
+    @property
+    def is_static(self) -> bool:
+        """Whether all its sizes are known."""
+        return -1 not in self.sizes
+
+    def axis(self, axis: int) -> int:
+        """Returns an axis counted from the front."""
+        if not -self.rank <= axis < self.rank:
+            raise Wordless(f"axis {axis} of {self.rank}")
+        return axis % self.rank
+
+
+def tensor(name: str, dtype: str, sizes: Sizes) -> Term:
+    """Returns the term of a tensor that both sides have."""
+    return Term("tensor", (), (name,), dtype, sizes)
+
+
+def constant(array: Array) -> Term:
+    """Returns the term of values that are known."""
+    return Term("constant", (), (), array.dtype.name, array.shape, array)
+
+
+def same(one: Term, other: Term) -> bool:
+    """Whether two terms are the same but for the order of sums and products."""
+    looks = 0
+
+    def alike(a: Term, b: Term) -> bool:
+        nonlocal looks
+        looks += 1
+        if a.op != b.op or a.details != b.details or a.dtype != b.dtype or len(a.operands) != len(b.operands):
+            return False
+        if looks > _MOST_LOOKS or a.sizes != b.sizes:
+            return False
+        if a.array is not None or b.array is not None:
+            return a.array is not None and b.array is not None and _same_values(a.array, b.array)
+        if all(map(alike, a.operands, b.operands)):
+            return True
+        return a.op in _COMMUTATIVE and all(map(alike, a.operands, reversed(b.operands)))
+
+    return alike(one, other)
+
+
+def _same_values(a: Array, b: Array) -> bool:
+    if a.strides == b.strides:
+        # Both as they lie in memory, which takes no copy.
+        a, b = a.ravel("K"), b.ravel("K")
+    return a.shape == b.shape and same_bits(a, b)
+
+
+def applied(op: str, operand: Term, *details: Any) -> Term:
+    """Returns what a function of single elements makes of a term."""
+    _require_floats(operand)
+    return Term(op, (operand,), details, operand.dtype, operand.sizes)
+
+
+def joined(op: str, one: Term, other: Term) -> Term:
+    """Returns what a function of two elements makes of two terms, which are broadcast."""
+    _require_floats(one, other)
+    rank = max(one.rank, other.rank)
+    one, other = _of_rank(one, rank), _of_rank(other, rank)
+    return Term(op, (one, other), (), one.dtype, tuple(map(_broadcast, one.sizes, other.sizes)))
+
+
+def _of_rank(term: Term, rank: int) -> Term:
+    """Returns a term with axes of size 1 in front."""
+    return unsqueezed(term, tuple(range(rank - term.rank)))
+
+
+def _broadcast(one: int, other: int) -> int:
+    if one == other or other == 1:
+        return one
+    if one == 1:
+        return other
+    if -1 not in (one, other):
+        raise Wordless(f"sizes {one} and {other}")
+    return max(one, other)
+
+
+def _require_floats(*terms: Term) -> None:
+    dtypes = {term.dtype for term in terms}
+    if len(dtypes) != 1 or not dtypes <= FLOATS:
+        raise Wordless(f"types {sorted(dtypes)}")
+
+
+def transposed(term: Term, permutation: Sequence[int]) -> Term:
+    """Returns a term with its axes in another order."""
+    order = tuple(permutation)
+    if sorted(order) != list(range(term.rank)):
+        raise Wordless(f"permutation {order}")
+    if order == tuple(range(term.rank)):
+        return term
+    if term.array is not None:
+        return constant(term.array.transpose(order))
+    if term.op == "transpose":
+        return transposed(term.operands[0], [term.details[0][axis] for axis in order])
+    return Term("transpose", (term,), (order,), term.dtype, tuple(term.sizes[axis] for axis in order))
+
+
+def reshaped(term: Term, target: Sequence[int], zero_copies: bool = True) -> Term:
+    """Returns a term in another shape.
+
+    Args:
+        term: The term.
+        target: The sizes; -1 for what is left, and 0 for the size at that place, or for none.
+        zero_copies: Whether 0 is the size at that place.
+    """
+    wanted = [
+        term.sizes[axis] if size == 0 and axis < term.rank and term.sizes[axis] > 0 else size
+        for axis, size in enumerate(target)
+    ]
+    lost = 0 in target and (not zero_copies or 0 in target[term.rank :])
+    if lost or min(wanted, default=0) < -1 or wanted.count(-1) > 1 or 0 in term.sizes:
+        raise Wordless(f"target {target}")
+    if term.is_static:
+        return _in_shape(term, _filled(wanted, math.prod(term.sizes)))
+    if len(wanted) == term.rank and all(size in (0, own) for size, own in zip(wanted, term.sizes, strict=True)):
+        return term
+    sizes = tuple(-1 if size == 0 else size for size in wanted)
+    return Term("reshape", (term,), tuple(wanted), term.dtype, sizes)
+
+
+def _filled(sizes: list[int], elements: int) -> Sizes:
+    if -1 in sizes:
+        rest = -math.prod(sizes)
+        if rest <= 0 or elements % rest:
+            raise Wordless(f"target {sizes}")
+        sizes[sizes.index(-1)] = elements // rest
+    if math.prod(sizes) != elements:
+        raise Wordless(f"target {sizes}")
+    return tuple(sizes)
+
+
+def _in_shape(term: Term, sizes: Sizes) -> Term:
+    """Returns a term whose sizes are all known in another shape of as many elements."""
+    if sizes == term.sizes:
+        return term
+    if term.array is not None:
+        return constant(term.array.reshape(sizes))
+    if term.op == "reshape" and term.operands[0].is_static:
+        return _in_shape(term.operands[0], sizes)
+    return Term("reshape", (term,), sizes, term.dtype, sizes)
+
+
+def unsqueezed(term: Term, axes: Sequence[int]) -> Term:
+    """Returns a term with axes of size 1 at places of the result."""
+    rank = term.rank + len(axes)
+    places = sorted(axis % rank for axis in axes if -rank <= axis < rank)
+    if len(set(places)) != len(axes):
+        raise Wordless(f"axes {axes}")
+    if not places:
+        return term
+    left = iter(term.sizes)
+    sizes = tuple(1 if axis in places else next(left) for axis in range(rank))
+    if term.is_static:
+        return _in_shape(term, sizes)
+    return Term("unsqueeze", (term,), tuple(places), term.dtype, sizes)
+
+
+def squeezed(term: Term, axes: Sequence[int]) -> Term:
+    """Returns a term without axes of size 1."""
+    places = sorted({term.axis(axis) for axis in axes})
+    if any(term.sizes[axis] != 1 for axis in places):
+        raise Wordless(f"axes {axes}")
+    sizes = tuple(size for axis, size in enumerate(term.sizes) if axis not in places)
+    if term.is_static:
+        return _in_shape(term, sizes)
+    return Term("squeeze", (term,), tuple(places), term.dtype, sizes)
+
+
+def multiplied(one: Term, other: Term) -> Term:
+    """Returns the products of matrices, which are broadcast."""
+    _require_floats(one, other)
+    if min(one.rank, other.rank) < 2:
+        raise Wordless("a vector")
+    rank = max(one.rank, other.rank)
+    one, other = _of_rank(one, rank), _of_rank(other, rank)
+    batch = map(_broadcast, one.sizes[:-2], other.sizes[:-2])
+    return Term("matmul", (one, other), (), one.dtype, (*batch, one.sizes[-2], other.sizes[-1]))
+
+
+def reduced(op: str, term: Term, axes: Sequence[int], keep: bool) -> Term:
+    """Returns what is left of a term where axes are made one element."""
+    _require_floats(term)
+    places = tuple(sorted({term.axis(axis) for axis in axes}))
+    if not places:
+        raise Wordless("no axes")
+    sizes = tuple(1 if axis in places else size for axis, size in enumerate(term.sizes) if keep or axis not in places)
+    return Term(f"reduce {op}", (term,), (places, keep), term.dtype, sizes)
+
+
+def softened(term: Term, axis: int) -> Term:
+    """Returns the softmax of a term along an axis."""
+    _require_floats(term)
+    return Term("softmax", (term,), (term.axis(axis),), term.dtype, term.sizes)
+
+
+def concatenated(terms: Sequence[Term], axis: int) -> Term:
+    """Returns terms one after the other along an axis."""
+    place = terms[0].axis(axis)
+    if len({term.dtype for term in terms}) != 1 or len({term.rank for term in terms}) != 1:
+        raise Wordless("operands of several types or ranks")
+    along = [term.sizes[place] for term in terms]
+    sizes = [max(term.sizes[at] for term in terms) for at in range(terms[0].rank)]
+    sizes[place] = -1 if -1 in along else sum(along)
+    return Term("concat", tuple(terms), (place,), terms[0].dtype, tuple(sizes))
+
+
+def cut(term: Term, starts: Sequence[int], sizes: Sequence[int], steps: Sequence[int]) -> Term:
+    """Returns a part of a term: for each axis the first place, how many, and how far from one another."""
+    if not len(starts) == len(sizes) == len(steps) == term.rank:
+        raise Wordless("a part of some axes")
+    for size, first, count, step in zip(term.sizes, starts, sizes, steps, strict=True):
+        if (first, count, step) == (0, size, 1) and size >= 0:
+            continue
+        if size < 0 or count < 1 or not 0 <= first < size or not 0 <= first + (count - 1) * step < size:
+            raise Wordless("a part that depends on sizes")
+    if tuple(sizes) == term.sizes and set(steps) == {1}:
+        return term
+    return Term("slice", (term,), (tuple(starts), tuple(steps)), term.dtype, tuple(sizes))
+
+
+def normalized(term: Term, scale: Term, bias: Term | None, axes: Sequence[int], epsilon: float) -> Term:
+    """Returns a term less its mean over axes, over its deviation, by a scale, with a bias.
+
+    Args:
+        term: The term.
+        scale: By what each is multiplied; as long a shape as the term's.
+        bias: What is added then, likewise; None: nothing.
+        axes: Over which mean and deviation are taken.
+        epsilon: What is added to the variance.
+    """
+    held = [scale] if bias is None or _is_zero(bias) else [scale, bias]
+    _require_floats(term, *held)
+    if any(part.rank != term.rank for part in held):
+        raise Wordless("scales of another rank")
+    places = tuple(sorted({term.axis(axis) for axis in axes}))
+    return Term("normalize", (term, *held), (places, float(np.float32(epsilon))), term.dtype, term.sizes)
+
+
+def _is_zero(term: Term) -> bool:
+    return term.array is not None and not term.array.any()
