@@ -170,7 +170,8 @@ def _build_here(flags: ManyFlags, request: BuildRequest, page: str | None) -> Ou
     from trtconv.pipeline import build
 
     if request.prove != "none" and (request.force or not request.engine_path.exists()):
-        start_early(SERVE)
+        # A quick proof has often nothing to run.
+        start_early(SERVE, needed=request.prove != "quick")
     pages = [] if page is None else [openable(Path(page))]
     check_all([*request.outputs, *map(_output, pages)], files_read(request))
     outputs = (request.engine_path, request.report_path, *pages)

@@ -132,7 +132,8 @@ def command(arguments: options.Flags[CheckRequest], models: tuple[str, ...], **m
     from trtconv.runtimes.tensorrt import is_installed
 
     if request.prove != "none" and is_installed(request.target):
-        start_early(SERVE)
+        # As in build: a quick proof has often nothing to run.
+        start_early(SERVE, needed=request.prove != "quick")
     try:
         with at_work(flags.quiet) as progress:
             report = check(request, progress)

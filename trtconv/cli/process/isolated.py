@@ -78,11 +78,11 @@ def at_work(quiet: bool, *outputs: Path, before: Path | None = None) -> Iterator
         yield progress
 
 
-def start_early(task: str) -> None:
+def start_early(task: str, *, needed: bool) -> None:
     """Starts the process of a task as `core.process.start_early`: as a fork of this one, where that works alone."""
     from trtconv.core import process
 
-    process.start_early(task, fork=status.is_watched())
+    process.start_early(task, fork=status.is_watched(), needed=needed)
 
 
 def _seconds_before(report: Path | None) -> Mapping[str, float]:

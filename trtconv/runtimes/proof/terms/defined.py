@@ -10,6 +10,9 @@ from trtconv.runtimes.proof.terms import of_model, of_network
 from trtconv.runtimes.proof.terms.term import Term, Wordless, same, tensor
 from trtconv.runtimes.tensorrt.readback.records import ReadNetwork
 
+_UNFIT = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+"""What comes of models and networks that do not fit together: whoever runs them says so."""
+
 
 def is_defined(network: ReadNetwork, model: OnnxModel, numbers: Mapping[str, int], piece: Piece) -> bool:
     """Whether nodes and layers of a piece come to the same term.
@@ -25,7 +28,7 @@ def is_defined(network: ReadNetwork, model: OnnxModel, numbers: Mapping[str, int
         meant = of_model.terms_of(model, piece.nodes, named)
         numbered = {numbers[name]: source for name, source in named.items()}
         computed = of_network.terms_of(network, piece.layers, numbered)
-    except Wordless:
+    except (Wordless, *_UNFIT):
         return False
     return same(meant[piece.target], computed[numbers[piece.target]])
 

@@ -8,10 +8,12 @@ from typing import Any
 import numpy as np
 
 from trtconv.runtimes.proof.terms import term as terms
-from trtconv.runtimes.proof.terms.term import Array, Term, Wordless
+from trtconv.runtimes.proof.terms.term import Array, Term, Wordless, is_small
 from trtconv.runtimes.proof.terms.windows import Window, convolved, pooled
+from trtconv.runtimes.tensorrt.layers import numpy_name
 from trtconv.runtimes.tensorrt.readback.call import axes_of
-from trtconv.runtimes.tensorrt.readback.records import ReadLayer, ReadNetwork
+from trtconv.runtimes.tensorrt.readback.execute import KINDS, results_of
+from trtconv.runtimes.tensorrt.readback.records import NotProven, ReadLayer, ReadNetwork
 from trtconv.runtimes.tensorrt.readback.types import numpy_type
 
 
@@ -101,17 +103,44 @@ def terms_of(network: ReadNetwork, layers: Iterable[int], sources: Mapping[int, 
     made = dict(sources)
     for index in layers:
         layer = network.layers[index]
-        words = _WORDS.get(layer.kind)
-        if words is None or len(layer.outputs) != 1 or not all(n is None or n in made for n in layer.inputs):
+        if len(layer.outputs) != 1 or not all(number is None or number in made for number in layer.inputs):
             raise Wordless(layer.kind)
         result = network.tensors[layer.outputs[0]]
-        call = Call(layer, [None if number is None else made[number] for number in layer.inputs], result.dtype)
-        written = words(call)
-        call.finish()
+        written = _folded(network, layer, made) or _written(layer, result.dtype, made)
         if written.dtype != result.dtype or result.shape is None or len(result.shape) != written.rank:
             raise Wordless("a result of another type")
         made[result.index] = written
     return made
+
+
+def _written(layer: ReadLayer, dtype: str, made: Mapping[int, Term]) -> Term:
+    words = _WORDS.get(layer.kind)
+    if words is None:
+        raise Wordless(layer.kind)
+    call = Call(layer, [None if number is None else made[number] for number in layer.inputs], dtype)
+    written = words(call)
+    call.finish()
+    return written
+
+
+def _folded(network: ReadNetwork, layer: ReadLayer, made: Mapping[int, Term]) -> Term | None:
+    """Returns what a layer makes of few constants; None where it reads anything else."""
+    arrays = {number: made[number].array for number in layer.inputs if number is not None}
+    if not arrays or layer.kind not in _FOLDED or not all(map(is_small, arrays.values())):
+        return None
+    try:
+        (values,) = results_of(network, layer, KINDS[layer.kind], arrays.__getitem__)
+    except NotProven as error:
+        raise Wordless(error.reason) from error
+    return terms.constant(values)
+
+
+_FOLDED = frozenset(
+    (  # noqa: SIM905
+        "CAST CONCATENATION CUMULATIVE ELEMENTWISE FILL GATHER IDENTITY SELECT SHUFFLE SLICE SQUEEZE UNARY UNSQUEEZE"
+    ).split()
+)
+"""Kinds of layer that are computed where all that they read is few constants: sizes, axes, scales."""
 
 
 def _constant(call: Call) -> Term:
@@ -124,20 +153,41 @@ def _constant(call: Call) -> Term:
     return terms.constant(values.reshape(shape))
 
 
-def _identity(call: Call) -> Term:
-    return call.operand()
-
-
 def _cast(call: Call) -> Term:
-    source, dtype = call.operand(), numpy_type(call.dtype)
-    call.drop("to_type")
-    # Of what is computed, it rounds; sizes and axes are as they were.
-    if source.array is None or source.array.dtype.kind not in "iu" or dtype.kind not in "iu":
-        raise Wordless("another type")
-    cast = source.array.astype(dtype)
-    if not np.array_equal(cast, source.array):
-        raise Wordless("values beyond a type")
-    return terms.constant(cast)
+    if call.has("to_type") and numpy_name(call.take("to_type")) != call.dtype:
+        raise Wordless("a type that is told later")
+    return terms.cast(call.operand(), call.dtype)
+
+
+def _shape(call: Call) -> Term:
+    source = call.operand()
+    if not source.is_static:
+        raise Wordless("sizes that are not known")
+    return terms.constant(np.array(source.sizes, numpy_type(call.dtype)))
+
+
+def _gather(call: Call) -> Term:
+    if call.take("mode") != "DEFAULT" or call.take("num_elementwise_dims"):
+        raise Wordless("rows of its own")
+    return terms.gathered(call.operand(0), call.operand(1), call.take("axis"))
+
+
+def _select(call: Call) -> Term:
+    operands = call.operand(0), call.operand(1), call.operand(2)
+    if len({operand.rank for operand in operands}) != 1:
+        raise Wordless("operands of several ranks")
+    return terms.chosen(*operands)
+
+
+def _resize(call: Call) -> Term:
+    source, given, written, scales = call.operand(), call.ints(1), call.take("shape"), call.take("scales")
+    sizes = given or written or terms.scaled_sizes(source, scales or ())
+    if call.take("exclude_outside"):
+        raise Wordless("weights of its own")
+    mode, places = call.take("resize_mode"), call.take("coordinate_transformation")
+    nearest, cubic = call.take("nearest_rounding"), call.take("cubic_coeff")
+    single = call.take("selector_for_single_pixel")
+    return terms.resized(source, sizes, mode, places, nearest=nearest, cubic=cubic, single=single)
 
 
 _ACTIVATIONS: Mapping[str, tuple[str, ...]] = {
@@ -307,12 +357,16 @@ _WORDS: dict[str, Words] = {
     "CONVOLUTION": _convolution,
     "DECONVOLUTION": _convolution,
     "ELEMENTWISE": _elementwise,
-    "IDENTITY": _identity,
+    "GATHER": _gather,
+    "IDENTITY": _cast,
     "MATRIX_MULTIPLY": _matmul,
     "NORMALIZATION": _normalization,
     "PARAMETRIC_RELU": _prelu,
     "POOLING": _pooling,
     "REDUCE": _reduce,
+    "RESIZE": _resize,
+    "SELECT": _select,
+    "SHAPE": _shape,
     "SHUFFLE": _shuffle,
     "SLICE": _slice,
     "SOFTMAX": _softmax,

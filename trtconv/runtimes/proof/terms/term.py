@@ -16,9 +16,24 @@ Sizes = tuple[int, ...]
 """Sizes of axes; -1 where one is not known."""
 
 FLOATS = frozenset({"float32", "float16", "bfloat16", "float64"})
-_COMMUTATIVE = frozenset({"SUM", "PROD", "MAX", "MIN"})
+INTEGERS = frozenset({"int32", "int64"})
+_COMMUTATIVE = frozenset({"SUM", "PROD", "MAX", "MIN", "EQUAL", "AND", "OR", "XOR"})
+_COUNTED = frozenset({"SUM", "SUB", "PROD", "MAX", "MIN"})
+"""What integers are joined by in one way; they are divided in several."""
+_COMPARED = frozenset({"EQUAL", "GREATER", "LESS"})
+_LOGICAL = frozenset({"AND", "OR", "XOR"})
+_TESTED = frozenset({"ISNAN", "ISINF"})
 _MOST_LOOKS = 2000
 """Comparisons of two terms, beyond which nothing is said: sums of sums may be in any order."""
+
+
+_FEW = 4096
+"""Elements of a constant that is computed with: sizes, axes, scales."""
+
+
+def is_small(array: Array | None) -> bool:
+    """Whether an array is known, and has few elements."""
+    return array is not None and array.size <= _FEW
 
 
 class Wordless(Exception):
@@ -107,21 +122,66 @@ def _same_values(a: Array, b: Array) -> bool:
 
 def applied(op: str, operand: Term, *details: Any) -> Term:
     """Returns what a function of single elements makes of a term."""
-    _require_floats(operand)
-    return Term(op, (operand,), details, operand.dtype, operand.sizes)
+    if operand.dtype not in ({"bool"} if op == "NOT" else FLOATS):
+        raise Wordless(f"{op} of {operand.dtype}")
+    return Term(op, (operand,), details, "bool" if op in _TESTED else operand.dtype, operand.sizes)
 
 
 def joined(op: str, one: Term, other: Term) -> Term:
     """Returns what a function of two elements makes of two terms, which are broadcast."""
-    _require_floats(one, other)
-    rank = max(one.rank, other.rank)
-    one, other = _of_rank(one, rank), _of_rank(other, rank)
-    return Term(op, (one, other), (), one.dtype, tuple(map(_broadcast, one.sizes, other.sizes)))
+    takes = FLOATS | INTEGERS if op in _COUNTED | _COMPARED else {"bool"} if op in _LOGICAL else FLOATS
+    if one.dtype != other.dtype or one.dtype not in takes:
+        raise Wordless(f"{op} of {one.dtype} and {other.dtype}")
+    one, other = _of_one_rank(one, other)
+    sizes = tuple(map(_broadcast, one.sizes, other.sizes))
+    return Term(op, (one, other), (), "bool" if op in _COMPARED else one.dtype, sizes)
+
+
+def chosen(condition: Term, one: Term, other: Term) -> Term:
+    """Returns one term where a condition holds, and the other elsewhere; all are broadcast."""
+    if condition.dtype != "bool" or one.dtype != other.dtype:
+        raise Wordless(f"a choice of {one.dtype} and {other.dtype} by {condition.dtype}")
+    condition, one, other = _of_one_rank(condition, one, other)
+    sizes = map(_broadcast, condition.sizes, map(_broadcast, one.sizes, other.sizes))
+    return Term("select", (condition, one, other), (), one.dtype, tuple(sizes))
+
+
+def cast(term: Term, dtype: str) -> Term:
+    """Returns a term in another type."""
+    if dtype == term.dtype:
+        return term
+    if not {dtype, term.dtype} <= FLOATS | INTEGERS | {"bool"}:
+        raise Wordless(f"{term.dtype} as {dtype}")
+    return Term("cast", (term,), (), dtype, term.sizes)
+
+
+def gathered(source: Term, indices: Term, axis: int) -> Term:
+    """Returns the rows of a term that indices name, along an axis whose size is known."""
+    axis = source.axis(axis)
+    while indices.op == "cast" and {indices.dtype, indices.operands[0].dtype} <= INTEGERS:
+        # An index that another type of integer does not hold is beyond the end.
+        indices = indices.operands[0]
+    size = source.sizes[axis]
+    if size < 1 or indices.dtype not in INTEGERS:
+        # From the end of what has no size that is known, TensorRT counts in no way that it says.
+        raise Wordless(f"rows of {size}")
+    if indices.array is not None:
+        rows = indices.array.astype(np.int64)
+        if ((rows < -size) | (rows >= size)).any():
+            raise Wordless("rows beyond the end")
+        indices = constant(rows % size)
+    sizes = (*source.sizes[:axis], *indices.sizes, *source.sizes[axis + 1 :])
+    return Term("gather", (source, indices), (axis,), source.dtype, sizes)
 
 
 def _of_rank(term: Term, rank: int) -> Term:
     """Returns a term with axes of size 1 in front."""
     return unsqueezed(term, tuple(range(rank - term.rank)))
+
+
+def _of_one_rank(*terms: Term) -> tuple[Term, ...]:
+    rank = max(term.rank for term in terms)
+    return tuple(_of_rank(term, rank) for term in terms)
 
 
 def _broadcast(one: int, other: int) -> int:
@@ -230,8 +290,7 @@ def multiplied(one: Term, other: Term) -> Term:
     _require_floats(one, other)
     if min(one.rank, other.rank) < 2:
         raise Wordless("a vector")
-    rank = max(one.rank, other.rank)
-    one, other = _of_rank(one, rank), _of_rank(other, rank)
+    one, other = _of_one_rank(one, other)
     batch = map(_broadcast, one.sizes[:-2], other.sizes[:-2])
     return Term("matmul", (one, other), (), one.dtype, (*batch, one.sizes[-2], other.sizes[-1]))
 
@@ -257,6 +316,9 @@ def concatenated(terms: Sequence[Term], axis: int) -> Term:
     place = terms[0].axis(axis)
     if len({term.dtype for term in terms}) != 1 or len({term.rank for term in terms}) != 1:
         raise Wordless("operands of several types or ranks")
+    arrays = [term.array for term in terms if term.array is not None]
+    if len(arrays) == len(terms):
+        return constant(np.concatenate(arrays, place))
     along = [term.sizes[place] for term in terms]
     sizes = [max(term.sizes[at] for term in terms) for at in range(terms[0].rank)]
     sizes[place] = -1 if -1 in along else sum(along)
@@ -274,6 +336,9 @@ def cut(term: Term, starts: Sequence[int], sizes: Sequence[int], steps: Sequence
             raise Wordless("a part that depends on sizes")
     if tuple(sizes) == term.sizes and set(steps) == {1}:
         return term
+    if term.array is not None:
+        rows = [first + step * np.arange(n) for first, n, step in zip(starts, sizes, steps, strict=True)]
+        return constant(term.array[np.ix_(*rows)])
     return Term("slice", (term,), (tuple(starts), tuple(steps)), term.dtype, tuple(sizes))
 
 
@@ -293,6 +358,38 @@ def normalized(term: Term, scale: Term, bias: Term | None, axes: Sequence[int], 
         raise Wordless("scales of another rank")
     places = tuple(sorted({term.axis(axis) for axis in axes}))
     return Term("normalize", (term, *held), (places, float(np.float32(epsilon))), term.dtype, term.sizes)
+
+
+def resized(
+    term: Term, sizes: Sequence[int], mode: str, places: str, *, nearest: str, cubic: float, single: str
+) -> Term:
+    """Returns a term at other sizes, of which each is the old one times a scale.
+
+    Args:
+        term: The term, whose sizes are known.
+        sizes: The new ones.
+        mode: "NEAREST", "LINEAR" or "CUBIC".
+        places: Where a new element lies on the old axis: "HALF_PIXEL", "ASYMMETRIC" or "ALIGN_CORNERS".
+        nearest: How such a place is rounded, of the nearest.
+        cubic: The coefficient, of cubic ones.
+        single: Where a single element lies.
+    """
+    _require_floats(term)
+    if not term.is_static or len(sizes) != term.rank or min(sizes) < 1 or mode not in ("NEAREST", "LINEAR", "CUBIC"):
+        raise Wordless("sizes that are computed")
+    own = {"NEAREST": (nearest,), "CUBIC": (float(np.float32(cubic)),)}.get(mode, ())
+    alone = (single,) if any(new == 1 != old for new, old in zip(sizes, term.sizes, strict=True)) else ()
+    return Term("resize", (term,), (mode, places, *own, *alone), term.dtype, tuple(sizes))
+
+
+def scaled_sizes(term: Term, scales: Sequence[float]) -> list[int]:
+    """Returns the sizes of a term times scales, where these are whole: else it depends on how a scale is rounded."""
+    if not term.is_static or len(scales) != term.rank:
+        raise Wordless("scales of some axes")
+    sizes = [size * float(scale) for size, scale in zip(term.sizes, scales, strict=True)]
+    if any(size != int(size) for size in sizes):
+        raise Wordless("sizes that are rounded")
+    return [int(size) for size in sizes]
 
 
 def _is_zero(term: Term) -> bool:

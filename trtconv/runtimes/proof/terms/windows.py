@@ -25,7 +25,7 @@ class Window(NamedTuple):
 
     def require(self, axes: int) -> None:
         """Raises `Wordless` where it is not for so many axes, or of no use."""
-        if any(len(values) != axes for values in self):
+        if axes < 1 or any(len(values) != axes for values in self):
             raise Wordless("windows of another rank")
         if min((*self.strides, *self.dilations)) < 1 or min((*self.low, *self.high)) < 0:
             raise Wordless("negative pads")

@@ -1,0 +1,139 @@
+"""The terms of nodes that add elements up: convolutions, products of matrices, means."""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+
+from trtconv.runtimes.proof.terms import term as terms
+from trtconv.runtimes.proof.terms.call import Call, Words, axes_of
+from trtconv.runtimes.proof.terms.term import Term, Wordless
+from trtconv.runtimes.proof.terms.windows import Window, convolved, pooled
+
+
+def _matmul(call: Call) -> Term:
+    return terms.multiplied(call.operand(0), call.operand(1))
+
+
+def _gemm(call: Call) -> Term:
+    if call.take("alpha", 1.0) != 1 or call.take("beta", 1.0) != 1:
+        raise Wordless("factors")
+    a, b = (_turned(call.operand(at), call.take(name, 0)) for at, name in enumerate(("transA", "transB")))
+    product, bias = terms.multiplied(a, b), call.optional(2)
+    return product if bias is None else terms.joined("SUM", product, bias)
+
+
+def _turned(matrix: Term, turn: int) -> Term:
+    if matrix.rank != 2:
+        raise Wordless("no matrix")
+    return terms.transposed(matrix, (1, 0)) if turn else matrix
+
+
+def _window(call: Call, axes: int) -> Window:
+    if call.take("auto_pad", b"NOTSET") != b"NOTSET":
+        raise Wordless("pads that are computed")
+    pads = tuple(call.take("pads", (0,) * 2 * axes))
+    if len(pads) != 2 * axes:
+        raise Wordless("pads of another rank")
+    strides, dilations = (tuple(call.take(name, (1,) * axes)) for name in ("strides", "dilations"))
+    return Window(strides, pads[:axes], pads[axes:], dilations)
+
+
+def _convolution(transpose: bool, call: Call) -> Term:
+    source, kernel, bias = call.operand(0), call.operand(1), call.optional(2)
+    axes = source.rank - 2
+    if tuple(call.take("kernel_shape", kernel.sizes[2:])) != kernel.sizes[2:]:
+        raise Wordless("a kernel of another shape")
+    if transpose and (any(call.take("output_padding", ())) or call.take("output_shape", None) is not None):
+        raise Wordless("sizes of its own")
+    return convolved(source, kernel, bias, _window(call, axes), call.take("group", 1), transpose)
+
+
+def _pool(kind: str, call: Call) -> Term:
+    source = call.operand()
+    shape = tuple(call.take("kernel_shape", ()))
+    counts = bool(call.take("count_include_pad", 0))
+    if call.take("ceil_mode", 0) or call.take("storage_order", 0) or len(call.results) != 1:
+        raise Wordless("a pool of its own")
+    return pooled(kind, source, shape, _window(call, len(shape)), counts)
+
+
+def _global_pool(op: str, call: Call) -> Term:
+    source = call.operand()
+    return terms.reduced(op, source, range(2, source.rank), keep=True)
+
+
+def _reduction(op: str, call: Call) -> Term:
+    axes = axes_of(call, 13 if op == "SUM" else 18)
+    # It says something of no axes alone.
+    call.take("noop_with_empty_axes", 0)
+    return terms.reduced(op, call.operand(), axes, keep=bool(call.take("keepdims", 1)))
+
+
+_REDUCED = {"ReduceMean": "AVG", "ReduceSum": "SUM", "ReduceMax": "MAX", "ReduceMin": "MIN", "ReduceProd": "PROD"}
+
+
+def _softmax(call: Call) -> Term:
+    source = call.operand()
+    axis = source.axis(call.take("axis", -1 if call.opset >= 13 else 1))
+    if call.opset < 13 and axis != source.rank - 1:
+        raise Wordless("axes that are made one")
+    return terms.softened(source, axis)
+
+
+def _layer_normalization(call: Call) -> Term:
+    source, scale, bias = call.operand(0), call.operand(1), call.optional(2)
+    axis = source.axis(call.take("axis", -1))
+    if call.take("stash_type", 1) != 1 or len(call.results) != 1:
+        raise Wordless("a normalisation of its own")
+    axes, epsilon = range(axis, source.rank), call.take("epsilon", 1e-5)
+    return terms.normalized(source, _aligned(scale, source), bias and _aligned(bias, source), axes, epsilon)
+
+
+def _aligned(scale: Term, source: Term) -> Term:
+    if scale.rank > source.rank:
+        raise Wordless("scales of more axes")
+    return terms.unsqueezed(scale, range(source.rank - scale.rank))
+
+
+def _instance_normalization(call: Call) -> Term:
+    source = call.operand(0)
+    if source.rank < 3:
+        raise Wordless("no image")
+    shape = (1, -1, *(1,) * (source.rank - 2))
+    scale, bias = (terms.reshaped(call.operand(at), shape) for at in (1, 2))
+    return terms.normalized(source, scale, bias, range(2, source.rank), call.take("epsilon", 1e-5))
+
+
+def _batch_normalization(call: Call) -> Term:
+    source = call.operand(0)
+    shape = (1, -1, *(1,) * (source.rank - 2))
+    held = [call.array(at).reshape(-1) for at in (1, 2, 3, 4)]
+    epsilon = held[3].dtype.type(call.take("epsilon", 1e-5))
+    call.take("momentum", 0.9), call.take("spatial", 1)
+    if call.take("training_mode", 0) or len(call.results) != 1 or source.rank < 2:
+        raise Wordless("a normalisation of its own")
+    scale, bias, mean, deviation = (
+        terms.reshaped(terms.constant(values), shape) for values in (*held[:3], np.sqrt(held[3] + epsilon))
+    )
+    even = terms.joined("DIV", terms.joined("SUB", source, mean), deviation)
+    return terms.joined("SUM", terms.joined("PROD", even, scale), bias)
+
+
+WORDS: dict[str, Words] = {
+    **{op: functools.partial(_reduction, name) for op, name in _REDUCED.items()},
+    "AveragePool": functools.partial(_pool, "AVERAGE"),
+    "BatchNormalization": _batch_normalization,
+    "Conv": functools.partial(_convolution, False),
+    "ConvTranspose": functools.partial(_convolution, True),
+    "Gemm": _gemm,
+    "GlobalAveragePool": functools.partial(_global_pool, "AVG"),
+    "GlobalMaxPool": functools.partial(_global_pool, "MAX"),
+    "InstanceNormalization": _instance_normalization,
+    "LayerNormalization": _layer_normalization,
+    "MatMul": _matmul,
+    "MaxPool": functools.partial(_pool, "MAX"),
+    "Softmax": _softmax,
+}
+"""Operators to the words for them."""

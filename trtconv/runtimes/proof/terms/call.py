@@ -1,0 +1,111 @@
+"""One ONNX node, asked for all that it has: what nobody asked for has no words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import helper
+
+from trtconv.runtimes.proof.terms.term import Array, Term, Wordless, is_small
+
+
+class Call:
+    """One node with what it reads.
+
+    Args:
+        node: The node.
+        inputs: Terms of its inputs; None where an optional one is absent.
+        opset: Version of ONNX's operators.
+    """
+
+    def __init__(self, node: onnx.NodeProto, inputs: Sequence[Term | None], opset: int) -> None:
+        self.opset = opset
+        self.results = [name for name in node.output if name]
+        self._inputs = list(inputs)
+        self._attributes = {entry.name: helper.get_attribute_value(entry) for entry in node.attribute}
+
+    @property
+    def is_known(self) -> bool:
+        """Whether all that the node reads is few constants."""
+        return bool(self._inputs) and all(given is None or is_small(given.array) for given in self._inputs)
+
+    def take(self, name: str, default: Any) -> Any:
+        """Returns an attribute, once; what nobody takes has no words."""
+        return self._attributes.pop(name, default)
+
+    def number(self, name: str, default: float) -> float:
+        """Returns an attribute as the number that 32 bits hold."""
+        return float(np.float32(self.take(name, default)))
+
+    def operand(self, index: int = 0) -> Term:
+        """Returns an input that must be there."""
+        given = self.optional(index)
+        if given is None:
+            raise Wordless(f"no input {index}")
+        return given
+
+    def optional(self, index: int) -> Term | None:
+        """Returns an input; None where it is absent. What nobody asks for has no words."""
+        if index >= len(self._inputs):
+            return None
+        given, self._inputs[index] = self._inputs[index], None
+        return given
+
+    def array(self, index: int) -> Array:
+        """Returns the values of an input.
+
+        Raises:
+            Wordless: They are not known.
+        """
+        given = self.operand(index)
+        if given.array is None:
+            raise Wordless("values that are computed")
+        return given.array
+
+    def values_of(self, tensor: onnx.TensorProto) -> Array:
+        """Returns the values of an attribute that is a tensor."""
+        if tensor.data_type == onnx.TensorProto.STRING or tensor.external_data:
+            raise Wordless("values that are elsewhere, or text")
+        return np.asarray(onnx.numpy_helper.to_array(tensor))
+
+    def ints(self, index: int) -> list[int] | None:
+        """Returns the values of an input that holds sizes or axes; None where it is absent.
+
+        Raises:
+            Wordless: They are not known.
+        """
+        given = self.optional(index)
+        if given is None:
+            return None
+        if given.array is None or given.array.dtype.kind not in "iu":
+            raise Wordless("sizes that are computed")
+        return [int(value) for value in given.array.reshape(-1)]
+
+    def scalar(self, index: int, default: float) -> float:
+        """Returns the one number that an input is."""
+        given = self.optional(index)
+        if given is None:
+            return default
+        if given.array is None or given.array.size != 1:
+            raise Wordless("a number that is computed")
+        return float(given.array.reshape(()))
+
+    def finish(self) -> None:
+        """Raises `Wordless` where something was not asked for."""
+        if self._attributes or any(given is not None for given in self._inputs):
+            raise Wordless("more than is written down here")
+
+
+def axes_of(call: Call, as_input_from: int, at: int = 1) -> list[int]:
+    """Returns axes that became an input with an opset."""
+    axes = call.ints(at) if call.opset >= as_input_from else call.take("axes", None)
+    if not axes:
+        raise Wordless("axes of its own")
+    return list(axes)
+
+
+Words = Callable[[Call], "Term | Sequence[Term]"]
+"""What a node computes, for each of its results where there are several."""

@@ -1,0 +1,160 @@
+"""The terms of nodes that look at one element at a time, and of constants."""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+
+from trtconv.graph.types import known_dtype_name
+from trtconv.runtimes.proof.terms import term as terms
+from trtconv.runtimes.proof.terms.call import Call, Words
+from trtconv.runtimes.proof.terms.term import Term, Wordless
+
+
+def _constant(call: Call) -> Term:
+    held = call.take("value", None)
+    if held is None:
+        raise Wordless("a constant in another form")
+    return terms.constant(call.values_of(held))
+
+
+def _identity(call: Call) -> Term:
+    return call.operand()
+
+
+def _cast(call: Call) -> Term:
+    call.take("saturate", 1)
+    dtype = known_dtype_name(call.take("to", 0))
+    if dtype is None:
+        raise Wordless("a type that is not known")
+    return terms.cast(call.operand(), dtype)
+
+
+def _shape(call: Call) -> Term:
+    source = call.operand()
+    sizes = np.array(source.sizes[call.take("start", 0) : call.take("end", None)], np.int64)
+    if (sizes < 0).any():
+        raise Wordless("sizes that are not known")
+    return terms.constant(sizes)
+
+
+def _where(call: Call) -> Term:
+    return terms.chosen(call.operand(0), call.operand(1), call.operand(2))
+
+
+def _at_least(op: str, call: Call) -> Term:
+    one, other = call.operand(0), call.operand(1)
+    return terms.joined("OR", terms.joined(op, one, other), terms.joined("EQUAL", one, other))
+
+
+def _is_infinite(call: Call) -> Term:
+    if not (call.take("detect_negative", 1) and call.take("detect_positive", 1)):
+        raise Wordless("one sign")
+    return terms.applied("ISINF", call.operand())
+
+
+def _joined(op: str, call: Call) -> Term:
+    return terms.joined(op, call.operand(0), call.operand(1))
+
+
+def _applied(op: str, call: Call) -> Term:
+    return terms.applied(op, call.operand())
+
+
+def _leaky_relu(call: Call) -> Term:
+    return terms.applied("LEAKY_RELU", call.operand(), call.number("alpha", 0.01))
+
+
+def _elu(call: Call) -> Term:
+    return terms.applied("ELU", call.operand(), call.number("alpha", 1.0))
+
+
+def _hard_sigmoid(call: Call) -> Term:
+    return terms.applied("HARD_SIGMOID", call.operand(), call.number("alpha", 0.2), call.number("beta", 0.5))
+
+
+def _hard_swish(call: Call) -> Term:
+    source = call.operand()
+    gate = terms.applied("HARD_SIGMOID", source, float(np.float32(1 / 6)), 0.5)
+    return terms.joined("PROD", source, gate)
+
+
+def _thresholded_relu(call: Call) -> Term:
+    return terms.applied("THRESHOLDED_RELU", call.operand(), call.number("alpha", 1.0))
+
+
+def _gelu(call: Call) -> Term:
+    how = call.take("approximate", b"none")
+    if how not in (b"none", b"tanh"):
+        raise Wordless(f"approximation {how!r}")
+    return terms.applied("GELU_ERF" if how == b"none" else "GELU_TANH", call.operand())
+
+
+def _clip(call: Call) -> Term:
+    limits = call.scalar(1, np.nan), call.scalar(2, np.nan)
+    if call.opset < 11:
+        limits = call.number("min", np.nan), call.number("max", np.nan)
+    if not np.isfinite(limits).all() or limits[0] > limits[1]:
+        raise Wordless("limits of its own")
+    return terms.applied("CLIP", call.operand(), *limits)
+
+
+def _prelu(call: Call) -> Term:
+    source, slope = call.operand(0), call.operand(1)
+    if slope.rank > source.rank:
+        raise Wordless("slopes of more axes")
+    return terms.joined("PRELU", source, slope)
+
+
+_ACTIVATIONS = {"Relu": "RELU", "Sigmoid": "SIGMOID", "Tanh": "TANH", "Softsign": "SOFTSIGN"}
+
+
+_UNARY = (
+    "Exp Log Sqrt Abs Neg Sin Cos Tan Sinh Cosh Asin Acos Atan Asinh Acosh Atanh Ceil Floor Erf Sign Round Reciprocal"
+)
+
+
+_JOINED = {
+    "And": "AND",
+    "Equal": "EQUAL",
+    "Greater": "GREATER",
+    "Less": "LESS",
+    "Or": "OR",
+    "Xor": "XOR",
+    "Add": "SUM",
+    "Sub": "SUB",
+    "Mul": "PROD",
+    "Div": "DIV",
+    "Pow": "POW",
+    "Sum": "SUM",
+    "Max": "MAX",
+    "Min": "MIN",
+}
+"""Operators that join two; Sum, Max and Min of more have no words."""
+
+
+WORDS: dict[str, Words] = {
+    **{op: functools.partial(_applied, name) for op, name in _ACTIVATIONS.items()},
+    **{op: functools.partial(_applied, {"Reciprocal": "RECIP"}.get(op, op.upper())) for op in _UNARY.split()},
+    **{op: functools.partial(_joined, name) for op, name in _JOINED.items()},
+    "GreaterOrEqual": functools.partial(_at_least, "GREATER"),
+    "LessOrEqual": functools.partial(_at_least, "LESS"),
+    "IsInf": _is_infinite,
+    "IsNaN": functools.partial(_applied, "ISNAN"),
+    "Not": functools.partial(_applied, "NOT"),
+    "Cast": _cast,
+    "Clip": _clip,
+    "Constant": _constant,
+    "Elu": _elu,
+    "Gelu": _gelu,
+    "HardSigmoid": _hard_sigmoid,
+    "HardSwish": _hard_swish,
+    "Identity": _identity,
+    "LeakyRelu": _leaky_relu,
+    "PRelu": _prelu,
+    "Shape": _shape,
+    "ThresholdedRelu": _thresholded_relu,
+    "Where": _where,
+}
+"""Operators to the words for them."""

@@ -1,0 +1,133 @@
+"""What nodes compute of constants: sizes, axes and scales that a graph works out for itself."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+
+import numpy as np
+
+from trtconv.graph.types import known_dtype_name
+from trtconv.runtimes.proof.terms.call import Call, Words
+from trtconv.runtimes.proof.terms.term import Array, Term, Wordless, constant
+
+_MOST = 1 << 16
+"""Elements of what is made of sizes alone."""
+
+
+def _joined(function: Callable[[Array, Array], Array], call: Call) -> Term:
+    one, other = call.array(0), call.array(1)
+    with np.errstate(all="ignore"):
+        result = np.asarray(function(one, other))
+    return constant(result if result.dtype.kind == "b" else result.astype(one.dtype))
+
+
+def _applied(function: Callable[[Array], Array], call: Call) -> Term:
+    values = call.array(0)
+    with np.errstate(all="ignore"):
+        return constant(np.asarray(function(values)).astype(values.dtype))
+
+
+def _divided(one: Array, other: Array) -> Array:
+    if one.dtype.kind not in "iu":
+        return np.divide(one, other)
+    if not other.all():
+        raise Wordless("division by zero")
+    # Towards zero.
+    return np.asarray(np.sign(one) * np.sign(other) * (np.abs(one) // np.abs(other)))
+
+
+def _mod(call: Call) -> Term:
+    one, other = call.array(0), call.array(1)
+    if call.take("fmod", 0) or one.dtype.kind not in "iu" or not other.all():
+        raise Wordless("a remainder of its own")
+    return constant(np.asarray(np.mod(one, other)))
+
+
+def _cast(call: Call) -> Term:
+    values, dtype = call.array(0), known_dtype_name(call.take("to", 0))
+    call.take("saturate", 1)
+    if dtype not in ("float32", "float16", "int32", "int64", "bool"):
+        raise Wordless(f"values as {dtype}")
+    with np.errstate(all="ignore"):
+        return constant(values.astype(dtype))
+
+
+def _gather(call: Call) -> Term:
+    values, indices, axis = call.array(0), call.array(1), call.take("axis", 0)
+    try:
+        return constant(np.asarray(np.take(values, indices, axis)))
+    except (IndexError, ValueError) as error:
+        raise Wordless("rows beyond the end") from error
+
+
+def _where(call: Call) -> Term:
+    return constant(np.where(call.array(0), call.array(1), call.array(2)))
+
+
+def _range(call: Call) -> Term:
+    first, limit, step = (call.array(at).reshape(()) for at in (0, 1, 2))
+    if not step or abs((limit - first) / step) > _MOST or first.dtype.kind not in "iu":
+        raise Wordless("a range of its own")
+    return constant(np.arange(int(first), int(limit), int(step)).astype(first.dtype))
+
+
+def _filled(call: Call) -> Term:
+    sizes, held = call.ints(0), call.take("value", None)
+    value = np.zeros(1, np.float32) if held is None else call.values_of(held)
+    if sizes is None or np.prod(sizes, dtype=np.float64) > _MOST or min(sizes, default=0) < 0:
+        raise Wordless("much of one value")
+    return constant(np.full(sizes, value.reshape(()), value.dtype))
+
+
+def _copied(function: Callable[[Array, list[int]], Array], call: Call) -> Term:
+    values, sizes = call.array(0), call.ints(1) or []
+    if np.prod(sizes, dtype=np.float64) * values.size > _MOST or min(sizes, default=0) < 0:
+        raise Wordless("many copies")
+    try:
+        return constant(np.ascontiguousarray(function(values, sizes)))
+    except ValueError as error:
+        raise Wordless("sizes that do not fit") from error
+
+
+def _expanded(values: Array, sizes: list[int]) -> Array:
+    return np.broadcast_to(values, np.broadcast_shapes(values.shape, tuple(sizes)))
+
+
+_JOINED: dict[str, Callable[[Array, Array], Array]] = {
+    "Add": np.add,
+    "And": np.logical_and,
+    "Div": _divided,
+    "Equal": np.equal,
+    "Greater": np.greater,
+    "GreaterOrEqual": np.greater_equal,
+    "Less": np.less,
+    "LessOrEqual": np.less_equal,
+    "Max": np.maximum,
+    "Min": np.minimum,
+    "Mul": np.multiply,
+    "Or": np.logical_or,
+    "Sub": np.subtract,
+}
+_APPLIED: dict[str, Callable[[Array], Array]] = {
+    "Abs": np.abs,
+    "Ceil": np.ceil,
+    "Floor": np.floor,
+    "Neg": np.negative,
+    "Not": np.logical_not,
+    "Sqrt": np.sqrt,
+}
+
+WORDS: dict[str, Words] = {
+    **{op: functools.partial(_joined, function) for op, function in _JOINED.items()},
+    **{op: functools.partial(_applied, function) for op, function in _APPLIED.items()},
+    "Cast": _cast,
+    "ConstantOfShape": _filled,
+    "Expand": functools.partial(_copied, _expanded),
+    "Gather": _gather,
+    "Mod": _mod,
+    "Range": _range,
+    "Tile": functools.partial(_copied, np.tile),
+    "Where": _where,
+}
+"""Operators to what they make of few constants."""

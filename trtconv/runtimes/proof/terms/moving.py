@@ -1,0 +1,174 @@
+"""The terms of nodes that move elements."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from trtconv.runtimes.proof.terms import term as terms
+from trtconv.runtimes.proof.terms.call import Call, Words, axes_of
+from trtconv.runtimes.proof.terms.term import Term, Wordless
+
+
+def _transpose(call: Call) -> Term:
+    source = call.operand()
+    return terms.transposed(source, call.take("perm", range(source.rank)[::-1]))
+
+
+def _reshape(call: Call) -> Term:
+    target = call.ints(1)
+    if target is None:
+        raise Wordless("a shape of its own")
+    return terms.reshaped(call.operand(), target, not call.take("allowzero", 0))
+
+
+def _flatten(call: Call) -> Term:
+    source, axis = call.operand(), call.take("axis", 1)
+    if not source.is_static or not -source.rank <= axis <= source.rank:
+        raise Wordless("sizes that are computed")
+    axis = axis + source.rank if axis < 0 else axis
+    return terms.reshaped(source, (int(np.prod(source.sizes[:axis], dtype=np.int64)), -1))
+
+
+def _squeeze(call: Call) -> Term:
+    return terms.squeezed(call.operand(), axes_of(call, 13))
+
+
+def _unsqueeze(call: Call) -> Term:
+    return terms.unsqueezed(call.operand(), axes_of(call, 13))
+
+
+def _concat(call: Call) -> Term:
+    operands: list[Term] = []
+    while (given := call.optional(len(operands))) is not None:
+        operands.append(given)
+    return terms.concatenated(operands, call.take("axis", 0))
+
+
+def _split(call: Call) -> list[Term]:
+    source = call.operand()
+    axis, lengths = source.axis(call.take("axis", 0)), call.ints(1) if call.opset >= 13 else call.take("split", None)
+    count = call.take("num_outputs", len(call.results))
+    if not lengths:
+        size = source.sizes[axis]
+        if size < 1 or size % count:
+            raise Wordless("uneven parts")
+        lengths = [size // count] * count
+    if len(lengths) != len(call.results) or sum(lengths) != source.sizes[axis]:
+        raise Wordless("other parts")
+    starts = [sum(lengths[:at]) for at in range(len(lengths))]
+    return [_part(source, {axis: (start, length, 1)}) for start, length in zip(starts, lengths, strict=True)]
+
+
+def _part(source: Term, taken: Mapping[int, tuple[int, int, int]]) -> Term:
+    rows = [taken.get(axis, (0, size, 1)) for axis, size in enumerate(source.sizes)]
+    starts, sizes, steps = zip(*rows, strict=True)
+    return terms.cut(source, starts, sizes, steps)
+
+
+def _slice(call: Call) -> Term:
+    if call.opset < 10:
+        raise Wordless("an older form")
+    source = call.operand()
+    starts, ends, axes, steps = (call.ints(at) for at in (1, 2, 3, 4))
+    if starts is None or ends is None:
+        raise Wordless("sizes that are computed")
+    axes = list(range(len(starts))) if axes is None else [source.axis(axis) for axis in axes]
+    steps = [1] * len(starts) if steps is None else steps
+    taken = {}
+    for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
+        size = source.sizes[axis]
+        if size < 0 or step == 0:
+            raise Wordless("a part that depends on sizes")
+        # Backwards, an end before the first place is one that Python would count from the other side.
+        last = None if step < 0 and end < -size else end
+        places = range(size)[start:last:step]
+        taken[axis] = (places.start, len(places), step)
+    return _part(source, taken)
+
+
+def _pad(call: Call) -> Term:
+    mode, pads = call.take("mode", b"constant"), call.ints(1) if call.opset >= 11 else call.take("pads", None)
+    if pads is None or any(pads) or mode not in (b"constant", b"edge", b"reflect"):
+        raise Wordless("pads")
+    # What is filled in nowhere may be anything.
+    call.optional(2), call.optional(3), call.take("value", 0.0)
+    return call.operand()
+
+
+def _expand(call: Call) -> Term:
+    source, target = call.operand(0), call.ints(1)
+    if target is None or len(target) > source.rank or not source.is_static:
+        raise Wordless("sizes that are computed")
+    if tuple(np.broadcast_shapes(source.sizes, target)) != source.sizes:
+        raise Wordless("copies")
+    return source
+
+
+def _depth_to_space(call: Call) -> Term:
+    source, block, mode = call.operand(), call.take("blocksize", 0), call.take("mode", b"DCR")
+    if source.rank != 4 or not source.is_static or block < 1 or mode not in (b"DCR", b"CRD"):
+        raise Wordless("a block of its own")
+    batch, channels, height, width = source.sizes
+    depth, order = channels // block**2, (0, 3, 4, 1, 5, 2)
+    split = (batch, block, block, depth, height, width)
+    if mode == b"CRD":
+        split, order = (batch, depth, block, block, height, width), (0, 1, 4, 2, 5, 3)
+    blocks = terms.transposed(terms.reshaped(source, split), order)
+    return terms.reshaped(blocks, (batch, depth, height * block, width * block))
+
+
+def _gather(call: Call) -> Term:
+    return terms.gathered(call.operand(0), call.operand(1), call.take("axis", 0))
+
+
+_PLACES = {
+    "half_pixel": ("HALF_PIXEL", "FORMULA"),
+    "pytorch_half_pixel": ("HALF_PIXEL", "UPPER"),
+    "asymmetric": ("ASYMMETRIC", "FORMULA"),
+    "align_corners": ("ALIGN_CORNERS", "UPPER"),
+}
+
+
+_NEAREST = {"round_prefer_floor": "HALF_DOWN", "round_prefer_ceil": "HALF_UP", "floor": "FLOOR", "ceil": "CEIL"}
+
+
+def _resize(call: Call) -> Term:
+    if call.opset < 11:
+        raise Wordless("an older form")
+    source = call.operand(0)
+    # What lies around it counts in one mode of the places alone, which has no words.
+    call.optional(1), call.take("extrapolation_value", 0.0)
+    scales, sizes = call.optional(2), call.ints(3)
+    if not sizes:
+        if scales is None or scales.array is None:
+            raise Wordless("sizes that are computed")
+        sizes = terms.scaled_sizes(source, scales.array.reshape(-1).tolist())
+    elif scales is not None and scales.sizes != (0,):
+        raise Wordless("sizes and scales")
+    places = _PLACES.get(call.take("coordinate_transformation_mode", b"half_pixel").decode())
+    nearest = _NEAREST.get(call.take("nearest_mode", b"round_prefer_floor").decode())
+    smooth = call.take("exclude_outside", 0) or call.take("antialias", 0)
+    if places is None or nearest is None or smooth or call.take("keep_aspect_ratio_policy", b"stretch") != b"stretch":
+        raise Wordless("places of its own")
+    mode, cubic = call.take("mode", b"nearest").decode().upper(), call.take("cubic_coeff_a", -0.75)
+    return terms.resized(source, sizes, mode, places[0], nearest=nearest, cubic=cubic, single=places[1])
+
+
+WORDS: dict[str, Words] = {
+    "Concat": _concat,
+    "DepthToSpace": _depth_to_space,
+    "Expand": _expand,
+    "Flatten": _flatten,
+    "Gather": _gather,
+    "Pad": _pad,
+    "Reshape": _reshape,
+    "Resize": _resize,
+    "Slice": _slice,
+    "Split": _split,
+    "Squeeze": _squeeze,
+    "Transpose": _transpose,
+    "Unsqueeze": _unsqueeze,
+}
+"""Operators to the words for them."""
