@@ -16,7 +16,7 @@ from support.onnx_models import RTX
 from trtconv.core.process import Process
 from trtconv.graph.model import OnnxModel
 from trtconv.passes import passes_for, run_passes
-from trtconv.runtimes.proof.rewritten import Claim, compared_pieces
+from trtconv.runtimes.proof.rewritten import Claim, Differences, compared_pieces
 
 EXACT = Claim(True, 5e-2)
 NET = """<ir_version: 8, opset_import: ["": 17]> g (float[n,4,h,w] x) => (float[n,2,p,q] y) {
@@ -44,7 +44,7 @@ def changed_node(given: OnnxModel, name: str) -> onnx.NodeProto:
 
 
 def test_what_the_passes_make_is_what_the_file_means(runner: Process) -> None:
-    found = compared_pieces(*both(), EXACT, runner)
+    found = compared_pieces(Differences(*both()), EXACT, runner)
     assert found.changed is None
     assert found.matches == 1
     assert not found.missing
@@ -54,7 +54,7 @@ def test_a_kernel_that_a_pass_made_must_be_exact(runner: Process) -> None:
     file, given = both()
     made = next(each for each in given.proto.graph.initializer if each.name not in file.main.initializers)
     made.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(made) * np.float32(1.001), made.name))
-    found = compared_pieces(file, OnnxModel(given.proto, given.path), EXACT, runner)
+    found = compared_pieces(Differences(file, OnnxModel(given.proto, given.path)), EXACT, runner)
     assert found.changed is not None
     assert found.changed.tensor == "u"
     assert 1e-4 < found.changed.error < 1e-2
@@ -64,12 +64,12 @@ def test_a_kernel_that_a_pass_made_must_be_exact(runner: Process) -> None:
 def test_a_node_that_no_pass_speaks_of_is_compared_too(node: str, tensor: str, runner: Process) -> None:
     file, given = both()
     changed_node(given, node).attribute.append(helper.make_attribute("dilations", [1, 1]))
-    assert compared_pieces(file, OnnxModel(given.proto, given.path), EXACT, runner).changed is None
+    assert compared_pieces(Differences(file, OnnxModel(given.proto, given.path)), EXACT, runner).changed is None
     changed_node(given, node).input[1] = "other"
     kernel = next(t for t in file.proto.graph.initializer if t.name == changed_node(file, node).input[1])
     other = np.random.default_rng(5).standard_normal(tuple(kernel.dims)).astype(np.float32)
     given.proto.graph.initializer.append(numpy_helper.from_array(other, "other"))
-    found = compared_pieces(file, OnnxModel(given.proto, given.path), EXACT, runner)
+    found = compared_pieces(Differences(file, OnnxModel(given.proto, given.path)), EXACT, runner)
     assert found.changed is not None
     assert found.changed.tensor == tensor
 
@@ -82,13 +82,13 @@ QUANTIZED = """<ir_version: 8, opset_import: ["": 17]> g (float[n,6,h,w] x) => (
 def test_codes_may_come_to_mean_something_else(runner: Process) -> None:
     file = OnnxModel(net(QUANTIZED.replace("ZERO", "z")), Path("m.onnx"))
     given = OnnxModel(net(QUANTIZED.replace("ZERO", "zi")), Path("m.onnx"))
-    found = compared_pieces(file, given, EXACT, runner)
+    found = compared_pieces(Differences(file, given), EXACT, runner)
     assert found.changed is None
     assert found.matches == 1
     scaled = net(
         QUANTIZED.replace("ZERO", "zi").replace("(c, s,", "(c, t,").replace("float s", "float t = {0.03}, float s")
     )
-    found = compared_pieces(file, OnnxModel(scaled, Path("m.onnx")), EXACT, runner)
+    found = compared_pieces(Differences(file, OnnxModel(scaled, Path("m.onnx"))), EXACT, runner)
     assert found.changed is not None
 
 
@@ -97,7 +97,12 @@ def test_the_same_model_needs_no_run() -> None:
     renamed = file.copy()
     for number, node in enumerate(renamed.proto.graph.node):
         node.name = f"node{number}"
-    assert compared_pieces(file, OnnxModel(renamed.proto, renamed.path), EXACT, Process("nowhere:never")).matches == 0
+    assert (
+        compared_pieces(
+            Differences(file, OnnxModel(renamed.proto, renamed.path)), EXACT, Process("nowhere:never")
+        ).matches
+        == 0
+    )
 
 
 @pytest.mark.parametrize("same", [True, False])
@@ -112,7 +117,7 @@ def test_axes_that_follow_from_a_shape_further_on(same: bool, runner: Process) -
     assert numpy_helper.to_array(fixed).tolist() == [1]
     if not same:
         made.op_type = "ReduceMax"
-    found = compared_pieces(file, OnnxModel(given.proto, Path("m.onnx")), EXACT, runner)
+    found = compared_pieces(Differences(file, OnnxModel(given.proto, Path("m.onnx"))), EXACT, runner)
     assert (found.changed is None) == same
 
 
@@ -127,7 +132,7 @@ def test_numbers_at_which_a_result_jumps_are_met(above: str, threshold: str, sam
         f"{{ r = Round (x)  c = Constant <{threshold}> ()  b = {above} (r, c)  k = Cast <to = 1> (b)  y = Mul (r, k) }}"
     )
     given = OnnxModel(onnx.parser.parse_model(head + text), Path("m.onnx"))
-    found = compared_pieces(OnnxModel(file, Path("m.onnx")), given, EXACT, runner)
+    found = compared_pieces(Differences(OnnxModel(file, Path("m.onnx")), given), EXACT, runner)
     assert (found.changed is None) is same
     assert found.matches == same
 
@@ -139,5 +144,5 @@ def test_results_may_jump_at_the_negative_of_a_number_too(below: str, runner: Pr
     text = f"""{{ c = Constant <value_float = 2.0> ()  d = Neg (c)  p = Greater (x, c)  q = {below} (x, d)
         o = Or (p, q)  k = Cast <to = 1> (o)  y = Mul (x, k) }}"""
     given = OnnxModel(onnx.parser.parse_model(head + text), Path("m.onnx"))
-    found = compared_pieces(OnnxModel(file, Path("m.onnx")), given, EXACT, runner)
+    found = compared_pieces(Differences(OnnxModel(file, Path("m.onnx")), given), EXACT, runner)
     assert (found.changed is None) == (below == "Less")

@@ -25,6 +25,8 @@ def same_bits(one: Array | Iterable[Array], two: Array | Iterable[Array]) -> boo
         one: An array, or its parts, flat, as `stored` yields them.
         two: Another, cast where the types differ.
     """
+    if isinstance(one, np.ndarray) and isinstance(two, np.ndarray) and one.size == two.size <= _CHUNK:
+        return not one.size or _same(one.reshape(-1), two.reshape(-1))
     left, right = _parts(one), _parts(two)
     a, b = next(left, None), next(right, None)
     while a is not None and b is not None:
@@ -36,18 +38,16 @@ def same_bits(one: Array | Iterable[Array], two: Array | Iterable[Array]) -> boo
     return a is None and b is None
 
 
-def stored(model: OnnxModel, tensor: onnx.TensorProto) -> Iterator[Array]:
-    """Yields the values of a tensor, flat: a part at a time where they lie in a file, which may have much of them.
+def stored(model: OnnxModel, tensor: onnx.TensorProto) -> Array | Iterator[Array]:
+    """Returns the values of a tensor; flat, a part at a time, where they lie in a file, which may have much of them.
 
     Raises:
         InputError: The values cannot be read.
     """
-    if tensor.data_location == EXTERNAL and is_whole(tensor.data_type):
-        dtype = onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type)
-        for chunk in raw_chunks(tensor, model.path):
-            yield np.frombuffer(chunk, dtype)
-    else:
-        yield from _parts(model.array(tensor))
+    if tensor.data_location != EXTERNAL or not is_whole(tensor.data_type):
+        return model.array(tensor)
+    dtype = onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type)
+    return (np.frombuffer(chunk, dtype) for chunk in raw_chunks(tensor, model.path))
 
 
 def elements(values: Array) -> Array:

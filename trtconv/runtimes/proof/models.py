@@ -22,7 +22,7 @@ from trtconv.graph.walk import constant_of, reads
 from trtconv.runtimes.foreign_nodes import foreign_nodes
 from trtconv.runtimes.light_session import give_values, large_weights
 from trtconv.runtimes.onnxruntime import first_line, import_runtime
-from trtconv.runtimes.proof import rewritten
+from trtconv.runtimes.proof import rewritten_runs
 from trtconv.runtimes.proof.feeds import CALM, InputKind, make
 from trtconv.runtimes.proof.reference import Wanted, has_shape, runs, serve, typed
 from trtconv.runtimes.proof.shaken import shaken, steps, take_magnitudes, widen_interpolations
@@ -63,19 +63,19 @@ class Models:
 
     def __call__(
         self,
-        argument: tuple[str, bytes | None, Sequence[Task], str] | tuple[Wanted, str, float] | rewritten.Pairs,
+        argument: tuple[str, bytes | None, Sequence[Task], str] | tuple[Wanted, str, float] | rewritten_runs.Pairs,
         tell: process.Tell,
     ) -> None:
         """Runs the whole model, as `reference.serve`, or pieces, and tells of each as soon as it is done.
 
         Args:
             argument: What the whole is wanted for; or where the model lies, the model where it is not the file, the
-                pieces, a folder for arrays; or what passes changed, for `rewritten.serve`.
+                pieces, a folder for arrays; or what passes changed, for `rewritten_runs.serve`.
             tell: Hears {"event": "begin", "number"} and {"event": "piece", "number", "file", "arrays", "calm", "why"};
                 the file has the values of the arrays one behind the other.
         """
-        if isinstance(argument, rewritten.Pairs):
-            rewritten.serve(argument, tell)
+        if isinstance(argument, rewritten_runs.Pairs):
+            rewritten_runs.serve(argument, tell)
         elif len(argument) == 3:
             wanted = argument[0]
             # Inner tensors are made outputs of the model.

@@ -10,6 +10,7 @@ import math
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
 
 from trtconv.core.documents.proof import Lack, PieceCounts, Unshown
 from trtconv.core.process import Process
@@ -137,6 +138,16 @@ def _goal_of(meaning: Meaning, sizes: Sequence[Size], seed: int) -> Wanted:
     )
 
 
+class Changes(Protocol):
+    """What passes changed."""
+
+    def is_defined(self) -> bool:
+        """Whether all of it is shown by its definition."""
+
+    def compare(self, runner: Process) -> None:
+        """Holds it to the file; the process, of `SERVE`, has pieces to run then."""
+
+
 class Prover:
     """Proves a network while others are at work: piece by piece, and as a whole where that is not too much.
 
@@ -147,7 +158,7 @@ class Prover:
         limit: How many seconds the model may take for all of them.
         thorough: Run the whole however much it is.
         seed: Of the inputs.
-        first: Is called with the process of the pieces before they are run there: it has work for one too.
+        changes: What passes changed; None: nothing.
     """
 
     def __init__(
@@ -159,9 +170,9 @@ class Prover:
         *,
         thorough: bool = False,
         seed: int = 0,
-        first: Callable[[Process], None] = lambda _: None,
+        changes: Changes | None = None,
     ) -> None:
-        self._first = first
+        self._changes = changes
         self._network = network
         self._meaning = meaning
         self._sizes = sizes
@@ -189,8 +200,7 @@ class Prover:
             seams = cut.Seams(self._network, meaning.parsed)
             pieces = list(seams.pieces())
             left = pieces if self._thorough else self._left(seams, pieces, deadline)
-            # What passes changed is held to the file by the whole too.
-            if left or meaning.edited is not None:
+            if left or not self._needs_no_whole():
                 self._begin_whole()
             self._decided.set()
             size = self._sizes[0]
@@ -215,7 +225,8 @@ class Prover:
             if self._closed:
                 self._runner.close()
                 self._pieces.stop()
-            self._first(self._runner)
+            if self._changes is not None:
+                self._changes.compare(self._runner)
             result, defined = self._pieces.run(self._runner), len(pieces) - len(left)
             self._result = dataclasses.replace(
                 result, proven=result.proven + defined, of=result.of + defined, defined=defined
@@ -226,6 +237,12 @@ class Prover:
             self._bug = error
         finally:
             self._decided.set()
+
+    def _needs_no_whole(self) -> bool:
+        """Whether the network means what the file means, if it means what the parser was given."""
+        if self._thorough or self._meaning.edited is None:
+            return not self._thorough
+        return self._meaning.same_numbers and self._changes is not None and self._changes.is_defined()
 
     def _left(self, seams: cut.Seams, pieces: Sequence[cut.Piece], deadline: float) -> list[cut.Piece]:
         """Returns the pieces that are not shown by their definition."""

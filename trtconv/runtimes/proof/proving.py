@@ -103,7 +103,7 @@ class NetworkProof(contextlib.AbstractContextManager["NetworkProof"]):
         other = _OTHER if plain else _OTHER_NARROW
         sizes = proof_sizes(subject.rewritten, profiles, level, subject.sample or {}, other)
         self._weighing = Weighing(read, subject.parsed, subject.claimed)
-        prover = Prover(read, meaning, sizes, MOST_SECONDS, thorough=level != "quick", first=self._weighing.compare)
+        prover = Prover(read, meaning, sizes, MOST_SECONDS, thorough=level != "quick", changes=self._weighing)
         self._prover = prover
         self.layers = None if self._known_sizes is None else layer_table(read, self._known_sizes)
 
@@ -171,6 +171,7 @@ def _meaning(subject: ProofSubject, profiles: Sequence[ShapeProfile]) -> Meaning
         steps=output_steps(model),
         parsed=subject.parsed,
         edited=None if subject.parsed_as_is else subject.parsed.serialize(),
+        same_numbers=subject.precision == "as-is" and not subject.parsed.interface,
         batch=_largest_batch(profiles),
         typical={name: tuple(bounds.opt) for name, bounds in profiles[0].inputs.items()} if profiles else {},
         rewritten_error=max(allowed_error(model, subject.promise), _MULTIPLIED),

@@ -19,7 +19,7 @@ from trtconv.graph.model import OnnxModel
 if TYPE_CHECKING:
     from trtconv.core.process import Process
     from trtconv.runtimes.proof.origin import Derivation
-    from trtconv.runtimes.proof.rewritten import Claim, Kept
+    from trtconv.runtimes.proof.rewritten import Claim, Differences, Kept
     from trtconv.runtimes.proof.weights import Account, Weighed
     from trtconv.runtimes.tensorrt.readback.records import ReadNetwork
 
@@ -44,6 +44,7 @@ class Weighing:
         self._rewritten = rewritten
         self._pieces: Kept | None = None
         self._file: OnnxModel | None = None
+        self._differences: Differences | None = None
         self._read = threading.Event()
         self._origins: dict[str, Derivation] = {}
         self._weighed: Weighed | None = None
@@ -77,21 +78,36 @@ class Weighing:
         finally:
             self._read.set()
 
+    def _look(self) -> Differences | None:
+        """Returns where passes changed the file, as soon as that is read again; None where nobody asks, or it cannot
+        be."""
+        from trtconv.runtimes.proof.rewritten import Differences
+
+        self._read.wait()
+        file, self._file = self._file, None
+        if file is not None and self._rewritten is not None:
+            self._differences = Differences(file, self._rewritten[0], self._network)
+        return self._differences
+
+    def is_defined(self) -> bool:
+        """Whether all that passes changed is shown by its definition, so that nothing is left for `compare`."""
+        differences = self._look()
+        return differences is not None and not differences.targets
+
     def compare(self, runner: Process) -> None:
-        """Compares what passes changed with the file, as soon as that is read again.
+        """Compares what passes changed with the file.
 
         Args:
             runner: A process of `proof.SERVE`.
         """
         from trtconv.runtimes.proof.rewritten import compared_pieces
 
-        self._read.wait()
-        file, self._file = self._file, None
-        if file is None or self._rewritten is None:
-            return
         try:
-            self._pieces = compared_pieces(file, *self._rewritten, runner, _SECONDS)
-            del file
+            differences, self._differences = self._look(), None
+            if differences is None or self._rewritten is None:
+                return
+            self._pieces = compared_pieces(differences, self._rewritten[1], runner, _SECONDS)
+            del differences
             gc.collect()
         except Exception as error:  # As above.
             self._bug = error

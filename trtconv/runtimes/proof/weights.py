@@ -9,6 +9,7 @@ shapes), and for the runs of the network to judge.
 from __future__ import annotations
 
 import enum
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -176,7 +177,7 @@ class _Constant:
 
     @property
     def size(self) -> int:
-        return int(np.prod(self.tensor.dims))
+        return math.prod(self.tensor.dims)
 
 
 class _Stock:
@@ -251,11 +252,11 @@ def _account(network: ReadNetwork, stock: _Stock, weight: Weight) -> Account:
         constant for place in places for constant in stock.read_by(place, weight.attribute) if constant.size == size
     ]
     moved = any(place.node.op_type in _REORDERED for place in places)
-    return _account_of(stock, weight, read, places[0].location, moved=moved) if read else _own(stock, weight)
+    return _account_of(stock, weight, read, places[0], moved=moved) if read else _own(stock, weight)
 
 
 def _account_of(
-    stock: _Stock, weight: Weight, sources: Sequence[_Constant], place: Location | None, *, moved: bool = False
+    stock: _Stock, weight: Weight, sources: Sequence[_Constant], place: _Place | None, *, moved: bool = False
 ) -> Account:
     """Holds a weight to constants one of which it must be."""
     for constant in sources:
@@ -267,7 +268,7 @@ def _account_of(
         ):
             return Account(weight, Relation.DERIVED, (constant.name,))
     names = tuple(dict.fromkeys(constant.name for constant in sources))
-    return Account(weight, Relation.DIFFERENT, names, place or stock.reader(names[0]))
+    return Account(weight, Relation.DIFFERENT, names, place.location if place else stock.reader(names[0]))
 
 
 def _own(stock: _Stock, weight: Weight) -> Account:

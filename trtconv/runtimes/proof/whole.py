@@ -56,6 +56,7 @@ class Meaning:
         rewritten_error: How far, relatively, the given model may be from the one that counts.
         parsed: The model as the parser was given it; must not change.
         edited: The same, serialized; None where it is the file.
+        same_numbers: Whether it differs from the one that counts by what passes changed alone, and by no cast.
         batch: The largest batch that inputs may have whose first axis is dynamic.
         typical: Shapes of the inputs at which sizes can be told apart; empty where none are known.
     """
@@ -71,6 +72,7 @@ class Meaning:
     inputs: Sequence[InputSpec] = ()
     steps: Mapping[str, float] = dataclasses.field(default_factory=dict)
     rewritten_error: float = math.inf
+    same_numbers: bool = False
     batch: int = 1
     typical: Mapping[str, tuple[int, ...]] = dataclasses.field(default_factory=dict)
 

@@ -6,6 +6,7 @@ import functools
 
 import numpy as np
 
+from trtconv.graph.deconv import crops, extend_kernel, fold, geometry_of
 from trtconv.runtimes.proof.terms import term as terms
 from trtconv.runtimes.proof.terms.call import Call, Words, axes_of
 from trtconv.runtimes.proof.terms.term import Term, Wordless
@@ -40,21 +41,37 @@ def _window(call: Call, axes: int) -> Window:
     return Window(strides, pads[:axes], pads[axes:], dilations)
 
 
-def _convolution(transpose: bool, call: Call) -> Term:
+def _convolution(call: Call) -> Term:
     source, kernel, bias = call.operand(0), call.operand(1), call.optional(2)
-    axes = source.rank - 2
     if tuple(call.take("kernel_shape", kernel.sizes[2:])) != kernel.sizes[2:]:
         raise Wordless("a kernel of another shape")
-    if transpose and (any(call.take("output_padding", ())) or call.take("output_shape", None) is not None):
-        raise Wordless("sizes of its own")
-    return convolved(source, kernel, bias, _window(call, axes), call.take("group", 1), transpose)
+    return convolved(source, kernel, _window(call, source.rank - 2), bias, call.take("group", 1), transpose=False)
+
+
+def _deconvolution(call: Call) -> Term:
+    source, kernel, bias = call.operand(0), call.operand(1), call.optional(2)
+    geometry = geometry_of(call.take_all(), kernel.sizes)
+    if isinstance(geometry, str):
+        raise Wordless(geometry)
+    window = crops(geometry, None if -1 in source.sizes else source.sizes[2:])
+    if window is None:
+        raise Wordless("sizes that are not known")
+    growth = fold(geometry, window)
+    if growth.is_needed:
+        # Zeros at its ends, so that none is to be cut off of less than nothing.
+        if kernel.array is None:
+            raise Wordless("a kernel that is computed")
+        kernel = terms.constant(extend_kernel(kernel.array, growth, 0))
+    low, high = (tuple(getattr(crop, end) for crop in growth.crops) for end in ("begin", "end"))
+    moved = Window(geometry.strides, low, high, geometry.dilations)
+    return convolved(source, kernel, moved, bias, geometry.group, transpose=True)
 
 
 def _pool(kind: str, call: Call) -> Term:
     source = call.operand()
     shape = tuple(call.take("kernel_shape", ()))
     counts = bool(call.take("count_include_pad", 0))
-    if call.take("ceil_mode", 0) or call.take("storage_order", 0) or len(call.results) != 1:
+    if call.take("ceil_mode", 0) or call.take("storage_order", 0) or call.results != 1:
         raise Wordless("a pool of its own")
     return pooled(kind, source, shape, _window(call, len(shape)), counts)
 
@@ -85,7 +102,7 @@ def _softmax(call: Call) -> Term:
 def _layer_normalization(call: Call) -> Term:
     source, scale, bias = call.operand(0), call.operand(1), call.optional(2)
     axis = source.axis(call.take("axis", -1))
-    if call.take("stash_type", 1) != 1 or len(call.results) != 1:
+    if call.take("stash_type", 1) != 1 or call.results != 1:
         raise Wordless("a normalisation of its own")
     axes, epsilon = range(axis, source.rank), call.take("epsilon", 1e-5)
     return terms.normalized(source, _aligned(scale, source), bias and _aligned(bias, source), axes, epsilon)
@@ -112,7 +129,7 @@ def _batch_normalization(call: Call) -> Term:
     held = [call.array(at).reshape(-1) for at in (1, 2, 3, 4)]
     epsilon = held[3].dtype.type(call.take("epsilon", 1e-5))
     call.take("momentum", 0.9), call.take("spatial", 1)
-    if call.take("training_mode", 0) or len(call.results) != 1 or source.rank < 2:
+    if call.take("training_mode", 0) or call.results != 1 or source.rank < 2:
         raise Wordless("a normalisation of its own")
     scale, bias, mean, deviation = (
         terms.reshaped(terms.constant(values), shape) for values in (*held[:3], np.sqrt(held[3] + epsilon))
@@ -125,8 +142,8 @@ WORDS: dict[str, Words] = {
     **{op: functools.partial(_reduction, name) for op, name in _REDUCED.items()},
     "AveragePool": functools.partial(_pool, "AVERAGE"),
     "BatchNormalization": _batch_normalization,
-    "Conv": functools.partial(_convolution, False),
-    "ConvTranspose": functools.partial(_convolution, True),
+    "Conv": _convolution,
+    "ConvTranspose": _deconvolution,
     "Gemm": _gemm,
     "GlobalAveragePool": functools.partial(_global_pool, "AVG"),
     "GlobalMaxPool": functools.partial(_global_pool, "MAX"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,16 +16,18 @@ class Call:
     """One node with what it reads.
 
     Args:
-        node: The node.
+        attributes: Its attributes.
         inputs: Terms of its inputs; None where an optional one is absent.
+        results: How many results it has.
         opset: Version of ONNX's operators.
     """
 
-    def __init__(self, node: onnx.NodeProto, inputs: Sequence[Term | None], opset: int) -> None:
-        self.opset = opset
-        self.results = [name for name in node.output if name]
+    def __init__(
+        self, attributes: Iterable[onnx.AttributeProto], inputs: Sequence[Term | None], results: int, opset: int
+    ) -> None:
+        self.opset, self.results = opset, results
         self._inputs = list(inputs)
-        self._attributes = {entry.name: helper.get_attribute_value(entry) for entry in node.attribute}
+        self._attributes = {entry.name: helper.get_attribute_value(entry) for entry in attributes}
 
     @property
     def is_known(self) -> bool:
@@ -35,6 +37,11 @@ class Call:
     def take(self, name: str, default: Any) -> Any:
         """Returns an attribute, once; what nobody takes has no words."""
         return self._attributes.pop(name, default)
+
+    def take_all(self) -> dict[str, Any]:
+        """Returns all attributes, text as text."""
+        held, self._attributes = self._attributes, {}
+        return {name: value.decode() if isinstance(value, bytes) else value for name, value in held.items()}
 
     def number(self, name: str, default: float) -> float:
         """Returns an attribute as the number that 32 bits hold."""

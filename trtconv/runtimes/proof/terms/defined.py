@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from trtconv.graph.model import OnnxModel
 from trtconv.runtimes.proof.cut import Piece
 from trtconv.runtimes.proof.terms import of_model, of_network
 from trtconv.runtimes.proof.terms.term import Term, Wordless, same, tensor
-from trtconv.runtimes.tensorrt.readback.records import ReadNetwork
+from trtconv.runtimes.tensorrt.readback.records import ReadNetwork, ReadTensor
 
 _UNFIT = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 """What comes of models and networks that do not fit together: whoever runs them says so."""
@@ -24,17 +24,44 @@ def is_defined(network: ReadNetwork, model: OnnxModel, numbers: Mapping[str, int
         piece: The piece.
     """
     try:
-        named = {name: _source(network, model, name, numbers[name]) for name in piece.sources if name in numbers}
+        named = {name: _source(model, network.tensors[numbers[name]]) for name in piece.sources if name in numbers}
         meant = of_model.terms_of(model, piece.nodes, named)
         numbered = {numbers[name]: source for name, source in named.items()}
         computed = of_network.terms_of(network, piece.layers, numbered)
     except (Wordless, *_UNFIT):
         return False
-    return same(meant[piece.target], computed[numbers[piece.target]])
+    own = meant[piece.target]
+    return own is not None and same(own, computed[numbers[piece.target]])
 
 
-def _source(network: ReadNetwork, model: OnnxModel, name: str, number: int) -> Term:
-    held = network.tensors[number]
-    if held.shape is None or model.main.dtype(name) != held.dtype:
-        raise Wordless(f"{name} has another type, or no rank")
-    return tensor(name, held.dtype, held.shape)
+def is_kept(
+    one: OnnxModel,
+    other: OnnxModel,
+    nodes: tuple[Iterable[int], Iterable[int]],
+    target: str,
+    sources: Collection[ReadTensor],
+) -> bool:
+    """Whether nodes of two models that both make a tensor come to the same term.
+
+    Args:
+        one: A model.
+        other: Another.
+        nodes: Positions of the nodes of each, in their order.
+        target: The tensor.
+        sources: What either starts from, as a network of the second has it.
+    """
+    try:
+        meant, made = (
+            of_model.terms_of(model, part, {held.name: _source(model, held) for held in sources})
+            for model, part in zip((one, other), nodes, strict=True)
+        )
+    except (Wordless, *_UNFIT):
+        return False
+    before, after = meant[target], made[target]
+    return before is not None and after is not None and same(before, after)
+
+
+def _source(model: OnnxModel, held: ReadTensor) -> Term:
+    if held.shape is None or model.main.dtype(held.name) != held.dtype:
+        raise Wordless(f"{held.name} has another type, or no rank")
+    return tensor(held.name, held.dtype, held.shape)

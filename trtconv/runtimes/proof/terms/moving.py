@@ -49,13 +49,13 @@ def _concat(call: Call) -> Term:
 def _split(call: Call) -> list[Term]:
     source = call.operand()
     axis, lengths = source.axis(call.take("axis", 0)), call.ints(1) if call.opset >= 13 else call.take("split", None)
-    count = call.take("num_outputs", len(call.results))
+    count = call.take("num_outputs", call.results)
     if not lengths:
         size = source.sizes[axis]
         if size < 1 or size % count:
             raise Wordless("uneven parts")
         lengths = [size // count] * count
-    if len(lengths) != len(call.results) or sum(lengths) != source.sizes[axis]:
+    if len(lengths) != call.results or sum(lengths) != source.sizes[axis]:
         raise Wordless("other parts")
     starts = [sum(lengths[:at]) for at in range(len(lengths))]
     return [_part(source, {axis: (start, length, 1)}) for start, length in zip(starts, lengths, strict=True)]

@@ -16,7 +16,7 @@ from trtconv.runtimes.proof.terms.term import Term, Wordless
 _WORDS = {**elements.WORDS, **moving.WORDS, **adding.WORDS}
 
 
-def terms_of(model: OnnxModel, nodes: Iterable[int], sources: Mapping[str, Term]) -> dict[str, Term]:
+def terms_of(model: OnnxModel, nodes: Iterable[int], sources: Mapping[str, Term]) -> dict[str, Term | None]:
     """Returns the terms of what nodes of the main graph compute.
 
     Args:
@@ -28,27 +28,27 @@ def terms_of(model: OnnxModel, nodes: Iterable[int], sources: Mapping[str, Term]
         Wordless: One of them has none.
     """
     scope, opset = model.main, model.opset
-    made = dict(sources)
+    columns = scope.columns
+    made: dict[str, Term | None] = {**sources, "": None}
 
     def read(name: str) -> Term | None:
-        if not name or name in made:
-            return made.get(name)
+        if name in made:
+            return made[name]
         values = scope.constant(name)
         if values is None or values.data_type == onnx.TensorProto.STRING:
             raise Wordless(f"{name} is not known")
         return terms.constant(model.array(values))
 
     for index in nodes:
-        node = scope.columns.nodes[index]
-        if node.domain not in ONNX_DOMAINS:
-            raise Wordless(node.domain)
-        call = Call(node, [read(name) for name in node.input], opset)
-        folding = known.WORDS.get(node.op_type)
-        words = folding if folding is not None and call.is_known else _WORDS.get(node.op_type)
+        op, results = columns.ops[index], [name for name in columns.outputs[index] if name]
+        if columns.domains[index] not in ONNX_DOMAINS:
+            raise Wordless(op)
+        call = Call(columns.attributes[index], [read(name) for name in columns.inputs[index]], len(results), opset)
+        folding = known.WORDS.get(op)
+        words = folding if folding is not None and call.is_known else _WORDS.get(op)
         if words is None:
-            raise Wordless(node.op_type)
+            raise Wordless(op)
         written = words(call)
         call.finish()
-        results = [written] if isinstance(written, Term) else written
-        made.update(zip((name for name in node.output if name), results, strict=True))
+        made.update(zip(results, [written] if isinstance(written, Term) else written, strict=True))
     return made

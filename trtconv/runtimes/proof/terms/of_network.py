@@ -279,7 +279,7 @@ def _convolution(call: Call) -> Term:
         raise Wordless("other maps")
     own = terms.constant(bias) if bias.size else None
     window = _window(call, tuple(call.take("dilation_nd")))
-    return convolved(source, kernel, bias_given or own, window, groups, transpose)
+    return convolved(source, kernel, window, bias_given or own, groups, transpose)
 
 
 def _kernel(weights: Array, shape: tuple[int, ...], groups: int, maps: int, transpose: bool) -> Array:

@@ -31,14 +31,14 @@ class Window(NamedTuple):
             raise Wordless("negative pads")
 
 
-def convolved(source: Term, kernel: Term, bias: Term | None, window: Window, groups: int, transpose: bool) -> Term:
+def convolved(source: Term, kernel: Term, window: Window, bias: Term | None, groups: int, transpose: bool) -> Term:
     """Returns a convolution.
 
     Args:
         source: [batch, channels, *sizes].
         kernel: In ONNX's layout: outputs first; of a transposed convolution, inputs first.
-        bias: One for each channel of the result; None: nothing is added.
         window: How the kernel is moved.
+        bias: One for each channel of the result; None: nothing is added.
         groups: Into which both kinds of channels are divided.
         transpose: Whether it is a transposed one.
     """
@@ -50,7 +50,7 @@ def convolved(source: Term, kernel: Term, bias: Term | None, window: Window, gro
         # As TensorRT's parsers have it, which convolve images and volumes alone.
         flat = Window(*((values[0], rest) for values, rest in zip(window, (1, 0, 0, 1), strict=True)))
         image = unsqueezed(source, (3,))
-        return squeezed(convolved(image, unsqueezed(kernel, (3,)), bias, flat, groups, transpose), (3,))
+        return squeezed(convolved(image, unsqueezed(kernel, (3,)), flat, bias, groups, transpose), (3,))
     if bias is not None:
         bias = reshaped(bias, (-1,))
         if bias.dtype != source.dtype:

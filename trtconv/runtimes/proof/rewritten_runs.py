@@ -1,0 +1,132 @@
+"""The pieces that passes changed, either side of each, on ONNX Runtime: what the other process does of `rewritten`."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Collection, Container, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+
+from trtconv.core import process
+from trtconv.core.frozen import frozen
+from trtconv.graph.model import OnnxModel
+from trtconv.graph.walk import all_nodes
+from trtconv.runtimes.compare import relative_error
+from trtconv.runtimes.onnxruntime import first_line, numpy_type, session
+from trtconv.runtimes.proof.feeds import sizes as feed_sizes
+from trtconv.runtimes.proof.numbers import numbers_of
+from trtconv.runtimes.proof.reference import has_shape, stated_shapes, stated_sizes
+from trtconv.runtimes.proof.roles import integers_of, sizing_inputs
+
+_DRAWS = 400
+"""How many values are tried of integers that decide sizes."""
+_INTEGERS = 4
+"""Below which integers are drawn that are no codes."""
+_STEPS = frozenset(
+    (  # noqa: SIM905
+        "Ceil Equal Floor Greater GreaterOrEqual Less LessOrEqual Mod Round Shrink Sign ThresholdedRelu Where"
+    ).split()
+)
+"""Operators whose result jumps where what they read is exactly a certain number."""
+
+
+@frozen
+class Pairs:
+    """What the process is to compare.
+
+    Args:
+        pieces: The name of the tensor that a piece computes, and the piece of either model, serialized.
+        path: Where the model lies; external data is looked up beside it.
+    """
+
+    pieces: Sequence[tuple[str, bytes, bytes]]
+    path: str
+
+
+def serve(pairs: Pairs, tell: process.Tell) -> None:
+    """Is the other process of `kept`: runs both sides of each piece on ONNX Runtime."""
+    for number, (target, *sides) in enumerate(pairs.pieces):
+        models = [OnnxModel(onnx.load_model_from_string(data), Path(pairs.path)) for data in sides]
+        try:
+            error, why = str(_error(models, target, number)), ""
+        except Exception as failure:  # ONNX Runtime raises its own types, one for each status.
+            error, why = "nan", first_line(failure) or type(failure).__name__
+        tell({"event": "piece", "target": target, "error": error, "why": why})
+
+
+def _error(models: Sequence[OnnxModel], target: str, seed: int) -> float:
+    sessions = [session(model, small=True) for model in models]
+    for runner in sessions:
+        if isinstance(runner, str):
+            raise ValueError(runner)
+    nodes = all_nodes(models[0].proto.graph.node)
+    sizing = sizing_inputs(nodes, models[0].inputs)
+    shape, stated = stated_shapes(models[0]).get(target), stated_sizes(models[0])
+    for draw in range(1 + _DRAWS if sizing else 1):
+        feeds = _feeds(models, np.random.default_rng([seed, draw]), sizing if draw else frozenset(), stated)
+        with contextlib.suppress(*((Exception,) if sizing else ())):
+            expected = _outcome(sessions[0], target, feeds)
+            if sizing and not has_shape(expected, shape):
+                continue
+            got = _outcome(sessions[1], target, feeds)
+            # Axes that the passes took from a shape further on are some of those that make that shape.
+            if not sizing or np.shape(got) == np.shape(expected):
+                met = _meeting(models, feeds, np.random.default_rng([seed, draw]))
+                error = relative_error(expected, got)
+                return (
+                    max(error, relative_error(*(_outcome(runner, target, met) for runner in sessions)))
+                    if met
+                    else error
+                )
+    raise ValueError(f"no values of {min(sizing)!r} were found for which it has the shape that the model states")
+
+
+def _outcome(runner: Any, target: str, feeds: Mapping[str, NDArray[Any]]) -> Any:
+    return runner.run([target], {value.name: feeds[value.name] for value in runner.get_inputs()})[0]
+
+
+def _feeds(
+    models: Sequence[OnnxModel], random: np.random.Generator, sizing: Container[str], stated: Collection[int]
+) -> dict[str, NDArray[Any]]:
+    feeds: dict[str, NDArray[Any]] = {}
+    below = {name: high for model in models for name, high in integers_of(model).items()}
+    for spec in (entry for model in models for entry in model.inputs):
+        dtype, shape = numpy_type(spec), tuple(int(size) for size in spec.dims)
+        if spec.name in sizing:
+            values = feed_sizes(shape, dtype, random, stated)
+        elif dtype.kind in "iu":
+            high = below.get(spec.name, 256 if dtype.itemsize == 1 else _INTEGERS)
+            values = random.integers(0, high, shape).astype(dtype)
+        else:
+            values = (random.standard_normal(shape) if dtype.kind != "b" else random.random(shape) < 0.5).astype(dtype)
+        feeds.setdefault(spec.name, values)
+    return feeds
+
+
+def _meeting(
+    models: Sequence[OnnxModel], feeds: Mapping[str, NDArray[Any]], random: np.random.Generator
+) -> dict[str, NDArray[Any]]:
+    """Returns inputs that are exactly the numbers that either side holds; none where nothing jumps there."""
+    held: list[float] = []
+    steps = False
+    for model in models:
+        nodes = list(all_nodes(model.proto.graph.node))
+        steps = steps or any(node.op_type in _STEPS for node in nodes)
+        held += numbers_of(model, nodes)
+    around = [sign * number for number in dict.fromkeys(held) if number and math.isfinite(number) for sign in (1, -1)]
+    if not steps or not around:
+        return {}
+
+    def met(values: NDArray[Any]) -> NDArray[Any]:
+        if values.dtype.kind != "f":
+            return values
+        with np.errstate(over="ignore"):
+            exact = random.choice(around, values.shape).astype(values.dtype)
+        return np.where((random.random(values.shape) < 0.5) & np.isfinite(exact), exact, values)
+
+    return {name: met(values) for name, values in feeds.items()}
