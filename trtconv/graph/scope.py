@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from trtconv.core.findings import Location
 from trtconv.graph.nodes import Columns
 from trtconv.graph.types import ONNX_DOMAINS, known_dtype_name
-from trtconv.graph.walk import constant_of
+from trtconv.graph.walk import constant_of, reads
 
 _STACK_TRACES = ("pkg.torch.onnx.stack_trace", "pkg.onnxscript.stack_trace")
 SOURCE_KEY = "trtconv.source"
@@ -59,6 +59,16 @@ class Scope:
     def initializers(self) -> dict[str, onnx.TensorProto]:
         """This graph's own initializers by name."""
         return {tensor.name: tensor for tensor in self.graph.initializer}
+
+    @property
+    def reads(self) -> list[set[str]]:
+        """What each node reads, as `walk.reads`; without looking into nodes that hold no graph."""
+        columns = self.columns
+        inner = {index for index, *_ in columns.bodies()}
+        rows = [set(inputs) - {""} for inputs in columns.inputs]
+        for index in inner:
+            rows[index] = reads(columns.nodes[index])
+        return rows
 
     @functools.cached_property
     def producers(self) -> dict[str, int]:

@@ -12,7 +12,6 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from trtconv.core.frozen import frozen
 from trtconv.graph.model import OnnxModel
-from trtconv.graph.walk import reads
 from trtconv.runtimes.tensorrt.readback.flow import Flow
 from trtconv.runtimes.tensorrt.readback.records import ReadLayer, ReadNetwork
 
@@ -54,7 +53,7 @@ class Seams:
     def __init__(self, network: ReadNetwork, model: OnnxModel) -> None:
         self._network = network
         self._model = model
-        self._reads = [reads(node) for node in model.main.columns.nodes]
+        self._reads = model.main.reads
         self._producers = model.main.producers
         self._inputs = {spec.name for spec in model.inputs}
         self._makers: Mapping[int, ReadLayer] = {n: layer for layer in network.layers for n in layer.outputs}

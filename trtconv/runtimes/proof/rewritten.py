@@ -25,7 +25,6 @@ from trtconv.core.frozen import frozen
 from trtconv.graph.extract import shapes_at
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.types import known_dtype_name
-from trtconv.graph.walk import reads
 from trtconv.runtimes.assumed import Shapes, assumed_shapes
 from trtconv.runtimes.proof.rewritten_runs import Pairs
 from trtconv.runtimes.proof.terms.defined import is_kept
@@ -93,7 +92,7 @@ class Version:
         self.nodes: Sequence[onnx.NodeProto] = model.main.columns.nodes
         self.producers = model.main.producers
         self.inputs = {spec.name for spec in model.inputs}
-        self.reads = [reads(node) for node in self.nodes]
+        self.reads = model.main.reads
         self._variable: dict[str, bool] = {}
         for index, node in enumerate(self.nodes):
             varies = any(name in self.inputs or self._variable.get(name, False) for name in self.reads[index])
@@ -102,6 +101,18 @@ class Version:
     def makes(self, name: str) -> bool:
         """Whether a node makes a tensor, of what the inputs hold."""
         return name in self.producers and self._variable[name]
+
+    def makes_alike(self, other: Version, name: str) -> bool:
+        """Whether the same node makes a tensor in another model, of the same."""
+        return self._plain(name) == other._plain(name) != b"" or self.key(name) == other.key(name)
+
+    def _plain(self, name: str) -> bytes:
+        """Returns the node that makes a tensor as it is written; nothing where it reads what is made of constants."""
+        index = self.producers[name]
+        if any(source in self.producers and not self._variable[source] for source in self.reads[index]):
+            return b""
+        data: bytes = self.nodes[index].SerializeToString()
+        return data
 
     def key(self, name: str) -> tuple[bytes, ...]:
         """Returns what tells the node that makes a tensor, and those that make constants for it, from others."""

@@ -8,7 +8,7 @@ import numpy as np
 
 from trtconv.graph.deconv import crops, extend_kernel, fold, geometry_of
 from trtconv.runtimes.proof.terms import term as terms
-from trtconv.runtimes.proof.terms.call import Call, Words, axes_of
+from trtconv.runtimes.proof.terms.node_call import Call, Words, axes_of
 from trtconv.runtimes.proof.terms.term import Term, Wordless
 from trtconv.runtimes.proof.terms.windows import Window, convolved, pooled
 

@@ -30,8 +30,7 @@ def is_defined(network: ReadNetwork, model: OnnxModel, numbers: Mapping[str, int
         computed = of_network.terms_of(network, piece.layers, numbered)
     except (Wordless, *_UNFIT):
         return False
-    own = meant[piece.target]
-    return own is not None and same(own, computed[numbers[piece.target]])
+    return _alike(meant[piece.target], computed[numbers[piece.target]])
 
 
 def is_kept(
@@ -57,8 +56,11 @@ def is_kept(
         )
     except (Wordless, *_UNFIT):
         return False
-    before, after = meant[target], made[target]
-    return before is not None and after is not None and same(before, after)
+    return _alike(meant[target], made[target])
+
+
+def _alike(one: Term | None, other: Term | None) -> bool:
+    return one is not None and other is not None and same(one, other)
 
 
 def _source(model: OnnxModel, held: ReadTensor) -> Term:

@@ -8,7 +8,7 @@ import numpy as np
 
 from trtconv.graph.types import known_dtype_name
 from trtconv.runtimes.proof.terms import term as terms
-from trtconv.runtimes.proof.terms.call import Call, Words
+from trtconv.runtimes.proof.terms.node_call import Call, Words
 from trtconv.runtimes.proof.terms.term import Term, Wordless
 
 

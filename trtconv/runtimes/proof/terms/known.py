@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 from trtconv.graph.types import known_dtype_name
-from trtconv.runtimes.proof.terms.call import Call, Words
+from trtconv.runtimes.proof.terms.node_call import Call, Words
 from trtconv.runtimes.proof.terms.term import Array, Term, Wordless, constant
 
 _MOST = 1 << 16

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from trtconv.runtimes.proof.terms import term as terms
-from trtconv.runtimes.proof.terms.call import Call, Words, axes_of
+from trtconv.runtimes.proof.terms.node_call import Call, Words, axes_of
 from trtconv.runtimes.proof.terms.term import Term, Wordless
 
 

@@ -10,7 +10,7 @@ from trtconv.graph.model import OnnxModel
 from trtconv.graph.types import ONNX_DOMAINS
 from trtconv.runtimes.proof.terms import adding, elements, known, moving
 from trtconv.runtimes.proof.terms import term as terms
-from trtconv.runtimes.proof.terms.call import Call
+from trtconv.runtimes.proof.terms.node_call import Call
 from trtconv.runtimes.proof.terms.term import Term, Wordless
 
 _WORDS = {**elements.WORDS, **moving.WORDS, **adding.WORDS}

@@ -2,132 +2,85 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
 from trtconv.runtimes.proof.terms import term as terms
-from trtconv.runtimes.proof.terms.term import Array, Term, Wordless, is_small
+from trtconv.runtimes.proof.terms.layer_call import Call
+from trtconv.runtimes.proof.terms.term import Array, Sizes, Term, Wordless, is_small
 from trtconv.runtimes.proof.terms.windows import Window, convolved, pooled
 from trtconv.runtimes.tensorrt.layers import numpy_name
 from trtconv.runtimes.tensorrt.readback.call import axes_of
 from trtconv.runtimes.tensorrt.readback.execute import KINDS, results_of
 from trtconv.runtimes.tensorrt.readback.records import NotProven, ReadLayer, ReadNetwork
+from trtconv.runtimes.tensorrt.readback.surface import SURFACES
 from trtconv.runtimes.tensorrt.readback.types import numpy_type
-
-
-class Call:
-    """One layer with what it reads.
-
-    Args:
-        layer: The layer.
-        inputs: Terms of its inputs; None where an optional one is absent.
-        dtype: Type of its result.
-    """
-
-    def __init__(self, layer: ReadLayer, inputs: Sequence[Term | None], dtype: str) -> None:
-        self.kind, self.dtype = layer.kind, dtype
-        self._inputs = list(inputs)
-        self._values = dict(layer.values)
-
-    def take(self, name: str) -> Any:
-        """Returns an attribute, once; what nobody takes has no words, nor what is not there."""
-        if name not in self._values:
-            raise Wordless(f"no {name}")
-        return self._values.pop(name)
-
-    def has(self, name: str) -> bool:
-        """Whether there is an attribute that only some versions have, and nobody took it."""
-        return name in self._values
-
-    def number(self, name: str) -> float:
-        """Returns an attribute as the number that 32 bits hold."""
-        return float(np.float32(self.take(name)))
-
-    def drop(self, *names: str) -> None:
-        """Takes attributes that say nothing here."""
-        for name in names:
-            self._values.pop(name, None)
-
-    def operand(self, index: int = 0) -> Term:
-        """Returns an input that must be there."""
-        given = self.optional(index)
-        if given is None:
-            raise Wordless(f"no input {index}")
-        return given
-
-    def optional(self, index: int) -> Term | None:
-        """Returns an input; None where it is absent. What nobody asks for has no words."""
-        if index >= len(self._inputs):
-            return None
-        given, self._inputs[index] = self._inputs[index], None
-        return given
-
-    def ints(self, index: int) -> list[int] | None:
-        """Returns the values of an input that holds sizes or axes; None where it is absent."""
-        given = self.optional(index)
-        if given is None:
-            return None
-        if given.array is None or given.array.dtype.kind not in "iu":
-            raise Wordless("sizes that are computed")
-        return [int(value) for value in given.array.reshape(-1)]
-
-    def weights(self, name: str) -> Array:
-        """Returns weights; empty where there are none."""
-        values = self.take(name)
-        if not isinstance(values, np.ndarray):
-            raise Wordless("weights that cannot be read")
-        return values
-
-    def finish(self) -> None:
-        """Raises `Wordless` where something was not asked for."""
-        if self._values or any(given is not None for given in self._inputs):
-            raise Wordless("more than is written down here")
-
 
 Words = Callable[[Call], Term]
 
 
-def terms_of(network: ReadNetwork, layers: Iterable[int], sources: Mapping[int, Term]) -> dict[int, Term]:
+def terms_of(network: ReadNetwork, layers: Iterable[int], sources: Mapping[int, Term]) -> dict[int | None, Term | None]:
     """Returns the terms of what layers compute, by the numbers of tensors.
 
     Args:
         network: The network.
-        layers: Their positions; each stands after those whose results it reads.
+        layers: Their positions.
         sources: What they start from, likewise.
 
     Raises:
         Wordless: One of them has none.
     """
-    made = dict(sources)
-    for index in layers:
-        layer = network.layers[index]
-        if len(layer.outputs) != 1 or not all(number is None or number in made for number in layer.inputs):
-            raise Wordless(layer.kind)
+    made: dict[int | None, Term | None] = {None: None, **dict(sources.items())}
+    for layer in _in_order([network.layers[index] for index in layers], made.keys()):
+        if len(layer.outputs) != 1:
+            raise Wordless("several results")
         result = network.tensors[layer.outputs[0]]
         written = _folded(network, layer, made) or _written(layer, result.dtype, made)
-        if written.dtype != result.dtype or result.shape is None or len(result.shape) != written.rank:
-            raise Wordless("a result of another type")
+        if written.dtype != result.dtype or not _fits(written.sizes, result.shape):
+            raise Wordless("a result of another type, or of other sizes")
         made[result.index] = written
     return made
 
 
-def _written(layer: ReadLayer, dtype: str, made: Mapping[int, Term]) -> Term:
+def _in_order(layers: list[ReadLayer], known: Collection[int | None]) -> Iterator[ReadLayer]:
+    """Yields layers, each after those whose results it reads; most stand so."""
+    while layers:
+        late = []
+        for layer in layers:
+            if all(number in known for number in layer.inputs):
+                yield layer
+            else:
+                late.append(layer)
+        if len(late) == len(layers):
+            raise Wordless("what it reads is not known")
+        layers = late
+
+
+def _fits(sizes: Sizes, shape: Sizes | None) -> bool:
+    """Whether sizes are those that TensorRT inferred, where both are known."""
+    pairs = [] if shape is None else list(zip(sizes, shape, strict=False))
+    return shape is not None and len(sizes) == len(shape) and all(-1 in pair or pair[0] == pair[1] for pair in pairs)
+
+
+def _written(layer: ReadLayer, dtype: str, made: Mapping[int | None, Term | None]) -> Term:
     words = _WORDS.get(layer.kind)
     if words is None:
         raise Wordless(layer.kind)
-    call = Call(layer, [None if number is None else made[number] for number in layer.inputs], dtype)
+    call = Call(layer, [made[number] for number in layer.inputs], dtype)
     written = words(call)
     call.finish()
     return written
 
 
-def _folded(network: ReadNetwork, layer: ReadLayer, made: Mapping[int, Term]) -> Term | None:
+def _folded(network: ReadNetwork, layer: ReadLayer, made: Mapping[int | None, Term | None]) -> Term | None:
     """Returns what a layer makes of few constants; None where it reads anything else."""
-    arrays = {number: made[number].array for number in layer.inputs if number is not None}
+    arrays = {number: term.array for number in layer.inputs if (term := made[number]) is not None}
     if not arrays or layer.kind not in _FOLDED or not all(map(is_small, arrays.values())):
         return None
+    surface = SURFACES[layer.kind]
+    if not layer.values.keys() <= {*surface.attributes, *surface.newer}:
+        raise Wordless("more than is written down here")
     try:
         (values,) = results_of(network, layer, KINDS[layer.kind], arrays.__getitem__)
     except NotProven as error:
@@ -161,9 +114,9 @@ def _cast(call: Call) -> Term:
 
 def _shape(call: Call) -> Term:
     source = call.operand()
-    if not source.is_static:
-        raise Wordless("sizes that are not known")
-    return terms.constant(np.array(source.sizes, numpy_type(call.dtype)))
+    if source.is_static:
+        return terms.constant(np.array(source.sizes, numpy_type(call.dtype)))
+    return Term("shape", (source,), (), call.dtype, (source.rank,))
 
 
 def _gather(call: Call) -> Term:
@@ -234,12 +187,24 @@ def _prelu(call: Call) -> Term:
 
 
 def _shuffle(call: Call) -> Term:
-    result = terms.transposed(call.operand(), call.take("first_transpose"))
-    given, written, zero_copies = call.ints(1), call.take("reshape_dims"), bool(call.take("zero_is_placeholder"))
-    target = written if given is None else given
-    if target is not None:
-        result = terms.reshaped(result, target, zero_copies)
+    result, given = terms.transposed(call.operand(), call.take("first_transpose")), call.optional(1)
+    target, zero_copies = call.take("reshape_dims"), bool(call.take("zero_is_placeholder"))
+    if given is not None and given.array is None:
+        if not _is_shape_of(given, result):
+            raise Wordless("sizes that are computed")
+    elif given is not None or target is not None:
+        sizes = target if given is None or given.array is None else given.array.reshape(-1).tolist()
+        result = terms.reshaped(result, sizes, zero_copies)
     return terms.transposed(result, call.take("second_transpose"))
+
+
+def _is_shape_of(sizes: Term, term: Term) -> bool:
+    """Whether sizes are those that a term has in any case: its own, or those of what its softmax is of."""
+    while sizes.op == "cast":
+        sizes = sizes.operands[0]
+    while term.op == "softmax" and sizes.op == "shape" and sizes.operands[0] is not term:
+        term = term.operands[0]
+    return sizes.op == "shape" and sizes.operands[0] is term
 
 
 def _squeeze(call: Call) -> Term:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -90,7 +91,13 @@ def tensor(name: str, dtype: str, sizes: Sizes) -> Term:
 
 def constant(array: Array) -> Term:
     """Returns the term of values that are known."""
-    return Term("constant", (), (), array.dtype.name, array.shape, array)
+    return Term("constant", (), (), _name_of(array.dtype), array.shape, array)
+
+
+@functools.cache
+def _name_of(dtype: np.dtype[Any]) -> str:
+    # NumPy makes it up in Python each time.
+    return str(dtype.name)
 
 
 def same(one: Term, other: Term) -> bool:
