@@ -91,6 +91,8 @@ def prover(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[Scene, ProofR
         seconds: float = 60.0,
         defined: bool = False,
         edited: bytes | None = None,
+        same_numbers: bool = True,
+        changes: bool | None = None,
         thorough: bool = False,
         **typical: Shape,
     ) -> tuple[Scene, ProofResult]:
@@ -102,9 +104,18 @@ def prover(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[Scene, ProofR
         # What an element costs is for the estimate to say.
         monkeypatch.setattr(prove, "MOST_PRODUCTS", cost.products(NETWORK, {"y": (1,)}) * elements)
         meaning: Any = SimpleNamespace(
-            parsed=MODEL, edited=edited, inputs=MODEL.inputs, typical=typical, batch=1, megabytes=1e3
+            parsed=MODEL,
+            edited=edited,
+            same_numbers=same_numbers,
+            inputs=MODEL.inputs,
+            typical=typical,
+            batch=1,
+            megabytes=1e3,
         )
-        under_way = Prover(NETWORK, meaning, sizes, 60.0, thorough=thorough)
+        compares = SimpleNamespace(is_defined=lambda: changes, compare=lambda runner: None)
+        under_way = Prover(
+            NETWORK, meaning, sizes, 60.0, thorough=thorough, changes=None if changes is None else compares
+        )
         found = under_way.finish(60.0, seconds)
         under_way.close()
         return scene, found

@@ -128,11 +128,11 @@ class Scene:
     ) -> tuple[BuildProof | None, tuple[Finding, ...]]:
         """Proves; the build took so many seconds."""
 
-        def prover(network: object, meaning: Any, sizes: Any, limit: float, *, thorough: bool, first: Any) -> Any:
+        def prover(network: object, meaning: Any, sizes: Any, limit: float, *, thorough: bool, changes: Any) -> Any:
             self.meaning, self.thorough = meaning, thorough
             # What no pass has changed needs no run.
             if self.compares:
-                first(Process("nowhere:never"))
+                changes.compare(Process("nowhere:never"))
             self.magnitudes = {size.magnitude for size in sizes if size.besides}
 
             def finish(seconds: float, limit: float) -> ProofResult:

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from trtconv.cli.formats.load import letter, load_blocks
-from trtconv.cli.formats.text import findings_text, proof_lines
+from trtconv.cli.formats.proof import proof_lines
+from trtconv.cli.formats.text import findings_text
 from trtconv.cli.formats.wording import byte_size, count, memory_by_profile, shapes_text, table
 from trtconv.core.documents.bench import BenchRatio, BenchReport, BenchRow
 from trtconv.core.documents.verify import INCOMPLETE, Bisection, VerifyCase, VerifyReport

@@ -8,11 +8,12 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from trtconv.cli.formats.cuts import cut_blocks
 from trtconv.cli.formats.mix import mix_text
+from trtconv.cli.formats.proof import proof_lines
 from trtconv.cli.formats.wording import byte_size, count, memory_lines, shape_text, table
 from trtconv.core.dims import ShapeProfile
 from trtconv.core.documents.build import BuildReport
 from trtconv.core.documents.check import CheckReport, FailedRun, ParserVerdict
-from trtconv.core.documents.proof import BuildProof, WeightCounts
+from trtconv.core.documents.proof import BuildProof
 from trtconv.core.documents.rewrite import Comparison, Edit, RewriteReport, Skip
 from trtconv.core.documents.tensors import TensorInfo
 from trtconv.core.findings import Finding, Ignored, Location, summarize, worst
@@ -154,52 +155,6 @@ def _parser_line(parser: ParserVerdict) -> str:
     builds = {None: "", True: " and builds it", False: " and does not build it"}[parser.built]
     name = clean(f"{parser.runtime} {parser.version}")
     return f"parser: {name} {'accepts' if parser.accepted else 'refuses'} the model{builds}"
-
-
-_MOST_LACKING = 8
-"""Reasons for which something was not shown, of each of which one line tells."""
-
-
-def proof_lines(proof: BuildProof | None) -> list[str]:
-    """Says what was proven of the parsed network, and which layers were not."""
-    if proof is None:
-        return []
-    if proof.agrees is None:
-        return [clean(f"proof: none, the parsed network was not compared with the model: {proof.why}")]
-    verdict = "computes what the model means" if proof.agrees else "does not compute what the model means"
-    far = f", largest relative error {error:.1e}" if (error := proof.max_relative_error) is not None else ""
-    run = _run(proof)
-    partly = "in part: " if proof.agrees and proof.missing else ""
-    lines = [f"proof: {partly}what TensorRT parsed {verdict} ({run}{far})", *_weights_line(proof.weights)]
-    kinds = Counter((layer.kind, layer.reason) for layer in proof.unproven)
-    lines += [f"  not proven: {count(number, 'layer')} {kind}: {why}" for (kind, why), number in kinds.items()]
-    lacking = Counter((gap.what.value, gap.reason) for gap in proof.missing)
-    first = list(lacking.items())[:_MOST_LACKING]
-    lines += [f"  not shown: {number} by {what}: {why}" for (what, why), number in first]
-    if proof.why and (lacking or not proof.agrees):
-        lines.append(f"  {proof.why}")
-    return [clean(line) for line in lines]
-
-
-def _run(proof: BuildProof) -> str:
-    """Says what was shown how: pieces by their definition or by a run, and the whole."""
-    pieces = proof.pieces
-    parts = [f"{pieces.proven} of {count(pieces.of, 'piece')}"] if pieces.of else []
-    if pieces.defined:
-        parts.append("all by definition" if pieces.defined == pieces.of else f"{pieces.defined} by definition")
-    if proof.sizes:
-        parts.append(f"{count(proof.layers, 'layer')} run at {count(proof.sizes, 'size')}")
-    elif pieces.defined < pieces.of:
-        parts.append("the others each by itself" if pieces.defined else "each by itself")
-    return ", ".join(parts) or "nothing was run"
-
-
-def _weights_line(weights: WeightCounts | None) -> list[str]:
-    """Says how many weights are the file's, bit for bit."""
-    if weights is None or not weights.of:
-        return []
-    derived = f", {weights.derived} of them derived again" if weights.derived else ""
-    return [f"  weights: {weights.equal + weights.derived} of {weights.of} are those of the file, bit for bit{derived}"]
 
 
 def build_text(report: BuildReport, verbose: bool = False) -> str:

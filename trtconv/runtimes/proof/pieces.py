@@ -105,12 +105,9 @@ class Pieces:
     ) -> None:
         self._runner: process.Process | None = None
         self._others = others
-        self._network = network
-        self._model = model
-        self._data = data
-        self._batch = batch
+        self._network, self._model, self._data = network, model, data
+        self._batch, self._megabytes = batch, megabytes
         self.deadline = deadline
-        self._megabytes = megabytes
         self._seams = seams
         self._inputs = shapes
         self._shapes = shapes_of(network, model, shapes, seams.numbers, megabytes) if pieces else {}

@@ -199,7 +199,7 @@ class Prover:
         try:
             seams = cut.Seams(self._network, meaning.parsed)
             pieces = list(seams.pieces())
-            left = pieces if self._thorough else self._left(seams, pieces, deadline)
+            left = pieces if self._thorough else self._undefined(seams, pieces, deadline)
             if left or not self._needs_no_whole():
                 self._begin_whole()
             self._decided.set()
@@ -244,7 +244,7 @@ class Prover:
             return not self._thorough
         return self._meaning.same_numbers and self._changes is not None and self._changes.is_defined()
 
-    def _left(self, seams: cut.Seams, pieces: Sequence[cut.Piece], deadline: float) -> list[cut.Piece]:
+    def _undefined(self, seams: cut.Seams, pieces: Sequence[cut.Piece], deadline: float) -> list[cut.Piece]:
         """Returns the pieces that are not shown by their definition."""
         network, model = self._network, self._meaning.parsed
         late = (self._closed or time.monotonic() > deadline for _ in pieces)

@@ -8,16 +8,16 @@ import numpy as np
 
 from trtconv.graph.deconv import crops, extend_kernel, fold, geometry_of
 from trtconv.runtimes.proof.terms import term as terms
-from trtconv.runtimes.proof.terms.node_call import Call, Words, axes_of
+from trtconv.runtimes.proof.terms.node_call import NodeCall, Words, axes_of
 from trtconv.runtimes.proof.terms.term import Term, Wordless
 from trtconv.runtimes.proof.terms.windows import Window, convolved, pooled
 
 
-def _matmul(call: Call) -> Term:
+def _matmul(call: NodeCall) -> Term:
     return terms.multiplied(call.operand(0), call.operand(1))
 
 
-def _gemm(call: Call) -> Term:
+def _gemm(call: NodeCall) -> Term:
     if call.take("alpha", 1.0) != 1 or call.take("beta", 1.0) != 1:
         raise Wordless("factors")
     a, b = (_turned(call.operand(at), call.take(name, 0)) for at, name in enumerate(("transA", "transB")))
@@ -31,7 +31,7 @@ def _turned(matrix: Term, turn: int) -> Term:
     return terms.transposed(matrix, (1, 0)) if turn else matrix
 
 
-def _window(call: Call, axes: int) -> Window:
+def _window(call: NodeCall, axes: int) -> Window:
     if call.take("auto_pad", b"NOTSET") != b"NOTSET":
         raise Wordless("pads that are computed")
     pads = tuple(call.take("pads", (0,) * 2 * axes))
@@ -41,14 +41,14 @@ def _window(call: Call, axes: int) -> Window:
     return Window(strides, pads[:axes], pads[axes:], dilations)
 
 
-def _convolution(call: Call) -> Term:
+def _convolution(call: NodeCall) -> Term:
     source, kernel, bias = call.operand(0), call.operand(1), call.optional(2)
     if tuple(call.take("kernel_shape", kernel.sizes[2:])) != kernel.sizes[2:]:
         raise Wordless("a kernel of another shape")
     return convolved(source, kernel, _window(call, source.rank - 2), bias, call.take("group", 1), transpose=False)
 
 
-def _deconvolution(call: Call) -> Term:
+def _deconvolution(call: NodeCall) -> Term:
     source, kernel, bias = call.operand(0), call.operand(1), call.optional(2)
     geometry = geometry_of(call.take_all(), kernel.sizes)
     if isinstance(geometry, str):
@@ -67,7 +67,7 @@ def _deconvolution(call: Call) -> Term:
     return convolved(source, kernel, moved, bias, geometry.group, transpose=True)
 
 
-def _pool(kind: str, call: Call) -> Term:
+def _pool(kind: str, call: NodeCall) -> Term:
     source = call.operand()
     shape = tuple(call.take("kernel_shape", ()))
     counts = bool(call.take("count_include_pad", 0))
@@ -76,12 +76,12 @@ def _pool(kind: str, call: Call) -> Term:
     return pooled(kind, source, shape, _window(call, len(shape)), counts)
 
 
-def _global_pool(op: str, call: Call) -> Term:
+def _global_pool(op: str, call: NodeCall) -> Term:
     source = call.operand()
     return terms.reduced(op, source, range(2, source.rank), keep=True)
 
 
-def _reduction(op: str, call: Call) -> Term:
+def _reduction(op: str, call: NodeCall) -> Term:
     axes = axes_of(call, 13 if op == "SUM" else 18)
     # It says something of no axes alone.
     call.take("noop_with_empty_axes", 0)
@@ -91,7 +91,7 @@ def _reduction(op: str, call: Call) -> Term:
 _REDUCED = {"ReduceMean": "AVG", "ReduceSum": "SUM", "ReduceMax": "MAX", "ReduceMin": "MIN", "ReduceProd": "PROD"}
 
 
-def _softmax(call: Call) -> Term:
+def _softmax(call: NodeCall) -> Term:
     source = call.operand()
     axis = source.axis(call.take("axis", -1 if call.opset >= 13 else 1))
     if call.opset < 13 and axis != source.rank - 1:
@@ -99,7 +99,7 @@ def _softmax(call: Call) -> Term:
     return terms.softened(source, axis)
 
 
-def _layer_normalization(call: Call) -> Term:
+def _layer_normalization(call: NodeCall) -> Term:
     source, scale, bias = call.operand(0), call.operand(1), call.optional(2)
     axis = source.axis(call.take("axis", -1))
     if call.take("stash_type", 1) != 1 or call.results != 1:
@@ -114,7 +114,7 @@ def _aligned(scale: Term, source: Term) -> Term:
     return terms.unsqueezed(scale, range(source.rank - scale.rank))
 
 
-def _instance_normalization(call: Call) -> Term:
+def _instance_normalization(call: NodeCall) -> Term:
     source = call.operand(0)
     if source.rank < 3:
         raise Wordless("no image")
@@ -123,7 +123,7 @@ def _instance_normalization(call: Call) -> Term:
     return terms.normalized(source, scale, bias, range(2, source.rank), call.take("epsilon", 1e-5))
 
 
-def _batch_normalization(call: Call) -> Term:
+def _batch_normalization(call: NodeCall) -> Term:
     source = call.operand(0)
     shape = (1, -1, *(1,) * (source.rank - 2))
     held = [call.array(at).reshape(-1) for at in (1, 2, 3, 4)]

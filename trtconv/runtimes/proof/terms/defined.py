@@ -25,12 +25,12 @@ def is_defined(network: ReadNetwork, model: OnnxModel, numbers: Mapping[str, int
     """
     try:
         named = {name: _source(model, network.tensors[numbers[name]]) for name in piece.sources if name in numbers}
-        meant = of_model.terms_of(model, piece.nodes, named)
+        before = of_model.terms_of(model, piece.nodes, named)
         numbered = {numbers[name]: source for name, source in named.items()}
         computed = of_network.terms_of(network, piece.layers, numbered)
     except (Wordless, *_UNFIT):
         return False
-    return _alike(meant[piece.target], computed[numbers[piece.target]])
+    return _alike(before[piece.target], computed[numbers[piece.target]])
 
 
 def is_kept(
@@ -50,20 +50,20 @@ def is_kept(
         sources: What either starts from, as a network of the second has it.
     """
     try:
-        meant, made = (
-            of_model.terms_of(model, part, {held.name: _source(model, held) for held in sources})
+        before, after = (
+            of_model.terms_of(model, part, {source.name: _source(model, source) for source in sources})
             for model, part in zip((one, other), nodes, strict=True)
         )
     except (Wordless, *_UNFIT):
         return False
-    return _alike(meant[target], made[target])
+    return _alike(before[target], after[target])
 
 
 def _alike(one: Term | None, other: Term | None) -> bool:
     return one is not None and other is not None and same(one, other)
 
 
-def _source(model: OnnxModel, held: ReadTensor) -> Term:
-    if held.shape is None or model.main.dtype(held.name) != held.dtype:
-        raise Wordless(f"{held.name} has another type, or no rank")
-    return tensor(held.name, held.dtype, held.shape)
+def _source(model: OnnxModel, end: ReadTensor) -> Term:
+    if end.shape is None or model.main.dtype(end.name) != end.dtype:
+        raise Wordless(f"{end.name} has another type, or no rank")
+    return tensor(end.name, end.dtype, end.shape)

@@ -8,22 +8,22 @@ import numpy as np
 
 from trtconv.graph.types import known_dtype_name
 from trtconv.runtimes.proof.terms import term as terms
-from trtconv.runtimes.proof.terms.node_call import Call, Words
+from trtconv.runtimes.proof.terms.node_call import NodeCall, Words
 from trtconv.runtimes.proof.terms.term import Term, Wordless
 
 
-def _constant(call: Call) -> Term:
+def _constant(call: NodeCall) -> Term:
     held = call.take("value", None)
     if held is None:
         raise Wordless("a constant in another form")
     return terms.constant(call.values_of(held))
 
 
-def _identity(call: Call) -> Term:
+def _identity(call: NodeCall) -> Term:
     return call.operand()
 
 
-def _cast(call: Call) -> Term:
+def _cast(call: NodeCall) -> Term:
     call.take("saturate", 1)
     dtype = known_dtype_name(call.take("to", 0))
     if dtype is None:
@@ -31,7 +31,7 @@ def _cast(call: Call) -> Term:
     return terms.cast(call.operand(), dtype)
 
 
-def _shape(call: Call) -> Term:
+def _shape(call: NodeCall) -> Term:
     source = call.operand()
     sizes = np.array(source.sizes[call.take("start", 0) : call.take("end", None)], np.int64)
     if (sizes < 0).any():
@@ -39,59 +39,59 @@ def _shape(call: Call) -> Term:
     return terms.constant(sizes)
 
 
-def _where(call: Call) -> Term:
-    return terms.chosen(call.operand(0), call.operand(1), call.operand(2))
+def _where(call: NodeCall) -> Term:
+    return terms.selection(call.operand(0), call.operand(1), call.operand(2))
 
 
-def _at_least(op: str, call: Call) -> Term:
+def _at_least(op: str, call: NodeCall) -> Term:
     one, other = call.operand(0), call.operand(1)
     return terms.joined("OR", terms.joined(op, one, other), terms.joined("EQUAL", one, other))
 
 
-def _is_infinite(call: Call) -> Term:
+def _is_infinite(call: NodeCall) -> Term:
     if not (call.take("detect_negative", 1) and call.take("detect_positive", 1)):
         raise Wordless("one sign")
     return terms.applied("ISINF", call.operand())
 
 
-def _joined(op: str, call: Call) -> Term:
+def _joined(op: str, call: NodeCall) -> Term:
     return terms.joined(op, call.operand(0), call.operand(1))
 
 
-def _applied(op: str, call: Call) -> Term:
+def _applied(op: str, call: NodeCall) -> Term:
     return terms.applied(op, call.operand())
 
 
-def _leaky_relu(call: Call) -> Term:
+def _leaky_relu(call: NodeCall) -> Term:
     return terms.applied("LEAKY_RELU", call.operand(), call.number("alpha", 0.01))
 
 
-def _elu(call: Call) -> Term:
+def _elu(call: NodeCall) -> Term:
     return terms.applied("ELU", call.operand(), call.number("alpha", 1.0))
 
 
-def _hard_sigmoid(call: Call) -> Term:
+def _hard_sigmoid(call: NodeCall) -> Term:
     return terms.applied("HARD_SIGMOID", call.operand(), call.number("alpha", 0.2), call.number("beta", 0.5))
 
 
-def _hard_swish(call: Call) -> Term:
+def _hard_swish(call: NodeCall) -> Term:
     source = call.operand()
     gate = terms.applied("HARD_SIGMOID", source, float(np.float32(1 / 6)), 0.5)
     return terms.joined("PROD", source, gate)
 
 
-def _thresholded_relu(call: Call) -> Term:
+def _thresholded_relu(call: NodeCall) -> Term:
     return terms.applied("THRESHOLDED_RELU", call.operand(), call.number("alpha", 1.0))
 
 
-def _gelu(call: Call) -> Term:
+def _gelu(call: NodeCall) -> Term:
     how = call.take("approximate", b"none")
     if how not in (b"none", b"tanh"):
         raise Wordless(f"approximation {how!r}")
     return terms.applied("GELU_ERF" if how == b"none" else "GELU_TANH", call.operand())
 
 
-def _clip(call: Call) -> Term:
+def _clip(call: NodeCall) -> Term:
     limits = call.scalar(1, np.nan), call.scalar(2, np.nan)
     if call.opset < 11:
         limits = call.number("min", np.nan), call.number("max", np.nan)
@@ -100,7 +100,7 @@ def _clip(call: Call) -> Term:
     return terms.applied("CLIP", call.operand(), *limits)
 
 
-def _prelu(call: Call) -> Term:
+def _prelu(call: NodeCall) -> Term:
     source, slope = call.operand(0), call.operand(1)
     if slope.rank > source.rank:
         raise Wordless("slopes of more axes")

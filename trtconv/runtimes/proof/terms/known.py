@@ -8,21 +8,21 @@ from collections.abc import Callable
 import numpy as np
 
 from trtconv.graph.types import known_dtype_name
-from trtconv.runtimes.proof.terms.node_call import Call, Words
+from trtconv.runtimes.proof.terms.node_call import NodeCall, Words
 from trtconv.runtimes.proof.terms.term import Array, Term, Wordless, constant
 
 _MOST = 1 << 16
 """Elements of what is made of sizes alone."""
 
 
-def _joined(function: Callable[[Array, Array], Array], call: Call) -> Term:
+def _joined(function: Callable[[Array, Array], Array], call: NodeCall) -> Term:
     one, other = call.array(0), call.array(1)
     with np.errstate(all="ignore"):
         result = np.asarray(function(one, other))
     return constant(result if result.dtype.kind == "b" else result.astype(one.dtype))
 
 
-def _applied(function: Callable[[Array], Array], call: Call) -> Term:
+def _applied(function: Callable[[Array], Array], call: NodeCall) -> Term:
     values = call.array(0)
     with np.errstate(all="ignore"):
         return constant(np.asarray(function(values)).astype(values.dtype))
@@ -37,14 +37,14 @@ def _divided(one: Array, other: Array) -> Array:
     return np.asarray(np.sign(one) * np.sign(other) * (np.abs(one) // np.abs(other)))
 
 
-def _mod(call: Call) -> Term:
+def _mod(call: NodeCall) -> Term:
     one, other = call.array(0), call.array(1)
     if call.take("fmod", 0) or one.dtype.kind not in "iu" or not other.all():
         raise Wordless("a remainder of its own")
     return constant(np.asarray(np.mod(one, other)))
 
 
-def _cast(call: Call) -> Term:
+def _cast(call: NodeCall) -> Term:
     values, dtype = call.array(0), known_dtype_name(call.take("to", 0))
     call.take("saturate", 1)
     if dtype not in ("float32", "float16", "int32", "int64", "bool"):
@@ -53,7 +53,7 @@ def _cast(call: Call) -> Term:
         return constant(values.astype(dtype))
 
 
-def _gather(call: Call) -> Term:
+def _gather(call: NodeCall) -> Term:
     values, indices, axis = call.array(0), call.array(1), call.take("axis", 0)
     try:
         return constant(np.asarray(np.take(values, indices, axis)))
@@ -61,18 +61,18 @@ def _gather(call: Call) -> Term:
         raise Wordless("rows beyond the end") from error
 
 
-def _where(call: Call) -> Term:
+def _where(call: NodeCall) -> Term:
     return constant(np.where(call.array(0), call.array(1), call.array(2)))
 
 
-def _range(call: Call) -> Term:
+def _range(call: NodeCall) -> Term:
     first, limit, step = (call.array(at).reshape(()) for at in (0, 1, 2))
     if not step or abs((limit - first) / step) > _MOST or first.dtype.kind not in "iu":
         raise Wordless("a range of its own")
     return constant(np.arange(int(first), int(limit), int(step)).astype(first.dtype))
 
 
-def _filled(call: Call) -> Term:
+def _filled(call: NodeCall) -> Term:
     sizes, held = call.ints(0), call.take("value", None)
     value = np.zeros(1, np.float32) if held is None else call.values_of(held)
     if sizes is None or np.prod(sizes, dtype=np.float64) > _MOST or min(sizes, default=0) < 0:
@@ -80,7 +80,7 @@ def _filled(call: Call) -> Term:
     return constant(np.full(sizes, value.reshape(()), value.dtype))
 
 
-def _copied(function: Callable[[Array, list[int]], Array], call: Call) -> Term:
+def _copied(function: Callable[[Array, list[int]], Array], call: NodeCall) -> Term:
     values, sizes = call.array(0), call.ints(1) or []
     if np.prod(sizes, dtype=np.float64) * values.size > _MOST or min(sizes, default=0) < 0:
         raise Wordless("many copies")

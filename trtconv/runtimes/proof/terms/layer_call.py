@@ -11,7 +11,7 @@ from trtconv.runtimes.proof.terms.term import Array, Term, Wordless
 from trtconv.runtimes.tensorrt.readback.records import ReadLayer
 
 
-class Call:
+class LayerCall:
     """One layer with what it reads.
 
     Args:

@@ -6,24 +6,25 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from trtconv.runtimes.proof.terms import parts
 from trtconv.runtimes.proof.terms import term as terms
-from trtconv.runtimes.proof.terms.node_call import Call, Words, axes_of
+from trtconv.runtimes.proof.terms.node_call import NodeCall, Words, axes_of
 from trtconv.runtimes.proof.terms.term import Term, Wordless
 
 
-def _transpose(call: Call) -> Term:
+def _transpose(call: NodeCall) -> Term:
     source = call.operand()
     return terms.transposed(source, call.take("perm", range(source.rank)[::-1]))
 
 
-def _reshape(call: Call) -> Term:
+def _reshape(call: NodeCall) -> Term:
     target = call.ints(1)
     if target is None:
         raise Wordless("a shape of its own")
     return terms.reshaped(call.operand(), target, not call.take("allowzero", 0))
 
 
-def _flatten(call: Call) -> Term:
+def _flatten(call: NodeCall) -> Term:
     source, axis = call.operand(), call.take("axis", 1)
     if not source.is_static or not -source.rank <= axis <= source.rank:
         raise Wordless("sizes that are computed")
@@ -31,22 +32,22 @@ def _flatten(call: Call) -> Term:
     return terms.reshaped(source, (int(np.prod(source.sizes[:axis], dtype=np.int64)), -1))
 
 
-def _squeeze(call: Call) -> Term:
+def _squeeze(call: NodeCall) -> Term:
     return terms.squeezed(call.operand(), axes_of(call, 13))
 
 
-def _unsqueeze(call: Call) -> Term:
+def _unsqueeze(call: NodeCall) -> Term:
     return terms.unsqueezed(call.operand(), axes_of(call, 13))
 
 
-def _concat(call: Call) -> Term:
+def _concat(call: NodeCall) -> Term:
     operands: list[Term] = []
     while (given := call.optional(len(operands))) is not None:
         operands.append(given)
-    return terms.concatenated(operands, call.take("axis", 0))
+    return parts.concatenated(operands, call.take("axis", 0))
 
 
-def _split(call: Call) -> list[Term]:
+def _split(call: NodeCall) -> list[Term]:
     source = call.operand()
     axis, lengths = source.axis(call.take("axis", 0)), call.ints(1) if call.opset >= 13 else call.take("split", None)
     count = call.take("num_outputs", call.results)
@@ -61,13 +62,13 @@ def _split(call: Call) -> list[Term]:
     return [_part(source, {axis: (start, length, 1)}) for start, length in zip(starts, lengths, strict=True)]
 
 
-def _part(source: Term, taken: Mapping[int, tuple[int, int, int]]) -> Term:
-    rows = [taken.get(axis, (0, size, 1)) for axis, size in enumerate(source.sizes)]
-    starts, sizes, steps = zip(*rows, strict=True)
-    return terms.cut(source, starts, sizes, steps)
+def _part(source: Term, rows: Mapping[int, tuple[int, int, int]]) -> Term:
+    all_rows = [rows.get(axis, (0, size, 1)) for axis, size in enumerate(source.sizes)]
+    starts, sizes, steps = zip(*all_rows, strict=True)
+    return parts.cut(source, starts, sizes, steps)
 
 
-def _slice(call: Call) -> Term:
+def _slice(call: NodeCall) -> Term:
     if call.opset < 10:
         raise Wordless("an older form")
     source = call.operand()
@@ -76,7 +77,7 @@ def _slice(call: Call) -> Term:
         raise Wordless("sizes that are computed")
     axes = list(range(len(starts))) if axes is None else [source.axis(axis) for axis in axes]
     steps = [1] * len(starts) if steps is None else steps
-    taken = {}
+    rows = {}
     for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
         size = source.sizes[axis]
         if size < 0 or step == 0:
@@ -84,11 +85,11 @@ def _slice(call: Call) -> Term:
         # Backwards, an end before the first place is one that Python would count from the other side.
         last = None if step < 0 and end < -size else end
         places = range(size)[start:last:step]
-        taken[axis] = (places.start, len(places), step)
-    return _part(source, taken)
+        rows[axis] = (places.start, len(places), step)
+    return _part(source, rows)
 
 
-def _pad(call: Call) -> Term:
+def _pad(call: NodeCall) -> Term:
     mode, pads = call.take("mode", b"constant"), call.ints(1) if call.opset >= 11 else call.take("pads", None)
     if pads is None or any(pads) or mode not in (b"constant", b"edge", b"reflect"):
         raise Wordless("pads")
@@ -97,7 +98,7 @@ def _pad(call: Call) -> Term:
     return call.operand()
 
 
-def _expand(call: Call) -> Term:
+def _expand(call: NodeCall) -> Term:
     source, target = call.operand(0), call.ints(1)
     if target is None or len(target) > source.rank or not source.is_static:
         raise Wordless("sizes that are computed")
@@ -106,7 +107,7 @@ def _expand(call: Call) -> Term:
     return source
 
 
-def _depth_to_space(call: Call) -> Term:
+def _depth_to_space(call: NodeCall) -> Term:
     source, block, mode = call.operand(), call.take("blocksize", 0), call.take("mode", b"DCR")
     if source.rank != 4 or not source.is_static or block < 1 or mode not in (b"DCR", b"CRD"):
         raise Wordless("a block of its own")
@@ -119,8 +120,8 @@ def _depth_to_space(call: Call) -> Term:
     return terms.reshaped(blocks, (batch, depth, height * block, width * block))
 
 
-def _gather(call: Call) -> Term:
-    return terms.gathered(call.operand(0), call.operand(1), call.take("axis", 0))
+def _gather(call: NodeCall) -> Term:
+    return parts.gathered(call.operand(0), call.operand(1), call.take("axis", 0))
 
 
 _PLACES = {
@@ -134,7 +135,7 @@ _PLACES = {
 _NEAREST = {"round_prefer_floor": "HALF_DOWN", "round_prefer_ceil": "HALF_UP", "floor": "FLOOR", "ceil": "CEIL"}
 
 
-def _resize(call: Call) -> Term:
+def _resize(call: NodeCall) -> Term:
     if call.opset < 11:
         raise Wordless("an older form")
     source = call.operand(0)
@@ -144,7 +145,7 @@ def _resize(call: Call) -> Term:
     if not sizes:
         if scales is None or scales.array is None:
             raise Wordless("sizes that are computed")
-        sizes = terms.scaled_sizes(source, scales.array.reshape(-1).tolist())
+        sizes = parts.scaled_sizes(source, scales.array.reshape(-1).tolist())
     elif scales is not None and scales.sizes != (0,):
         raise Wordless("sizes and scales")
     places = _PLACES.get(call.take("coordinate_transformation_mode", b"half_pixel").decode())
@@ -153,7 +154,7 @@ def _resize(call: Call) -> Term:
     if places is None or nearest is None or smooth or call.take("keep_aspect_ratio_policy", b"stretch") != b"stretch":
         raise Wordless("places of its own")
     mode, cubic = call.take("mode", b"nearest").decode().upper(), call.take("cubic_coeff_a", -0.75)
-    return terms.resized(source, sizes, mode, places[0], nearest=nearest, cubic=cubic, single=places[1])
+    return parts.resized(source, sizes, mode, places[0], nearest=nearest, cubic=cubic, single=places[1])
 
 
 WORDS: dict[str, Words] = {

@@ -12,7 +12,7 @@ from onnx import helper
 from trtconv.runtimes.proof.terms.term import Array, Term, Wordless, is_small
 
 
-class Call:
+class NodeCall:
     """One node with what it reads.
 
     Args:
@@ -106,7 +106,7 @@ class Call:
             raise Wordless("more than is written down here")
 
 
-def axes_of(call: Call, as_input_from: int, at: int = 1) -> list[int]:
+def axes_of(call: NodeCall, as_input_from: int, at: int = 1) -> list[int]:
     """Returns axes that became an input with an opset."""
     axes = call.ints(at) if call.opset >= as_input_from else call.take("axes", None)
     if not axes:
@@ -114,5 +114,5 @@ def axes_of(call: Call, as_input_from: int, at: int = 1) -> list[int]:
     return list(axes)
 
 
-Words = Callable[[Call], "Term | Sequence[Term]"]
+Words = Callable[[NodeCall], "Term | Sequence[Term]"]
 """What a node computes, for each of its results where there are several."""

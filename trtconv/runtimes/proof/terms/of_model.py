@@ -10,7 +10,7 @@ from trtconv.graph.model import OnnxModel
 from trtconv.graph.types import ONNX_DOMAINS
 from trtconv.runtimes.proof.terms import adding, elements, known, moving
 from trtconv.runtimes.proof.terms import term as terms
-from trtconv.runtimes.proof.terms.node_call import Call
+from trtconv.runtimes.proof.terms.node_call import NodeCall
 from trtconv.runtimes.proof.terms.term import Term, Wordless
 
 _WORDS = {**elements.WORDS, **moving.WORDS, **adding.WORDS}
@@ -29,26 +29,26 @@ def terms_of(model: OnnxModel, nodes: Iterable[int], sources: Mapping[str, Term]
     """
     scope, opset = model.main, model.opset
     columns = scope.columns
-    made: dict[str, Term | None] = {**sources, "": None}
+    results: dict[str, Term | None] = {**sources, "": None}
 
     def read(name: str) -> Term | None:
-        if name in made:
-            return made[name]
+        if name in results:
+            return results[name]
         values = scope.constant(name)
         if values is None or values.data_type == onnx.TensorProto.STRING:
             raise Wordless(f"{name} is not known")
         return terms.constant(model.array(values))
 
     for index in nodes:
-        op, results = columns.ops[index], [name for name in columns.outputs[index] if name]
+        op, names = columns.ops[index], [name for name in columns.outputs[index] if name]
         if columns.domains[index] not in ONNX_DOMAINS:
             raise Wordless(op)
-        call = Call(columns.attributes[index], [read(name) for name in columns.inputs[index]], len(results), opset)
+        call = NodeCall(columns.attributes[index], [read(name) for name in columns.inputs[index]], len(names), opset)
         folding = known.WORDS.get(op)
         words = folding if folding is not None and call.is_known else _WORDS.get(op)
         if words is None:
             raise Wordless(op)
         written = words(call)
         call.finish()
-        made.update(zip(results, [written] if isinstance(written, Term) else written, strict=True))
-    return made
+        results.update(zip(names, [written] if isinstance(written, Term) else written, strict=True))
+    return results

@@ -6,8 +6,9 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 
 import numpy as np
 
+from trtconv.runtimes.proof.terms import parts
 from trtconv.runtimes.proof.terms import term as terms
-from trtconv.runtimes.proof.terms.layer_call import Call
+from trtconv.runtimes.proof.terms.layer_call import LayerCall
 from trtconv.runtimes.proof.terms.term import Array, Sizes, Term, Wordless, is_small
 from trtconv.runtimes.proof.terms.windows import Window, convolved, pooled
 from trtconv.runtimes.tensorrt.layers import numpy_name
@@ -17,7 +18,7 @@ from trtconv.runtimes.tensorrt.readback.records import NotProven, ReadLayer, Rea
 from trtconv.runtimes.tensorrt.readback.surface import SURFACES
 from trtconv.runtimes.tensorrt.readback.types import numpy_type
 
-Words = Callable[[Call], Term]
+Words = Callable[[LayerCall], Term]
 
 
 def terms_of(network: ReadNetwork, layers: Iterable[int], sources: Mapping[int, Term]) -> dict[int | None, Term | None]:
@@ -31,24 +32,24 @@ def terms_of(network: ReadNetwork, layers: Iterable[int], sources: Mapping[int, 
     Raises:
         Wordless: One of them has none.
     """
-    made: dict[int | None, Term | None] = {None: None, **dict(sources.items())}
-    for layer in _in_order([network.layers[index] for index in layers], made.keys()):
+    results: dict[int | None, Term | None] = {None: None, **dict(sources.items())}
+    for layer in _in_order([network.layers[index] for index in layers], results.keys()):
         if len(layer.outputs) != 1:
             raise Wordless("several results")
         result = network.tensors[layer.outputs[0]]
-        written = _folded(network, layer, made) or _written(layer, result.dtype, made)
+        written = _folded(network, layer, results) or _term_of(layer, result.dtype, results)
         if written.dtype != result.dtype or not _fits(written.sizes, result.shape):
             raise Wordless("a result of another type, or of other sizes")
-        made[result.index] = written
-    return made
+        results[result.index] = written
+    return results
 
 
-def _in_order(layers: list[ReadLayer], known: Collection[int | None]) -> Iterator[ReadLayer]:
+def _in_order(layers: list[ReadLayer], results: Collection[int | None]) -> Iterator[ReadLayer]:
     """Yields layers, each after those whose results it reads; most stand so."""
     while layers:
         late = []
         for layer in layers:
-            if all(number in known for number in layer.inputs):
+            if all(number in results for number in layer.inputs):
                 yield layer
             else:
                 late.append(layer)
@@ -63,19 +64,19 @@ def _fits(sizes: Sizes, shape: Sizes | None) -> bool:
     return shape is not None and len(sizes) == len(shape) and all(-1 in pair or pair[0] == pair[1] for pair in pairs)
 
 
-def _written(layer: ReadLayer, dtype: str, made: Mapping[int | None, Term | None]) -> Term:
+def _term_of(layer: ReadLayer, dtype: str, results: Mapping[int | None, Term | None]) -> Term:
     words = _WORDS.get(layer.kind)
     if words is None:
         raise Wordless(layer.kind)
-    call = Call(layer, [made[number] for number in layer.inputs], dtype)
+    call = LayerCall(layer, [results[number] for number in layer.inputs], dtype)
     written = words(call)
     call.finish()
     return written
 
 
-def _folded(network: ReadNetwork, layer: ReadLayer, made: Mapping[int | None, Term | None]) -> Term | None:
+def _folded(network: ReadNetwork, layer: ReadLayer, results: Mapping[int | None, Term | None]) -> Term | None:
     """Returns what a layer makes of few constants; None where it reads anything else."""
-    arrays = {number: term.array for number in layer.inputs if (term := made[number]) is not None}
+    arrays = {number: term.array for number in layer.inputs if (term := results[number]) is not None}
     if not arrays or layer.kind not in _FOLDED or not all(map(is_small, arrays.values())):
         return None
     surface = SURFACES[layer.kind]
@@ -96,7 +97,7 @@ _FOLDED = frozenset(
 """Kinds of layer that are computed where all that they read is few constants: sizes, axes, scales."""
 
 
-def _constant(call: Call) -> Term:
+def _constant(call: LayerCall) -> Term:
     values, dtype = call.weights("weights"), numpy_type(call.dtype)
     if values.dtype != dtype and values.dtype.itemsize == dtype.itemsize:
         values = values.view(dtype)
@@ -106,41 +107,41 @@ def _constant(call: Call) -> Term:
     return terms.constant(values.reshape(shape))
 
 
-def _cast(call: Call) -> Term:
+def _cast(call: LayerCall) -> Term:
     if call.has("to_type") and numpy_name(call.take("to_type")) != call.dtype:
         raise Wordless("a type that is told later")
     return terms.cast(call.operand(), call.dtype)
 
 
-def _shape(call: Call) -> Term:
+def _shape(call: LayerCall) -> Term:
     source = call.operand()
     if source.is_static:
         return terms.constant(np.array(source.sizes, numpy_type(call.dtype)))
     return Term("shape", (source,), (), call.dtype, (source.rank,))
 
 
-def _gather(call: Call) -> Term:
+def _gather(call: LayerCall) -> Term:
     if call.take("mode") != "DEFAULT" or call.take("num_elementwise_dims"):
         raise Wordless("rows of its own")
-    return terms.gathered(call.operand(0), call.operand(1), call.take("axis"))
+    return parts.gathered(call.operand(0), call.operand(1), call.take("axis"))
 
 
-def _select(call: Call) -> Term:
+def _select(call: LayerCall) -> Term:
     operands = call.operand(0), call.operand(1), call.operand(2)
     if len({operand.rank for operand in operands}) != 1:
         raise Wordless("operands of several ranks")
-    return terms.chosen(*operands)
+    return terms.selection(*operands)
 
 
-def _resize(call: Call) -> Term:
+def _resize(call: LayerCall) -> Term:
     source, given, written, scales = call.operand(), call.ints(1), call.take("shape"), call.take("scales")
-    sizes = given or written or terms.scaled_sizes(source, scales or ())
+    sizes = given or written or parts.scaled_sizes(source, scales or ())
     if call.take("exclude_outside"):
         raise Wordless("weights of its own")
     mode, places = call.take("resize_mode"), call.take("coordinate_transformation")
     nearest, cubic = call.take("nearest_rounding"), call.take("cubic_coeff")
     single = call.take("selector_for_single_pixel")
-    return terms.resized(source, sizes, mode, places, nearest=nearest, cubic=cubic, single=single)
+    return parts.resized(source, sizes, mode, places, nearest=nearest, cubic=cubic, single=single)
 
 
 _ACTIVATIONS: Mapping[str, tuple[str, ...]] = {
@@ -159,7 +160,7 @@ _ACTIVATIONS: Mapping[str, tuple[str, ...]] = {
 """Kinds of activation to the numbers that count in them."""
 
 
-def _activation(call: Call) -> Term:
+def _activation(call: LayerCall) -> Term:
     kind = call.take("type")
     if kind not in _ACTIVATIONS:
         raise Wordless(kind)
@@ -168,25 +169,25 @@ def _activation(call: Call) -> Term:
     return terms.applied(kind, call.operand(), *details)
 
 
-def _unary(call: Call) -> Term:
+def _unary(call: LayerCall) -> Term:
     return terms.applied(call.take("op"), call.operand())
 
 
-def _elementwise(call: Call) -> Term:
+def _elementwise(call: LayerCall) -> Term:
     one, other = call.operand(0), call.operand(1)
     if one.rank != other.rank:
         raise Wordless("operands of several ranks")
     return terms.joined(call.take("op"), one, other)
 
 
-def _prelu(call: Call) -> Term:
+def _prelu(call: LayerCall) -> Term:
     source, slope = call.operand(0), call.operand(1)
     if slope.rank != source.rank:
         raise Wordless("slopes of another rank")
     return terms.joined("PRELU", source, slope)
 
 
-def _shuffle(call: Call) -> Term:
+def _shuffle(call: LayerCall) -> Term:
     result, given = terms.transposed(call.operand(), call.take("first_transpose")), call.optional(1)
     target, zero_copies = call.take("reshape_dims"), bool(call.take("zero_is_placeholder"))
     if given is not None and given.array is None:
@@ -207,21 +208,21 @@ def _is_shape_of(sizes: Term, term: Term) -> bool:
     return sizes.op == "shape" and sizes.operands[0] is term
 
 
-def _squeeze(call: Call) -> Term:
+def _squeeze(call: LayerCall) -> Term:
     axes = call.ints(1)
     if not axes:
         raise Wordless("axes of its own")
     return terms.squeezed(call.operand(), axes)
 
 
-def _unsqueeze(call: Call) -> Term:
+def _unsqueeze(call: LayerCall) -> Term:
     axes = call.ints(1)
     if not axes:
         raise Wordless("axes of its own")
     return terms.unsqueezed(call.operand(), axes)
 
 
-def _matmul(call: Call) -> Term:
+def _matmul(call: LayerCall) -> Term:
     return terms.multiplied(*(_turned(call.operand(at), call.take(f"op{at}")) for at in (0, 1)))
 
 
@@ -232,7 +233,7 @@ def _turned(matrix: Term, how: str) -> Term:
     return terms.transposed(matrix, order) if how == "TRANSPOSE" else matrix
 
 
-def _convolution(call: Call) -> Term:
+def _convolution(call: LayerCall) -> Term:
     source, given, bias_given = call.operand(0), call.optional(1), call.optional(2)
     transpose = call.kind == "DECONVOLUTION"
     weights, bias = call.weights("kernel"), call.weights("bias")
@@ -255,39 +256,39 @@ def _kernel(weights: Array, shape: tuple[int, ...], groups: int, maps: int, tran
     return weights.reshape(*((rest, maps // groups) if transpose else (maps, rest)), *shape)
 
 
-def _window(call: Call, dilations: tuple[int, ...]) -> Window:
+def _window(call: LayerCall, dilations: tuple[int, ...]) -> Window:
     if call.take("padding_mode") != "EXPLICIT_ROUND_DOWN":
         raise Wordless("pads that are computed")
     strides, low, high = (tuple(call.take(name)) for name in ("stride_nd", "pre_padding", "post_padding"))
     return Window(strides, low, high, dilations)
 
 
-def _pooling(call: Call) -> Term:
+def _pooling(call: LayerCall) -> Term:
     shape, counts = tuple(call.take("window_size_nd")), not call.take("average_count_excludes_padding")
     call.drop("blend_factor")
     window = _window(call, (1,) * len(shape))
     return pooled(call.take("type"), call.operand(), shape, window, counts)
 
 
-def _reduce(call: Call) -> Term:
+def _reduce(call: LayerCall) -> Term:
     return terms.reduced(call.take("op"), call.operand(), axes_of(call.take("axes")), bool(call.take("keep_dims")))
 
 
-def _softmax(call: Call) -> Term:
+def _softmax(call: LayerCall) -> Term:
     axes = axes_of(call.take("axes"))
     if len(axes) != 1:
         raise Wordless("several axes")
     return terms.softened(call.operand(), axes[0])
 
 
-def _concatenation(call: Call) -> Term:
+def _concatenation(call: LayerCall) -> Term:
     operands: list[Term] = []
     while (given := call.optional(len(operands))) is not None:
         operands.append(given)
-    return terms.concatenated(operands, call.take("axis"))
+    return parts.concatenated(operands, call.take("axis"))
 
 
-def _slice(call: Call) -> Term:
+def _slice(call: LayerCall) -> Term:
     rows = []
     for at, name in enumerate(("start", "shape", "stride"), 1):
         given, written = call.ints(at), call.take(name)
@@ -295,7 +296,7 @@ def _slice(call: Call) -> Term:
     if call.take("mode") not in ("STRICT_BOUNDS", "DEFAULT") or any(row is None for row in rows):
         raise Wordless("a part of its own")
     source, axes = call.operand(), call.ints(5) or (call.take("axes") if call.has("axes") else None)
-    return terms.cut(source, *_on_all_axes(source, axes, rows)) if axes else terms.cut(source, *rows)
+    return parts.cut(source, *_on_all_axes(source, axes, rows)) if axes else parts.cut(source, *rows)
 
 
 def _on_all_axes(source: Term, axes: Sequence[int], rows: Sequence[Sequence[int]]) -> list[list[int]]:
@@ -306,7 +307,7 @@ def _on_all_axes(source: Term, axes: Sequence[int], rows: Sequence[Sequence[int]
     return whole
 
 
-def _normalization(call: Call) -> Term:
+def _normalization(call: LayerCall) -> Term:
     call.drop("is_v2")
     if call.take("num_groups") != 1:
         raise Wordless("groups")

@@ -144,7 +144,7 @@ def joined(op: str, one: Term, other: Term) -> Term:
     return Term(op, (one, other), (), "bool" if op in _COMPARED else one.dtype, sizes)
 
 
-def chosen(condition: Term, one: Term, other: Term) -> Term:
+def selection(condition: Term, one: Term, other: Term) -> Term:
     """Returns one term where a condition holds, and the other elsewhere; all are broadcast."""
     if condition.dtype != "bool" or one.dtype != other.dtype:
         raise Wordless(f"a choice of {one.dtype} and {other.dtype} by {condition.dtype}")
@@ -160,25 +160,6 @@ def cast(term: Term, dtype: str) -> Term:
     if not {dtype, term.dtype} <= FLOATS | INTEGERS | {"bool"}:
         raise Wordless(f"{term.dtype} as {dtype}")
     return Term("cast", (term,), (), dtype, term.sizes)
-
-
-def gathered(source: Term, indices: Term, axis: int) -> Term:
-    """Returns the rows of a term that indices name, along an axis whose size is known."""
-    axis = source.axis(axis)
-    while indices.op == "cast" and {indices.dtype, indices.operands[0].dtype} <= INTEGERS:
-        # An index that another type of integer does not hold is beyond the end.
-        indices = indices.operands[0]
-    size = source.sizes[axis]
-    if size < 1 or indices.dtype not in INTEGERS:
-        # From the end of what has no size that is known, TensorRT counts in no way that it says.
-        raise Wordless(f"rows of {size}")
-    if indices.array is not None:
-        rows = indices.array.astype(np.int64)
-        if ((rows < -size) | (rows >= size)).any():
-            raise Wordless("rows beyond the end")
-        indices = constant(rows % size)
-    sizes = (*source.sizes[:axis], *indices.sizes, *source.sizes[axis + 1 :])
-    return Term("gather", (source, indices), (axis,), source.dtype, sizes)
 
 
 def _of_rank(term: Term, rank: int) -> Term:
@@ -201,7 +182,8 @@ def _broadcast(one: int, other: int) -> int:
     return max(one, other)
 
 
-def _require_floats(*terms: Term) -> None:
+def require_floats(*terms: Term) -> None:
+    """Raises `Wordless` where terms are of several types, or of no floats."""
     dtypes = {term.dtype for term in terms}
     if len(dtypes) != 1 or not dtypes <= FLOATS:
         raise Wordless(f"types {sorted(dtypes)}")
@@ -294,7 +276,7 @@ def squeezed(term: Term, axes: Sequence[int]) -> Term:
 
 def multiplied(one: Term, other: Term) -> Term:
     """Returns the products of matrices, which are broadcast."""
-    _require_floats(one, other)
+    require_floats(one, other)
     if min(one.rank, other.rank) < 2:
         raise Wordless("a vector")
     one, other = _of_one_rank(one, other)
@@ -304,7 +286,7 @@ def multiplied(one: Term, other: Term) -> Term:
 
 def reduced(op: str, term: Term, axes: Sequence[int], keep: bool) -> Term:
     """Returns what is left of a term where axes are made one element."""
-    _require_floats(term)
+    require_floats(term)
     places = tuple(sorted({term.axis(axis) for axis in axes}))
     if not places:
         raise Wordless("no axes")
@@ -314,39 +296,8 @@ def reduced(op: str, term: Term, axes: Sequence[int], keep: bool) -> Term:
 
 def softened(term: Term, axis: int) -> Term:
     """Returns the softmax of a term along an axis."""
-    _require_floats(term)
+    require_floats(term)
     return Term("softmax", (term,), (term.axis(axis),), term.dtype, term.sizes)
-
-
-def concatenated(terms: Sequence[Term], axis: int) -> Term:
-    """Returns terms one after the other along an axis."""
-    place = terms[0].axis(axis)
-    if len({term.dtype for term in terms}) != 1 or len({term.rank for term in terms}) != 1:
-        raise Wordless("operands of several types or ranks")
-    arrays = [term.array for term in terms if term.array is not None]
-    if len(arrays) == len(terms):
-        return constant(np.concatenate(arrays, place))
-    along = [term.sizes[place] for term in terms]
-    sizes = [max(term.sizes[at] for term in terms) for at in range(terms[0].rank)]
-    sizes[place] = -1 if -1 in along else sum(along)
-    return Term("concat", tuple(terms), (place,), terms[0].dtype, tuple(sizes))
-
-
-def cut(term: Term, starts: Sequence[int], sizes: Sequence[int], steps: Sequence[int]) -> Term:
-    """Returns a part of a term: for each axis the first place, how many, and how far from one another."""
-    if not len(starts) == len(sizes) == len(steps) == term.rank:
-        raise Wordless("a part of some axes")
-    for size, first, count, step in zip(term.sizes, starts, sizes, steps, strict=True):
-        if (first, count, step) == (0, size, 1) and size >= 0:
-            continue
-        if size < 0 or count < 1 or not 0 <= first < size or not 0 <= first + (count - 1) * step < size:
-            raise Wordless("a part that depends on sizes")
-    if tuple(sizes) == term.sizes and set(steps) == {1}:
-        return term
-    if term.array is not None:
-        rows = [first + step * np.arange(n) for first, n, step in zip(starts, sizes, steps, strict=True)]
-        return constant(term.array[np.ix_(*rows)])
-    return Term("slice", (term,), (tuple(starts), tuple(steps)), term.dtype, tuple(sizes))
 
 
 def normalized(term: Term, scale: Term, bias: Term | None, axes: Sequence[int], epsilon: float) -> Term:
@@ -360,43 +311,11 @@ def normalized(term: Term, scale: Term, bias: Term | None, axes: Sequence[int], 
         epsilon: What is added to the variance.
     """
     held = [scale] if bias is None or _is_zero(bias) else [scale, bias]
-    _require_floats(term, *held)
+    require_floats(term, *held)
     if any(part.rank != term.rank for part in held):
         raise Wordless("scales of another rank")
     places = tuple(sorted({term.axis(axis) for axis in axes}))
     return Term("normalize", (term, *held), (places, float(np.float32(epsilon))), term.dtype, term.sizes)
-
-
-def resized(
-    term: Term, sizes: Sequence[int], mode: str, places: str, *, nearest: str, cubic: float, single: str
-) -> Term:
-    """Returns a term at other sizes, of which each is the old one times a scale.
-
-    Args:
-        term: The term, whose sizes are known.
-        sizes: The new ones.
-        mode: "NEAREST", "LINEAR" or "CUBIC".
-        places: Where a new element lies on the old axis: "HALF_PIXEL", "ASYMMETRIC" or "ALIGN_CORNERS".
-        nearest: How such a place is rounded, of the nearest.
-        cubic: The coefficient, of cubic ones.
-        single: Where a single element lies.
-    """
-    _require_floats(term)
-    if not term.is_static or len(sizes) != term.rank or min(sizes) < 1 or mode not in ("NEAREST", "LINEAR", "CUBIC"):
-        raise Wordless("sizes that are computed")
-    own = {"NEAREST": (nearest,), "CUBIC": (float(np.float32(cubic)),)}.get(mode, ())
-    alone = (single,) if any(new == 1 != old for new, old in zip(sizes, term.sizes, strict=True)) else ()
-    return Term("resize", (term,), (mode, places, *own, *alone), term.dtype, tuple(sizes))
-
-
-def scaled_sizes(term: Term, scales: Sequence[float]) -> list[int]:
-    """Returns the sizes of a term times scales, where these are whole: else it depends on how a scale is rounded."""
-    if not term.is_static or len(scales) != term.rank:
-        raise Wordless("scales of some axes")
-    sizes = [size * float(scale) for size, scale in zip(term.sizes, scales, strict=True)]
-    if any(size != int(size) for size in sizes):
-        raise Wordless("sizes that are rounded")
-    return [int(size) for size in sizes]
 
 
 def _is_zero(term: Term) -> bool:

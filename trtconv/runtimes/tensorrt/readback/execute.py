@@ -51,7 +51,6 @@ KINDS: dict[str, Kernel] = {
 _ASK_SECONDS = 0.05
 """How long it is taken for known how much memory there is, where nothing large was made since."""
 _LARGE_BYTES = 1 << 20
-
 Given = Callable[[ReadTensor], "Array | None"]
 """Returns the value of a tensor in the original, None where that has none of its name."""
 Seen = Callable[[ReadTensor, Array, bool], Array]
