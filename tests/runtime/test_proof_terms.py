@@ -129,6 +129,11 @@ STATIC: dict[str, tuple[str, str]] = {
         p = Gather (r, one) y = Mul (q, p)""",
     ),
     "nothing padded": (IMAGE, "y = Pad (x, nopads)"),
+    "pads": (
+        IMAGE,
+        """a = Pad (x, pads) b = Pad (a, pads, number) c = Pad <mode = "edge"> (b, pads)
+        y = Pad <mode = "reflect"> (c, pads)""",
+    ),
     "nothing copied": (IMAGE, "a = Expand (x, same) y = Relu (a)"),
     "half": ("float16[2,4,8,6] x", "a = Relu (x) b = Transpose (a) y = Softmax (b)"),
 }
@@ -175,7 +180,8 @@ CONSTANTS = {
     "starts": np.array([1, -4]), "ends": np.array([1000, 6]), "faxes": np.array([2, -1]), "steps": np.array([1, 2]),
     "back": np.array([[-1, 0]]), "twice": np.array([1, 1, 2, 3], np.float32), "sizes": np.array([2, 4, 32, 18]),
     "sizes2": np.array([2, 4, 40, 9]), "one": np.array(1), "two": np.array([2]), "minus": np.array([-1]),
-    "nopads": np.zeros(8, np.int64), "same": np.array([4, 1, 6]), "heads": np.array([0, -1, 2, 4]),
+    "nopads": np.zeros(8, np.int64), "pads": np.array([0, 0, 1, 2, 0, 0, 2, 0]), "number": np.float32(0.5),
+    "same": np.array([4, 1, 6]), "heads": np.array([0, -1, 2, 4]),
     "odd": np.array([1, 1, 1.3, 1.7], np.float32),
 }  # fmt: skip
 

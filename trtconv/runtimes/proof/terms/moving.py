@@ -90,12 +90,17 @@ def _slice(call: NodeCall) -> Term:
 
 
 def _pad(call: NodeCall) -> Term:
-    mode, pads = call.take("mode", b"constant"), call.ints(1) if call.opset >= 11 else call.take("pads", None)
-    if pads is None or any(pads) or mode not in (b"constant", b"edge", b"reflect"):
-        raise Wordless("pads")
-    # What is filled in nowhere may be anything.
-    call.optional(2), call.optional(3), call.take("value", 0.0)
-    return call.operand()
+    source, mode = call.operand(), call.take("mode", b"constant")
+    pads = call.ints(1) if call.opset >= 11 else call.take("pads", None)
+    fill = call.scalar(2, 0.0) if call.opset >= 11 else call.take("value", 0.0)
+    if not pads or len(pads) != 2 * source.rank or call.optional(3) is not None or mode not in _MODES:
+        raise Wordless("pads of some axes")
+    if not any(pads):
+        return source
+    return parts.padded(source, pads[: source.rank], pads[source.rank :], _MODES[mode], fill)
+
+
+_MODES = {b"constant": "FILL", b"edge": "CLAMP", b"reflect": "REFLECT", b"wrap": "WRAP"}
 
 
 def _expand(call: NodeCall) -> Term:

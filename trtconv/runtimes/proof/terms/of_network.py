@@ -293,13 +293,26 @@ def _slice(call: LayerCall) -> Term:
     for at, name in enumerate(("start", "shape", "stride"), 1):
         given, written = call.ints(at), call.take(name)
         rows.append(written if given is None else given)
-    if call.take("mode") not in ("STRICT_BOUNDS", "DEFAULT") or any(row is None for row in rows):
-        raise Wordless("a part of its own")
+    mode, fill = call.take("mode"), call.optional(4)
+    if any(row is None for row in rows):
+        raise Wordless("a part that is computed")
     source, axes = call.operand(), call.ints(5) or (call.take("axes") if call.has("axes") else None)
-    return parts.cut(source, *_on_all_axes(source, axes, rows)) if axes else parts.cut(source, *rows)
+    starts, sizes, steps = _on_all_axes(source, axes, rows) if axes else rows
+    if set(steps) != {1} or not source.is_static:
+        return parts.cut(source, starts, sizes, steps)
+    rest = [start + size - n for start, size, n in zip(starts, sizes, source.sizes, strict=True)]
+    if max((*(-start for start in starts), *rest)) <= 0:
+        # Inside, all modes are one.
+        return parts.cut(source, starts, sizes, steps)
+    if fill is not None and (fill.array is None or fill.array.size != 1):
+        raise Wordless("a number that is computed")
+    number = 0.0 if fill is None or fill.array is None else float(fill.array.reshape(()))
+    return parts.padded(source, [-start for start in starts], rest, mode, number)
 
 
 def _on_all_axes(source: Term, axes: Sequence[int], rows: Sequence[Sequence[int]]) -> list[list[int]]:
+    if len({source.axis(axis) for axis in axes}) != len(axes):
+        raise Wordless("an axis twice")
     whole = [[0] * source.rank, list(source.sizes), [1] * source.rank]
     for values, row in zip(whole, rows, strict=True):
         for axis, value in zip(axes, row, strict=True):

@@ -9,6 +9,28 @@ import numpy as np
 from trtconv.runtimes.proof.terms.term import INTEGERS, Term, Wordless, constant, require_floats
 
 
+def padded(term: Term, low: Sequence[int], high: Sequence[int], mode: str, fill: float) -> Term:
+    """Returns a term with more elements around it.
+
+    Args:
+        term: The term, whose sizes are known.
+        low: How many before it, for each axis.
+        high: How many behind.
+        mode: "FILL", or as TensorRT's `SampleMode` names it.
+        fill: What is put there with "FILL".
+    """
+    if not term.is_static or min((*low, *high)) < 0 or mode not in ("FILL", "CLAMP", "REFLECT", "WRAP"):
+        raise Wordless("pads that are computed")
+    if mode in ("REFLECT", "WRAP") and any(
+        max(before, after) >= size for before, after, size in zip(low, high, term.sizes, strict=True)
+    ):
+        raise Wordless("more than there is")
+    require_floats(term)
+    sizes = tuple(before + size + after for before, size, after in zip(low, term.sizes, high, strict=True))
+    own = (float(np.float32(fill)),) if mode == "FILL" else ()
+    return term if sizes == term.sizes else Term("pad", (term,), (tuple(low), mode, *own), term.dtype, sizes)
+
+
 def gathered(source: Term, indices: Term, axis: int) -> Term:
     """Returns the rows of a term that indices name, along an axis whose size is known."""
     axis = source.axis(axis)
