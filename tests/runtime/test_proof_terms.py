@@ -97,6 +97,8 @@ STATIC: dict[str, tuple[str, str]] = {
         "float[7,5] x, int64[3] i",
         "a = Gather (x, i) b = Gather <axis = 1> (a, back) y = Gather <axis = 1> (b, i)",
     ),
+    "elements": ("float[2,4] x", "r = GatherElements <axis = 1> (table, some) y = Add (x, r)"),
+    "running sums": (IMAGE, "a = CumSum <exclusive = 1> (x, one) y = CumSum <reverse = 1> (a, minus0)"),
     "choice": (
         "float[3,1] x, float[4] z",
         "c = Greater (x, z) n = IsNaN (x) o = Or (c, n) p = Not (o) y = Where (p, x, z)",
@@ -181,6 +183,7 @@ CONSTANTS = {
     "back": np.array([[-1, 0]]), "twice": np.array([1, 1, 2, 3], np.float32), "sizes": np.array([2, 4, 32, 18]),
     "sizes2": np.array([2, 4, 40, 9]), "one": np.array(1), "two": np.array([2]), "minus": np.array([-1]),
     "nopads": np.zeros(8, np.int64), "pads": np.array([0, 0, 1, 2, 0, 0, 2, 0]), "number": np.float32(0.5),
+    "table": floats(3, 9), "some": np.array([[8, 0, -1, 3], [1, 1, 2, 2]]), "minus0": np.array(-1),
     "same": np.array([4, 1, 6]), "heads": np.array([0, -1, 2, 4]),
     "odd": np.array([1, 1, 1.3, 1.7], np.float32),
 }  # fmt: skip

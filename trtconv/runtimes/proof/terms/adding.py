@@ -88,6 +88,13 @@ def _reduction(op: str, call: NodeCall) -> Term:
     return terms.reduced(op, call.operand(), axes, keep=bool(call.take("keepdims", 1)))
 
 
+def _cumulative_sum(call: NodeCall) -> Term:
+    source, axes = call.operand(0), call.ints(1)
+    if axes is None or len(axes) != 1:
+        raise Wordless("an axis that is computed")
+    return terms.accumulated(source, axes[0], bool(call.take("exclusive", 0)), bool(call.take("reverse", 0)))
+
+
 _REDUCED = {"ReduceMean": "AVG", "ReduceSum": "SUM", "ReduceMax": "MAX", "ReduceMin": "MIN", "ReduceProd": "PROD"}
 
 
@@ -144,6 +151,7 @@ WORDS: dict[str, Words] = {
     "BatchNormalization": _batch_normalization,
     "Conv": _convolution,
     "ConvTranspose": _deconvolution,
+    "CumSum": _cumulative_sum,
     "Gemm": _gemm,
     "GlobalAveragePool": functools.partial(_global_pool, "AVG"),
     "GlobalMaxPool": functools.partial(_global_pool, "MAX"),

@@ -61,6 +61,13 @@ def _gather(call: NodeCall) -> Term:
         raise Wordless("rows beyond the end") from error
 
 
+def _gather_elements(call: NodeCall) -> Term:
+    values, indices, axis = call.array(0), call.array(1), call.take("axis", 0)
+    # Other axes of the indices may be shorter.
+    part = tuple(slice(None) if at == axis % values.ndim else slice(n) for at, n in enumerate(indices.shape))
+    return constant(np.take_along_axis(values[part], indices, axis))
+
+
 def _where(call: NodeCall) -> Term:
     return constant(np.where(call.array(0), call.array(1), call.array(2)))
 
@@ -125,6 +132,7 @@ WORDS: dict[str, Words] = {
     "ConstantOfShape": _filled,
     "Expand": functools.partial(_copied, _expanded),
     "Gather": _gather,
+    "GatherElements": _gather_elements,
     "Mod": _mod,
     "Range": _range,
     "Tile": functools.partial(_copied, np.tile),

@@ -274,6 +274,13 @@ def _reduce(call: LayerCall) -> Term:
     return terms.reduced(call.take("op"), call.operand(), axes_of(call.take("axes")), bool(call.take("keep_dims")))
 
 
+def _cumulative(call: LayerCall) -> Term:
+    axes = call.ints(1)
+    if call.take("op") != "SUM" or axes is None or len(axes) != 1:
+        raise Wordless("an operation of its own")
+    return terms.accumulated(call.operand(0), axes[0], bool(call.take("exclusive")), bool(call.take("reverse")))
+
+
 def _softmax(call: LayerCall) -> Term:
     axes = axes_of(call.take("axes"))
     if len(axes) != 1:
@@ -334,6 +341,7 @@ _WORDS: dict[str, Words] = {
     "CONCATENATION": _concatenation,
     "CONSTANT": _constant,
     "CONVOLUTION": _convolution,
+    "CUMULATIVE": _cumulative,
     "DECONVOLUTION": _convolution,
     "ELEMENTWISE": _elementwise,
     "GATHER": _gather,

@@ -294,6 +294,14 @@ def reduced(op: str, term: Term, axes: Sequence[int], keep: bool) -> Term:
     return Term(f"reduce {op}", (term,), (places, keep), term.dtype, sizes)
 
 
+def accumulated(term: Term, axis: int, exclusive: bool, reverse: bool) -> Term:
+    """Returns the sums of a term up to each place of an axis, from the front or from the end; `exclusive`: without that
+    place itself."""
+    if term.dtype not in FLOATS | INTEGERS:
+        raise Wordless(f"sums of {term.dtype}")
+    return Term("cumulative", (term,), (term.axis(axis), exclusive, reverse), term.dtype, term.sizes)
+
+
 def softened(term: Term, axis: int) -> Term:
     """Returns the softmax of a term along an axis."""
     require_floats(term)
