@@ -17,6 +17,7 @@ from trtconv.core.process import Process
 from trtconv.graph.model import OnnxModel
 from trtconv.passes import passes_for, run_passes
 from trtconv.runtimes.proof.rewritten import Claim, Differences, compared_pieces
+from trtconv.runtimes.tensorrt.readback.records import ReadNetwork, ReadTensor
 
 EXACT = Claim(True, 5e-2)
 NET = """<ir_version: 8, opset_import: ["": 17]> g (float[n,4,h,w] x) => (float[n,2,p,q] y) {
@@ -48,6 +49,32 @@ def test_what_the_passes_make_is_what_the_file_means(runner: Process) -> None:
     assert found.changed is None
     assert found.matches == 1
     assert not found.missing
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype", "factor", "defined"),
+    [
+        ((-1, 6, -1, -1), "float32", 1.0, True),
+        ((-1, 6, -1, -1), "float32", 1.001, False),
+        ((-1, 6, -1, -1), "float16", 1.0, False),
+        (None, "float32", 1.0, False),
+    ],
+)
+def test_what_is_the_same_by_definition_is_not_run(
+    shape: tuple[int, ...] | None, dtype: str, factor: float, defined: bool
+) -> None:
+    file, given = both()
+    made = next(each for each in given.proto.graph.initializer if each.name not in file.main.initializers)
+    made.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(made) * np.float32(factor), made.name))
+    given = OnnxModel(given.proto, given.path)
+    network = ReadNetwork((ReadTensor(0, "r", dtype, shape),), (), (), ())
+    differences = Differences(file, given, network)
+    assert (differences.targets, differences.defined) == ((set(), 1) if defined else ({"u"}, 0))
+    if defined:
+        found = compared_pieces(differences, EXACT, Process("nowhere:never"))
+        assert (found.matches, found.changed, found.missing) == (1, None, {})
+    # What the network has not, has no sizes.
+    assert Differences(file, given, ReadNetwork((), (), (), ())).targets == {"u"}
 
 
 def test_a_kernel_that_a_pass_made_must_be_exact(runner: Process) -> None:
