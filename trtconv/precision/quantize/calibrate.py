@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -22,7 +23,6 @@ from trtconv.precision.quantize.sessions import Probe
 METHODS = ("min-max", "percentile", "mse", "entropy")
 """How a range is taken: all values; all but the rarest; where the squared error is smallest; where the least
 information is lost (Kullback-Leibler divergence)."""
-PERCENTILE = 99.99
 _PERCENTILES = (99.99, 99.999)
 """Those that are tried where the method is left open."""
 _ENTROPY_BINS = 512
@@ -107,7 +107,8 @@ def _least_divergence(histogram: Histogram, largest: float) -> float:
     half = histogram.even(_ENTROPY_BINS // 2, largest)
     edges = np.linspace(-largest, largest, _ENTROPY_BINS + 1, dtype=np.float32)
     ends = np.float32(-largest), np.float32(largest)
-    collector = HistogramCollector("entropy", True, _ENTROPY_BINS, _QUANTIZED_BINS, PERCENTILE, "same")
+    # Its percentile is for another method.
+    collector = HistogramCollector("entropy", True, _ENTROPY_BINS, _QUANTIZED_BINS, math.nan, "same")
     collector.histogram_dict = {"": (np.concatenate([half[::-1], half]), edges, *ends, ends[1])}
     # It reports on stdout.
     with contextlib.redirect_stdout(io.StringIO()):
