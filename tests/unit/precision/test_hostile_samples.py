@@ -60,6 +60,17 @@ def test_an_image_may_not_be_larger_than_the_budget(tmp_path: Path, side: int) -
         read_image(tmp_path / "x.png", Preprocessing(), 0)
 
 
+@pytest.mark.parametrize("resized", [False, True])
+def test_a_pixel_counts_for_its_bytes_and_those_of_its_floats(tmp_path: Path, resized: bool) -> None:
+    Image.new("RGB", (40, 20)).save(tmp_path / "x.png")
+    how = Preprocessing(sizes=((60, 60),)) if resized else Preprocessing()
+    megabytes = 3 * (1 + 4) * (60 * 60 if resized else 40 * 20) / 1e6
+    with budget.allowed(Budget(megabytes=megabytes)):
+        read_image(tmp_path / "x.png", how, 0)
+    with budget.allowed(Budget(megabytes=megabytes * 0.99)), pytest.raises(BudgetExceeded):
+        read_image(tmp_path / "x.png", how, 0)
+
+
 def test_what_covers_a_size_may_not_be_larger_than_the_budget(tmp_path: Path) -> None:
     """A line of pixels that is scaled until it is 224 wide has billions of them."""
     Image.new("L", (1, 60_000)).save(tmp_path / "x.png")

@@ -168,6 +168,21 @@ def test_budget_and_tolerance_are_on_one_side() -> None:
         reference.allowed(1.5)
 
 
+@pytest.mark.parametrize(
+    ("limit", "other", "fits"), [(0.5, 0.6, True), (0.5, 0.9, False), (0.9, 0.8, True), (0.9, 0.6, False)]
+)
+def test_of_a_function_limits_are_on_one_side_of_what_the_float_network_has(
+    limit: float, other: float, fits: bool, tmp_path: Path
+) -> None:
+    goal = Goal(Metric(written(tmp_path, "return 0.7")), limit)
+    assert goal.allowed(0.7, 0.7) == 0
+    if fits:
+        assert goal.allowed(other, 0.7) == pytest.approx(abs(other - 0.7))
+    else:
+        with pytest.raises(InputError, match="whichever way is better"):
+            goal.allowed(other, 0.7)
+
+
 @pytest.mark.parametrize(("name", "limit"), [("top1", 95), ("psnr", 300), ("cosine", 1.01), ("iou", 2)])
 def test_a_built_in_metric_cannot_be_asked_for_more_than_the_float_network_has(name: str, limit: float) -> None:
     held = [{"y": IMAGE}]

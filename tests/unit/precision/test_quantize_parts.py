@@ -14,11 +14,14 @@ from onnx import numpy_helper
 
 from support.float_nets import HEAD, net
 from support.onnx_models import wrap
+from trtconv.core import budget
+from trtconv.core.budget import Budget, BudgetExceeded
 from trtconv.core.dims import InputSpec
 from trtconv.core.errors import InputError
 from trtconv.core.preprocessing import parse_preprocessing
 from trtconv.graph.model import OnnxModel
 from trtconv.precision.quantize import samples
+from trtconv.precision.quantize.biases import correct_biases
 from trtconv.precision.quantize.equalize import equalize, find_links, sizes_by_channel
 from trtconv.precision.quantize.histogram import Histogram
 from trtconv.precision.quantize.images import read_image, read_pixels
@@ -26,6 +29,7 @@ from trtconv.precision.quantize.layers import find_layers
 from trtconv.precision.quantize.operators import bias_of
 from trtconv.precision.quantize.placement import place
 from trtconv.precision.quantize.scales_of_cache import read_cache
+from trtconv.precision.quantize.sessions import Probe
 from trtconv.precision.quantize.stored import store_weights
 
 HEADER = "TRT-8600-EntropyCalibration2\n"
@@ -244,3 +248,95 @@ def test_what_an_output_is_made_of_is_not_quantised(outputs: str, tensors: set[s
     """What a layer reads is; on the way to a graph output it would cost the output its bits."""
     model = wrap(net(f"{HEAD} {JOINED % outputs}"))
     assert set(place(model.main, find_layers(model.main)).tensors) == tensors
+
+
+SHARED = """g (float[5,2] x) => (float[5,2] y)
+    <float[2,2] v = {1,2,3,4}, float[2,2] w = {1,2,-3,4}, float[2] b = {1,-1}, float[2] c = {2,3}>
+    { p = Gemm (x, v, b)  q = Gemm (p, w, b)  r = Gemm (q, v, c)  y = Gemm (r, w) }"""
+
+
+@pytest.mark.parametrize("tensors", ["p", "q", "p q", "r", "r y", "p q r"])
+def test_a_bias_is_corrected_where_it_is_added_and_nowhere_else(tensors: str) -> None:
+    """One that other layers share stays theirs; one of the layer's own is changed in its place."""
+    model, result = parsed(SHARED), parsed(SHARED)
+    result.proto.graph.initializer[0].CopyFrom(numpy_helper.from_array(np.array([[1, 2], [3, 5]], np.float32), "v"))
+    result.touch()
+    feeds = [{"x": np.random.default_rng(seed).standard_normal((5, 2)).astype(np.float32) + 1} for seed in range(3)]
+    biases = [bias for index in range(4) if (bias := bias_of(model.main, index)) and bias.tensor in tensors.split()]
+    told: list[tuple[int, int]] = []
+    mended = correct_biases(model, result, biases, feeds, lambda *counts: told.append(counts))
+    expected, found = ([Probe(each, "pqry").run(sample) for sample in feeds] for each in (model, mended))
+    for name in tensors.split():
+        means = [np.mean([sample[name] for sample in samples], (0, 1)) for samples in (expected, found)]
+        np.testing.assert_allclose(*means, rtol=1e-5, atol=1e-5)
+
+    def added(other: OnnxModel, index: int) -> list[float] | None:
+        names = other.proto.graph.node[index].input[2:]
+        return (
+            numpy_helper.to_array(next(t for t in other.proto.graph.initializer if t.name == names[0])).tolist()
+            if names
+            else None
+        )
+
+    assert all(added(mended, i) == added(result, i) for i, name in enumerate("pqry") if name not in tensors.split())
+    # A shared one has a copy for each but the last that reads it, a missing one appears, c is changed in place.
+    assert len(mended.proto.graph.initializer) == 4 + {"p": 1, "q": 1, "p q": 1, "r": 0, "r y": 1, "p q r": 1}[tensors]
+    assert told == [(turn, len(told)) for turn in range(1, len(told) + 1)]
+
+
+@given(st.integers(2, 40), st.floats(0.01, 1.0))
+def test_samples_that_measure_are_one_of_each_stretch(count: int, share: float) -> None:
+    whole = samples.InputSamples([lambda number=number: {"x": np.array(number)} for number in range(count)], "numbers")
+    first, second = ([int(each["x"]) for each in part] for part in whole.parted(share))
+    held = min(count - 1, max(1, round(count * share)))
+    assert sorted(first + second) == list(range(count)) and first == sorted(first) and len(second) == held
+    for number, which in enumerate(second):
+        assert round(number * count / held) <= which < round((number + 1) * count / held)
+
+
+PAIR = "g (float[2,3] x, float[2,3] z) => (float[2,3] y) { y = Add (x, z) }"
+
+
+def test_an_archive_has_as_many_samples_of_each_input(tmp_path: Path) -> None:
+    model = parsed(PAIR)
+
+    def read(**shapes: tuple[int, ...]) -> samples.InputSamples:
+        np.savez(tmp_path / "a.npz", **{name: np.zeros(shape, np.float32) for name, shape in shapes.items()})
+        return samples.read_samples(model, str(tmp_path / "a.npz"), (), 0, 0, None)
+
+    assert len(read(x=(3, 2, 3), z=(6, 3))) == 3
+    for more in (2, 4):
+        with pytest.raises(InputError, match=f"3.*{more}"):
+            read(x=(3, 2, 3), z=(more, 2, 3))
+    # Names that are no inputs are one sample, which then says so.
+    (other,) = range(len(read(other=(2, 3))))
+    with pytest.raises(InputError, match="other"):
+        read(other=(2, 3))[other]
+
+
+def test_a_file_of_one_array_is_whole_and_within_the_budget(tmp_path: Path) -> None:
+    model = parsed("g (float[2,3] x) => (float[2,3] y) { y = Neg (x) }")
+    np.save(tmp_path / "a.npy", np.zeros((50, 2, 3), np.float32))
+    with budget.allowed(Budget(megabytes=50 * 2 * 3 * 4 / 1e6)):
+        assert len(samples.read_samples(model, str(tmp_path), (), 0, 0, None)) == 50
+    with budget.allowed(Budget(megabytes=50 * 2 * 3 * 3.9 / 1e6)), pytest.raises(BudgetExceeded):
+        samples.read_samples(model, str(tmp_path), (), 0, 0, None)
+    data = (tmp_path / "a.npy").read_bytes()
+    for part in (data[:-4], data[:100], b"", b"no array"):
+        (tmp_path / "a.npy").write_bytes(part)
+        with pytest.raises(InputError, match=r"a\.npy is not an \.npy file"):
+            samples.read_samples(model, str(tmp_path), (), 0, 0, None)
+
+
+def test_sizes_take_turns(tmp_path: Path) -> None:
+    how = parse_preprocessing("size=4x6+8x2+6x6")
+    path = picture(tmp_path, np.zeros((3, 3, 3), np.uint8))
+    sizes = [read_image(path, how, number).shape[2:] for number in range(7)]
+    assert sizes == [(4, 6), (8, 2), (6, 6)] * 2 + [(4, 6)]
+    model = parsed("g (float[n,m] x) => (float[n,m] y) { y = Neg (x) }")
+    random = samples.random_samples(model, [{"x": (2, 3)}, {"x": (4, 1)}], 3, 5)
+    assert [each["x"].shape for each in random] == [(2, 3), (4, 1), (2, 3)]
+    # Another sample is of another seed, and the next seed's first is this one's second.
+    again = samples.random_samples(model, [{"x": (4, 1)}], 1, 6)
+    np.testing.assert_array_equal(random[1]["x"], again[0]["x"])
+    assert not np.array_equal(random[0]["x"], random[2]["x"])
