@@ -118,10 +118,13 @@ def test_images_of_16_bits_are_no_brighter_than_those_of_8(tmp_path: Path, endin
     Image.fromarray(narrow.astype(np.uint16) * 257).save(tmp_path / f"wide.{ending}")
     wide = read_image(tmp_path / f"wide.{ending}", Preprocessing(), 0)
     np.testing.assert_array_equal(wide, read_image(tmp_path / "narrow.png", Preprocessing(), 0))
+    Image.fromarray(narrow).save(tmp_path / f"narrow.{ending}")
+    np.testing.assert_array_equal(wide, read_image(tmp_path / f"narrow.{ending}", Preprocessing(), 0))
 
 
-def test_images_whose_white_is_not_known_are_refused(tmp_path: Path) -> None:
-    Image.fromarray(np.linspace(0, 1, 64, dtype=np.float32).reshape(8, 8)).save(tmp_path / "x.tif")
+@pytest.mark.parametrize("kind", [np.float32, np.int32])
+def test_images_whose_white_is_not_known_are_refused(kind: type, tmp_path: Path) -> None:
+    Image.fromarray(np.linspace(0, 64, 64).astype(kind).reshape(8, 8)).save(tmp_path / "x.tif")
     with pytest.raises(InputError, match="32 bits"):
         read_image(tmp_path / "x.tif", Preprocessing(), 0)
 

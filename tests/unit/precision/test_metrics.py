@@ -266,3 +266,7 @@ def test_a_sample_without_values_does_not_hide_another(name: str) -> None:
     own = goal.own([nothing, wanted])
     assert own == BUILT_IN[name](IMAGE, IMAGE)
     assert not goal.judged([(nothing, nothing), ({"y": IMAGE * np.inf}, wanted)], own).met
+
+
+def test_without_samples_the_float_network_has_nothing() -> None:
+    assert Goal(Metric("top1"), 95).own([]) == 0

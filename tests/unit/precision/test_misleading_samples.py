@@ -98,3 +98,21 @@ def test_samples_of_bfloat16_are_told_apart() -> None:
     values = np.array([1.0, 2.0], ml_dtypes.bfloat16)
     assert facts_of({"x": values}, "a").sha256 == facts_of({"x": values.copy()}, "b").sha256
     assert facts_of({"x": values}, "a").sha256 != facts_of({"x": -values}, "c").sha256
+
+
+@pytest.mark.parametrize(("factor", "outlying"), [(9.9, 0), (10.1, 1)])
+def test_outlying_is_what_is_ten_times_as_large_as_usual(factor: float, outlying: int) -> None:
+    arrays = [np.array([1.0, -2.0, 0.5], np.float32)] * 4 + [np.array([0.5, -2.0 * factor, 1.0], np.float32)]
+    assert len(doubts(arrays).get(DoubtKind.OUTLYING, [])) == outlying
+    # Beside zeros everything would be outlying; a single number is no constant.
+    zeros = [np.array([0.0], np.float32)] * 3 + [np.array([5.0], np.float32)]
+    assert set(doubts(zeros)) == {DoubtKind.IDENTICAL}
+
+
+@pytest.mark.parametrize(("count", "more"), [(8, ""), (9, " and 1 more"), (12, " and 4 more")])
+def test_eight_samples_are_named(count: int, more: str) -> None:
+    arrays = [np.full(3, number, np.float32) for number in range(1, count + 1)]
+    files = [f"{number}.npy" for number in range(count)]
+    facts = samples(arrays).facts
+    (doubt,) = (each for each in doubts_about(facts, files) if each.kind is DoubtKind.CONSTANT)
+    assert doubt.message.endswith(f"{', '.join(files[:8])}{more}") and doubt.samples == tuple(files)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -17,16 +18,19 @@ from support.onnx_models import wrap
 from trtconv.core import budget
 from trtconv.core.budget import Budget, BudgetExceeded
 from trtconv.core.dims import InputSpec
-from trtconv.core.errors import InputError
+from trtconv.core.documents.images import ImageInput
+from trtconv.core.errors import EnvironmentMissing, InputError
 from trtconv.core.preprocessing import parse_preprocessing
 from trtconv.graph.model import OnnxModel
+from trtconv.graph.planes import of_rgb
 from trtconv.precision.quantize import samples
 from trtconv.precision.quantize.biases import correct_biases
 from trtconv.precision.quantize.equalize import equalize, find_links, sizes_by_channel
 from trtconv.precision.quantize.histogram import Histogram
-from trtconv.precision.quantize.images import read_image, read_pixels
+from trtconv.precision.quantize.images import read_image, read_pixels, read_taken
 from trtconv.precision.quantize.layers import find_layers
 from trtconv.precision.quantize.operators import bias_of
+from trtconv.precision.quantize.opset import of_opset
 from trtconv.precision.quantize.placement import place
 from trtconv.precision.quantize.scales_of_cache import read_cache
 from trtconv.precision.quantize.sessions import Probe
@@ -340,3 +344,48 @@ def test_sizes_take_turns(tmp_path: Path) -> None:
     again = samples.random_samples(model, [{"x": (4, 1)}], 1, 6)
     np.testing.assert_array_equal(random[1]["x"], again[0]["x"])
     assert not np.array_equal(random[0]["x"], random[2]["x"])
+
+
+@pytest.mark.parametrize("chroma", [None, "uv"])
+@pytest.mark.parametrize("resized", [False, True])
+def test_an_engine_is_given_what_it_takes_of_an_image(chroma: str | None, resized: bool, tmp_path: Path) -> None:
+    colors = np.array([[[200, 30, 90], [10, 220, 40]], [[0, 0, 0], [255, 255, 255]]], np.uint8)
+    pixels = colors.repeat(2, 0).repeat(4, 1)
+    kind = "bgr" if chroma is None else "nv12"
+    taken = ImageInput("im", kind, ((4, 8),), None, "x", chroma=chroma)
+    how = parse_preprocessing("size=4x8,filter=nearest" if resized else "")
+    arrays = read_taken(picture(tmp_path, colors if resized else pixels), taken, how)
+    luma = of_rgb(pixels, kind)[0] if chroma else pixels[..., ::-1]
+    np.testing.assert_array_equal(arrays.pop("im"), luma[np.newaxis])
+    if chroma:
+        np.testing.assert_array_equal(arrays.pop("uv"), of_rgb(pixels, kind)[1][np.newaxis])
+    assert not arrays
+    with pytest.raises(InputError, match="would do so twice"):
+        read_pixels(tmp_path / "a.png", "rgb", [], parse_preprocessing("scale=1/255"))
+
+
+def test_without_pillow_images_are_refused_by_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "PIL", None)
+    with pytest.raises(EnvironmentMissing, match="Pillow"):
+        read_image(tmp_path / "a.png", parse_preprocessing("size=4x4"), 0)
+
+
+def test_an_opset_that_onnx_cannot_convert_is_told() -> None:
+    proto = parsed("g (float[4] x) => (float[4] y) { y = Unheard (x) }").proto
+    proto.opset_import[0].version = 8
+    with pytest.raises(InputError, match="has opset 8, and cannot be converted to 13"):
+        of_opset(OnnxModel(proto, Path("m.onnx")), 13)
+
+
+def test_a_cache_that_is_not_there_is_told(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="cannot be read"):
+        read_cache(tmp_path / "none.cache")
+
+
+def test_links_behind_one_that_stays_are_scaled() -> None:
+    weights = ", ".join(f"float[2,2,1,1] {name} = {{1,1,1,1}}" for name in "abc")
+    text = "{ p = Conv (x, a)  q = Conv (p, b)  y = Conv (q, c) }"
+    model = parsed(f"g (float[1,2,4,4] x) => (float[1,2,4,4] y) <{weights}> {text}")
+    model.proto.graph.node[1].name = "second"
+    edits = equalize(model, find_links(model.main), {"p": [1.0, 1.0], "q": [1.0, 16.0]})
+    assert [edit.node for edit in edits] == ["second"]
