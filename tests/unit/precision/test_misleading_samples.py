@@ -116,3 +116,9 @@ def test_eight_samples_are_named(count: int, more: str) -> None:
     facts = samples(arrays).facts
     (doubt,) = (each for each in doubts_about(facts, files) if each.kind is DoubtKind.CONSTANT)
     assert doubt.message.endswith(f"{', '.join(files[:8])}{more}") and doubt.samples == tuple(files)
+
+
+def test_every_input_of_floats_has_its_largest_value() -> None:
+    facts = facts_of({"a": np.arange(3), "b": np.array([1, -2], np.float32), "c": np.zeros(0), "d": np.ones(1)}, "s")
+    assert {name: (each.value, each.place) for name, each in facts.largest.items()} == {"b": (-2, (1,)), "d": (1, (0,))}
+    assert facts.constant == () and facts.shapes == {"a": (3,), "b": (2,), "c": (0,), "d": (1,)}

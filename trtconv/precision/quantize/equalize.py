@@ -122,9 +122,8 @@ def _is_own(scope: Scope, name: str) -> bool:
 
 
 def _own_weight(scope: Scope, node: onnx.NodeProto) -> bool:
-    if len(node.input) < 2 or not _is_own(scope, node.input[1]):
-        return False
-    return node.op_type in CONVOLUTIONS or len(scope.shape(node.input[1]) or ()) == 2
+    is_shaped = node.op_type in CONVOLUTIONS or len(scope.shape(node.input[1]) or ()) == 2
+    return is_shaped and _is_own(scope, node.input[1])
 
 
 def _rectified(scope: Scope, tensor: str) -> str:

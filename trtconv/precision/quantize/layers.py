@@ -87,7 +87,7 @@ def _reason(scope: Scope, node: onnx.NodeProto, float_names: frozenset[str], pro
         return "asked for"
     if node.op_type not in (*CONVOLUTIONS, *PRODUCTS):
         return f"{node.op_type} is not quantised"
-    weight = None if len(node.input) < 2 else scope.constant(node.input[1])
+    weight = scope.constant(node.input[1])
     if node.op_type in PRODUCTS and (weight is None or scope.constant(node.input[0]) is not None):
         return _computed_product(scope, node, products)
     if weight is None:

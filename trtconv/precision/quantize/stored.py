@@ -16,9 +16,8 @@ def store_weights(model: OnnxModel) -> None:
     inputs = scope.columns.inputs
 
     def is_computed(index: int) -> bool:
-        return (
-            len(inputs[index]) > 1 and inputs[index][1] in scope.producers and scope.constant(inputs[index][1]) is None
-        )
+        weight = inputs[index][1]
+        return weight in scope.producers and scope.constant(weight) is None
 
     ops = (*CONVOLUTIONS, *PRODUCTS)
     if not any(is_computed(index) for op in ops for index in scope.by_op.get(op, ())):
