@@ -121,6 +121,11 @@ class Scope:
             indices.setdefault(op, []).append(index)
         return indices
 
+    def positions(self, *ops: str) -> list[int]:
+        """Returns the positions of this graph's nodes of these standard operators, in its order."""
+        indices = (index for op in set(ops) for index in self.by_op.get(op, ()))
+        return sorted(index for index in indices if self.columns.domains[index] in ONNX_DOMAINS)
+
     @functools.cached_property
     def consumers(self) -> dict[str, list[onnx.NodeProto]]:
         """Tensor name to the nodes of this graph that take it."""
@@ -275,9 +280,8 @@ class Whole:
     def nodes(self, *ops: str) -> Iterator[tuple[Scope, int, onnx.NodeProto]]:
         """Yields every node of these standard operators, in every graph."""
         for scope in self.scopes:
-            for index in sorted(index for op in set(ops) for index in scope.by_op.get(op, ())):
-                if scope.columns.domains[index] in ONNX_DOMAINS:
-                    yield scope, index, scope.columns.nodes[index]
+            for index in scope.positions(*ops):
+                yield scope, index, scope.columns.nodes[index]
 
     @functools.cached_property
     def uses(self) -> Counter[str]:

@@ -19,12 +19,14 @@ from trtconv.core.preprocessing import Preprocessing
 from trtconv.core.target import Target
 from trtconv.graph.model import OnnxModel
 from trtconv.precision.quantize.calibrate import Statistics, candidates, least_squares
+from trtconv.precision.quantize.equalize import find_links
 from trtconv.precision.quantize.histogram import Histogram
 from trtconv.precision.quantize.images import of_planes
 from trtconv.precision.quantize.kinds import FLOAT8, INT4_WEIGHTS, INT8, INT8_WEIGHTS, KINDS, QuantizationKind
 from trtconv.precision.quantize.layers import behind, find_layers, slows_down, wants_quantizer_behind
 from trtconv.precision.quantize.operators import Shape, multiply_adds
 from trtconv.precision.quantize.placement import Placement, measured, place, place_of
+from trtconv.precision.quantize.stored import store_weights
 from trtconv.precision.quantize.weights import QuantizedWeights
 from trtconv.precision.quantize.work import work_of
 from trtconv.precision.quantize.write import scales
@@ -345,3 +347,12 @@ def test_colours_end_at_black_and_white() -> None:
     chroma = np.concatenate([blue, red], 2)[:1, ::2]
     (found,) = of_planes(luma[:2], chroma, Preprocessing(pixels="nv12"), None)
     assert (found.min(), found.max()) == (0, 255)
+
+
+def test_operators_of_other_domains_are_no_layers_whatever_they_are_called() -> None:
+    model = model_of("a = MatMul (x, w)  b = my.MatMul (a)  c = my.Add (b)  y = my.Mul (c)", w=(64, 64))
+    assert [layer.index for layer in find_layers(model.main)] == [0]
+    assert find_links(model.main) == [] and place(model.main, find_layers(model.main)).tensors == ("x",)
+    before = model.serialize()
+    store_weights(model)
+    assert model.serialize() == before

@@ -21,6 +21,7 @@ from trtconv.core.frozen import frozen
 from trtconv.graph.channels import relative_inputs, times_inputs, times_outputs
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.scope import Scope
+from trtconv.graph.types import ONNX_DOMAINS
 from trtconv.precision.quantize.operators import CONVOLUTIONS, PRODUCTS, attribute
 from trtconv.precision.quantize.sessions import Probe
 
@@ -65,8 +66,7 @@ class Link:
 
 def find_links(scope: Scope) -> list[Link]:
     """Returns the layers of the main graph whose channels can be scaled, in its order."""
-    ops = (*CONVOLUTIONS, *PRODUCTS, *_BY_CHANNEL)
-    links = (_link(scope, index) for index in sorted(index for op in ops for index in scope.by_op.get(op, ())))
+    links = (_link(scope, index) for index in scope.positions(*CONVOLUTIONS, *PRODUCTS, *_BY_CHANNEL))
     return [link for link in links if link is not None]
 
 
@@ -148,6 +148,8 @@ def _takers(scope: Scope, tensor: str, first: int, axis: int) -> list[tuple[int,
 
 
 def _taken_by(scope: Scope, node: onnx.NodeProto, tensor: str, first: int, axis: int) -> list[tuple[int, int]] | None:
+    if node.domain not in ONNX_DOMAINS:
+        return None
     passing = _HOMOGENEOUS if axis == 1 else _HOMOGENEOUS - _POOLS
     if node.op_type in passing and len([name for name in node.output if name]) == 1:
         return _takers(scope, node.output[0], first, axis)

@@ -68,8 +68,7 @@ def find_layers(
     float_names = frozenset(in_float)
     reason = _AS_IN_ATTENTION + (" without --attention" if kind.inputs else "")
     products = "" if attention and kind.inputs else reason
-    indices = sorted(index for op in WEIGHTED for index in scope.by_op.get(op, ()))
-    return tuple(_layer(scope, index, float_names, kind, products) for index in indices)
+    return tuple(_layer(scope, index, float_names, kind, products) for index in scope.positions(*WEIGHTED))
 
 
 def _layer(

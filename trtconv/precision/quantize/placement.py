@@ -55,7 +55,7 @@ def measured(scope: Scope, placement: Placement) -> tuple[str, ...]:
 
     Of a sum the other branch is then quantised.
     """
-    sums = {index for edges in placement.edges.values() for index, _ in edges} & set(scope.by_op.get("Add", ()))
+    sums = {index for edges in placement.edges.values() for index, _ in edges} & set(scope.positions("Add"))
     branches = (name for index in sorted(sums) for name in scope.columns.inputs[index])
     return tuple(dict.fromkeys((*placement.tensors, *branches)))
 
@@ -116,7 +116,7 @@ class _Placing:
         # Not what a Concat of keys or values takes: it is often a cache, and the Concat its next state, an output.
         for tensor, edge in (edge for layer in layers if layer.slots != (0,) for edge in layer.edges):
             self._edges.setdefault(tensor, set()).add(edge)
-        for index in scope.by_op.get("Add", ()):
+        for index in scope.positions("Add"):
             self._add(index)
 
     def edges(self) -> dict[str, tuple[Edge, ...]]:

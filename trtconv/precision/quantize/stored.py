@@ -20,7 +20,7 @@ def store_weights(model: OnnxModel) -> None:
         return weight in scope.producers and scope.constant(weight) is None
 
     ops = (*CONVOLUTIONS, *PRODUCTS)
-    if not any(is_computed(index) for op in ops for index in scope.by_op.get(op, ())):
+    if not any(map(is_computed, scope.positions(*ops))):
         return
     field = Field(model, scope, ops, is_computed, looks_around=False)
     for node in field.candidates:
