@@ -254,18 +254,20 @@ def test_what_an_output_is_made_of_is_not_quantised(outputs: str, tensors: set[s
     assert set(place(model.main, find_layers(model.main)).tensors) == tensors
 
 
-SHARED = """g (float[5,2] x) => (float[5,2] y)
+SHARED = """g (float[n,2] x) => (float[n,2] y)
     <float[2,2] v = {1,2,3,4}, float[2,2] w = {1,2,-3,4}, float[2] b = {1,-1}, float[2] c = {2,3}>
     { p = Gemm (x, v, b)  q = Gemm (p, w, b)  r = Gemm (q, v, c)  y = Gemm (r, w) }"""
 
 
 @pytest.mark.parametrize("tensors", ["p", "q", "p q", "r", "r y", "p q r"])
-def test_a_bias_is_corrected_where_it_is_added_and_nowhere_else(tensors: str) -> None:
+@pytest.mark.parametrize(("count", "rows"), [(3, 5), (1, 1)])
+def test_a_bias_is_corrected_where_it_is_added_and_nowhere_else(tensors: str, count: int, rows: int) -> None:
     """One that other layers share stays theirs; one of the layer's own is changed in its place."""
     model, result = parsed(SHARED), parsed(SHARED)
     result.proto.graph.initializer[0].CopyFrom(numpy_helper.from_array(np.array([[1, 2], [3, 5]], np.float32), "v"))
     result.touch()
-    feeds = [{"x": np.random.default_rng(seed).standard_normal((5, 2)).astype(np.float32) + 1} for seed in range(3)]
+    draw = np.random.default_rng(0)
+    feeds = [{"x": draw.standard_normal((rows, 2)).astype(np.float32) + 1} for _ in range(count)]
     biases = [bias for index in range(4) if (bias := bias_of(model.main, index)) and bias.tensor in tensors.split()]
     told: list[tuple[int, int]] = []
     mended = correct_biases(model, result, biases, feeds, lambda *counts: told.append(counts))
