@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -34,6 +35,39 @@ def test_schemes_keep_what_is_equal_equal_and_end_with_the_sizes_of_the_network(
                 if axis >= 2:
                     # A window must still fit, and the sizes of one kind stay of one kind.
                     assert became.setdefault(n, small) == small and (small == n or small >= extent)
+        changed = {n: small for n, small in became.items() if small != n}
+        step = 4 if max(map(len, shapes.values())) > 4 else 8
+        assert all(n > 8 for n in changed)
+        # Divided by one factor, or each by itself: then none becomes another, and all leave the rest that they left.
+        if len({n / small for n, small in changed.items()}) > 1:
+            assert all((n - small) % step == 0 for n, small in changed.items())
+            assert len(set(became.values())) == len(became)
+
+
+@pytest.mark.parametrize(
+    ("shape", "extent", "small"),
+    [
+        ((1, 1, 128, 128), 1, (128, 128)),  # As many as run at their own sizes, and more.
+        ((1, 1, 128, 129), 1, (8, 9)),
+        ((1, 1, 131, 127), 1, (11, 15)),
+        ((1, 1, 132, 140), 1, (12, 20)),
+        ((1, 1, 260, 252), 1, (20, 12)),
+        ((1, 1, 9, 4000), 1, (9, 8)),
+        ((1, 1, 8, 4000), 1, (8, 8)),
+        ((1, 1, 133, 141), 9, (21, 29)),
+        ((1, 1, 128, 256), 9, (16, 32)),
+        ((1, 1, 16, 2048), 17, (16, 24)),
+        ((1, 1, 256, 2048), 1, (8, 64)),
+        ((1, 1, 256, 4096), 1, (8, 16)),
+        ((1, 1, 64, 65, 8), 1, (4, 5, 8)),
+        ((1, 1, 64, 65, 12), 5, (16, 9, 8)),
+    ],
+)  # fmt: skip
+def test_sizes_become_the_smallest_that_leave_the_rest_or_parts_of_one_factor(
+    shape: tuple[int, ...], extent: int, small: tuple[int, ...]
+) -> None:
+    first = next(schemes({"x": shape}, 0, extent, ()))["x"]
+    assert first == (1, 1, *small)
 
 
 def test_sizes_are_made_small_along_places_and_not_along_channels() -> None:

@@ -20,6 +20,7 @@ from trtconv.runtimes.proof.tolerance import magnitude
 
 K = InputKind
 MANY = (1000,)
+FLOATS = Source("x", "float32")
 
 
 def made(source: Source, shape: tuple[int, ...], kind: InputKind, calm: int = 0, **more: object) -> NDArray[np.generic]:
@@ -28,7 +29,7 @@ def made(source: Source, shape: tuple[int, ...], kind: InputKind, calm: int = 0,
 
 
 def floats(kind: InputKind, **more: object) -> NDArray[np.float64]:
-    return made(Source("x", "float32"), MANY, kind, **more).astype(np.float64)
+    return made(FLOATS, MANY, kind, **more).astype(np.float64)
 
 
 def test_kinds_of_floats_are_what_they_are_called() -> None:
@@ -46,6 +47,28 @@ def test_kinds_of_floats_are_what_they_are_called() -> None:
     assert wide.max() > 100 and wide.min() < 0.05
 
 
+NORMAL = np.random.default_rng(0).standard_normal(100_000)
+HALF = np.abs(NORMAL)
+KINDS = {
+    K.ORDINARY: NORMAL,
+    K.LARGE: 50 * NORMAL,
+    K.SMALL: 0.003 * NORMAL,
+    K.NEGATIVE: -HALF - 0.01,
+    K.TIES: np.rint(3 * NORMAL) / 2,
+    K.POSITIVE: 3 * HALF + 1,
+    K.DEEP: -3 * HALF - 10,
+    K.WIDE: NORMAL * 300 ** np.random.default_rng(1).random(NORMAL.size),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_kinds_of_floats_are_spread_as_they_are_called(kind: InputKind) -> None:
+    shares = np.linspace(0.05, 0.95, 19)
+    expected, found = (np.quantile(values, shares) for values in (KINDS[kind], made(FLOATS, (16_000,), kind)))
+    # By a twentieth of how far they are spread; of ties, by one.
+    np.testing.assert_allclose(found, expected, atol=0.5 if kind is K.TIES else 0.05 * np.ptp(expected))
+
+
 def test_ties_are_halves_between_integers_and_integers() -> None:
     ties = floats(K.TIES)
     np.testing.assert_array_equal(ties * 2, np.rint(ties * 2))
@@ -54,10 +77,10 @@ def test_ties_are_halves_between_integers_and_integers() -> None:
 
 
 def test_limits_are_met_and_passed_on_both_sides() -> None:
-    near = floats(K.LIMITS, limits=(6.0,))
-    for below, above in ((5.9, 5.9999), (6.0001, 6.1), (2.9, 3.1), (8.9, 9.1), (-0.01, -1e-4), (1e-4, 0.01)):
-        assert ((near > below) & (near < above)).any(), (below, above)
-    assert (near == 6).any() and (near == 0).any()
+    near = made(FLOATS, (16_000,), K.LIMITS, limits=(6.0,)).astype(np.float64)
+    factors, steps = (1.0, 0.999, 1.001, 0.5, 1.5), (0.0, 1e-3, -1e-3)
+    expected = {round(limit * factor + step, 6) for limit in (6.0, 0.0) for factor in factors for step in steps}
+    assert {round(value, 6) for value in near.tolist()} == expected
 
 
 @given(st.sampled_from(list(InputKind)), st.integers(0, 5), st.sampled_from(["float32", "int64", "bool"]))
