@@ -36,6 +36,7 @@ def described(
     model = OnnxModel(onnx.shape_inference.infer_shapes(proto), Path("m.onnx"))
     names = [value.name for value in model.proto.graph.input]
     shapes = {spec.name: tuple(spec.dims) for spec in model.inputs}
+    shapes |= {"y": shape} if (shape := model.main.shape("y")) else {}
     tensors = tuple(ReadTensor(at, name, "float32", shapes.get(name, (1, 4))) for at, name in enumerate([*names, "y"]))
     layer = ReadLayer(0, "l", kind, tuple(range(len(names))), (len(names),), values)
     network = ReadNetwork(tensors, (layer,), tuple(range(len(names))), (len(names),))
@@ -153,6 +154,42 @@ def test_sizes_of_constants_bind_but_not_those_of_a_kernel() -> None:
     assert described("y = Mul (x, c)", "float[1,7,11] x", constants=held).bound == {7, 11}
     kernel = "float[7,4,3,3] c = {" + ", ".join(["1"] * 252) + "}"
     assert described("y = Conv (x, c)", constants=kernel).bound == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("shape", "target", "bound"),
+    [
+        ((2, 3, 4), (2, 12), {2, 3, 4, 12}),
+        ((2, 3, 4), (0, 12), {3, 4, 12}),
+        ((2, 3, 4), (-1, 12), {3, 4, 12}),
+        ((2, 3, 4), (6, 4), {2, 3, 4, 6}),
+        ((2, 3, 4), (6, -1), {2, 3, 6}),
+        ((2, 3, 4), (2, 1, 12, 1), {2, 3, 4, 12}),
+        ((2, 3, 4), (-1,), {2, 3, 4, 24}),
+        ((2, 3, 4), (0, 0, 2, 2), {4, 2}),
+        ((2, 3, 4), (-1, 3, 4), {3, 4}),
+        ((1, 5, 1, 7), (-1,), {5, 7, 35}),
+        ((1, 5), (-1,), set()),
+        ((1, 5), (5,), {5}),
+        ((5, 7), (1, 5, 1, -1), {5}),
+        ((4, 6), (3, 8), {3, 4, 6, 8}),
+        ((4, 6, 5), (3, 8, 5), {3, 4, 5, 6, 8}),
+        ((4, 6, 5), (3, 8, -1), {3, 4, 6, 8}),
+        ((3, 4), (12, 1, 1), {3, 4, 12}),
+    ],
+)
+def test_sizes_that_a_reshape_states_or_joins_bind(
+    shape: tuple[int, ...], target: tuple[int, ...], bound: set[int]
+) -> None:
+    """Those that it hands on may be any."""
+    held = f"int64[{len(target)}] n = {{{', '.join(map(str, target))}}}"
+    found = described("y = Reshape (x, n)", f"float[{', '.join(map(str, shape))}] x", constants=held).bound
+    # What is stated is a constant of as many elements.
+    assert found - {len(target)} == bound - {len(target)}
+
+
+def test_a_reshape_to_a_computed_shape_binds_no_size() -> None:
+    assert described("y = Reshape (x, n)", "float[5,5] x, int64[1] n").bound == frozenset()
 
 
 def test_layers_that_hold_sizes_and_layers_that_move_are_told() -> None:
