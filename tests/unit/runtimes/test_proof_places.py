@@ -82,6 +82,12 @@ def test_indices_that_are_handed_on(body: str) -> None:
     assert len({*made["i"].tolist()}) == 4
 
 
+def test_indices_whose_sizes_the_model_leaves_open_are_as_they_are_fed() -> None:
+    model = model_of("(float[3,4] d, int64[n,k] i, float[n] u) => (float[3,4] y) { y = ScatterND (d, i, u) }")
+    made = apart(model, {"d": np.zeros((3, 4)), "i": np.zeros((12, 2), np.int64), "u": np.ones(12)})["i"]
+    assert sorted(made.tolist()) == [[row, column] for row in range(3) for column in range(4)]
+
+
 @pytest.mark.parametrize(
     ("size", "nodes"),
     [
@@ -159,3 +165,10 @@ def test_indices_that_gather_too_are_places_of_what_they_read(read: str) -> None
         made = apart(model, given_, seed)
         y, _ = session(model).run(None, made)
         assert y.sum() == 6
+
+
+def test_what_adds_or_writes_nothing_names_no_place_twice() -> None:
+    twice, none = np.array([[1], [1]]), np.zeros((0, 1), np.int64)
+    node, added = (onnx.helper.make_node("ScatterND", ["d", "i", "u"], ["y"], reduction=how) for how in ("none", "add"))
+    assert [names_twice(node, (3,), twice), names_twice(added, (3,), twice)] == [True, False]
+    assert not names_twice(node, (3,), none)

@@ -28,6 +28,7 @@ INTEGERS = {
     "p = Gather (x, n)  y = Gather <axis = 1> (x, n)": (Role.INDEX, 2),
     "p = Gather (v, n)  y = Gather <axis = 1> (x, n)": (Role.INDEX, 5),
     "y = Gather (v, n)": (Role.INDEX, 0),
+    "w = Unheard (x)  y = Gather (w, n)": (Role.INDEX, 0),
     "y = GatherND (v, n)": (Role.INDEX, 0),
     # Handed on first, as the data alone.
     "m = Cast <to = 7> (n)  y = Gather (x, m)": (Role.INDEX, 2),
@@ -83,15 +84,14 @@ SIZING = """AffineGrid 1, CenterCropPad 1, Col2Im 1 2, Compress 1, ConstantOfSha
     TopK 1, Unsqueeze 1, ReduceSum 1, ReduceL2 1, Add, Conv, Relu, MatMul"""
 
 
-@pytest.mark.parametrize("row", SIZING.split(","))
-def test_inputs_whose_values_decide_a_shape(row: str) -> None:
+def test_inputs_whose_values_decide_a_shape() -> None:
     """As ONNX defines the operators; not the scales of a Resize, which are floats."""
-    op, *slots = row.split()
-    assert [str(slot) for slot in sizing_slots(op)] == slots
-    for slot in slots:
-        inputs = ", ".join(["x"] * int(slot) + ["n"])
-        model = model_of(f"y = {op} ({inputs})")
-        assert role_of(model, model.main.columns.nodes, "n", {}) == (Role.SIZES, 0)
+    for op, *slots in map(str.split, SIZING.split(",")):
+        assert [str(slot) for slot in sizing_slots(op)] == slots
+        for slot in slots:
+            inputs = ", ".join(["x"] * int(slot) + ["n"])
+            model = model_of(f"y = {op} ({inputs})")
+            assert role_of(model, model.main.columns.nodes, "n", {}) == (Role.SIZES, 0)
 
 
 @pytest.mark.parametrize(

@@ -179,6 +179,19 @@ def test_a_piece_that_differs_where_it_was_made_smaller_is_run_at_its_own_sizes(
         assert differs(found) == told and found.proven == (told is None)
 
 
+def test_a_piece_that_shows_nothing_at_its_own_sizes_is_not_begun_again() -> None:
+    body = "n = Size (x)  few = Less (n, most)  v = Where (few, x, none)  y = ReduceMax <axes = [1]> (v)"
+    ends = "(float[128,200] x) => (float[128,1] y) <int64 most = {2000}, float none = {nan}>"
+    runner = InProcess()
+    found = prove(body, layer("x", "REDUCE", "y", op="MIN", axes=2, keep_dims=True), ends=ends, runner=runner)
+    assert lacks(found) == [(Lack.REFERENCE, "y")] and differs(found) is None
+    assert [task.shapes["x"] for _, _, tasks, _ in runner.arguments for task in tasks] == [
+        (128, 8),
+        (128, 8),
+        (128, 200),
+    ]
+
+
 @pytest.mark.parametrize(
     ("axes", "batch", "told"), [(2, 1, None), (2, 4, None), (3, 1, None), (3, 4, "y"), (3, 2, "y")]
 )
