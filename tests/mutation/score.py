@@ -16,6 +16,7 @@ import shutil
 import subprocess
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 
 import coverage
@@ -139,20 +140,21 @@ class Reaching:
         self._seconds: dict[str, float] = json.loads(times.read_text("utf-8"))
 
     def tests(self, mutant: Mutant) -> list[str]:
-        """Returns the tests for a mutant: of each test function one case first, the quick ones first."""
+        """Returns the tests for a mutant: the quick ones first, and further cases of a function behind other ones."""
         lines = self._data.contexts_by_lineno(str(mutant.path.resolve()))
         reaching = {test for test in lines.get(mutant.line, ()) if test}
         # What runs on import, or in another process, is reached by whatever tests reach the file, or else by any.
         reaching = reaching or {test for tests in lines.values() for test in tests if test} or set(self._seconds)
-        number: dict[str, int] = {}
+        number: Counter[str] = Counter()
         ranked = []
-        for test in sorted(reaching, key=self._time):
+        for test in sorted(reaching, key=lambda test: (self._time(test), test)):
             function = test.partition("[")[0]
-            ranked.append((number.setdefault(function, 0), self._time(test), test))
             number[function] += 1
+            # Cases that take no time are all tried, however many: the one that tells may be any.
+            ranked.append((number[function] * self._time(test), number[function], self._time(test), test))
         chosen: list[str] = []
         seconds = 0.0
-        for _, took, test in sorted(ranked):
+        for _, _, took, test in sorted(ranked):
             if chosen and seconds + took > _SECONDS:
                 break
             chosen.append(test)
