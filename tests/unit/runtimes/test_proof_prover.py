@@ -17,6 +17,8 @@ from trtconv.runtimes.proof import cost, prove
 from trtconv.runtimes.proof.feeds import Shape
 from trtconv.runtimes.proof.prove import Prover
 from trtconv.runtimes.proof.result import Divergence, PiecesResult, ProofResult
+from trtconv.runtimes.proof.rewritten import Claim
+from trtconv.runtimes.proof.weighing import Weighing
 from trtconv.runtimes.proof.whole import Size
 from trtconv.runtimes.tensorrt.readback.records import ReadLayer, ReadNetwork, ReadTensor
 
@@ -200,6 +202,35 @@ def test_pieces_are_run_at_other_sizes_too_that_the_model_takes(prover: Any) -> 
     assert prover(RIGHT, ALL)[0].others() == []
     # Where the whole is not run, none are known.
     assert prover(RIGHT, ALL, 3, sizes=besides)[0].others() == []
+
+
+def test_what_fails_in_threads_is_raised_where_they_are_waited_for(
+    prover: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object) -> Any:
+        raise KeyError("odd")
+
+    original = prove.WholeRun
+    monkeypatch.setattr(Scene, "pieces_of", fails)
+    with pytest.raises(KeyError, match="odd"):
+        prover(RIGHT, ALL)
+    onnx.save(MODEL.proto, tmp_path / "m.onnx")
+    monkeypatch.setattr(prove, "expect", fails)
+    meaning: Any = SimpleNamespace(
+        path=str(tmp_path / "m.onnx"), original=None, parsed=MODEL, inputs=MODEL.inputs, megabytes=1e3
+    )
+    run = original(NETWORK, meaning, SIZES, 60.0, 0)
+    with pytest.raises(KeyError, match="odd"):
+        run.finish(60.0)
+    run.close()
+    file = OnnxModel(MODEL.proto, tmp_path / "m.onnx")
+    for place in ("origin.origins", "rewritten.compared_pieces"):
+        monkeypatch.setattr(f"trtconv.runtimes.proof.{place}", fails)
+        weighing = Weighing(NETWORK, file, (file, Claim(True, 0.1)))
+        weighing.compare(SimpleNamespace())  # type: ignore[arg-type]
+        with pytest.raises(KeyError, match="odd"):
+            weighing.finish()
+        monkeypatch.undo()
 
 
 def test_ends_of_another_type_differ_whatever_was_run(prover: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -125,7 +125,9 @@ def test_zero_is_off_by_the_smallest_step_of_its_type(dtype: str, step: float) -
 )
 def test_verdicts(dtype: str, value: Any, beside: Any, got: Any, verdict: Verdict) -> None:
     reference = Computed(np.array(value, dtype), beside=[np.array(other, dtype) for other in beside])
-    assert judge(reference, np.array(got, dtype), EXACTLY, {}).verdict is verdict
+    found = judge(reference, np.array(got, dtype), EXACTLY, {})
+    assert found.verdict is verdict
+    assert ("finite" in found.why) == (verdict is Verdict.NOT_FINITE)
 
 
 def test_what_is_told_of_a_difference_is_its_place_and_how_much_of_the_model_is_numbers() -> None:
