@@ -8,6 +8,7 @@ is missing, or is equivalent and stands, with its reason, in equivalent.toml.
 from __future__ import annotations
 
 import argparse
+import ast
 import hashlib
 import json
 import os
@@ -142,7 +143,7 @@ class Reaching:
     def tests(self, mutant: Mutant) -> list[str]:
         """Returns the tests for a mutant: the quick ones first, and further cases of a function behind other ones."""
         lines = self._data.contexts_by_lineno(str(mutant.path.resolve()))
-        reaching = {test for test in lines.get(mutant.line, ()) if test}
+        reaching = {test for test in lines.get(mutant.line, ()) if test and not _runs_on_import(mutant)}
         # What runs on import, or in another process, is reached by whatever tests reach the file, or else by any.
         reaching = reaching or {test for tests in lines.values() for test in tests if test} or set(self._seconds)
         number: Counter[str] = Counter()
@@ -167,6 +168,12 @@ class Reaching:
 
     def _time(self, test: str) -> float:
         return self._seconds.get(test, 1.0)
+
+
+def _runs_on_import(mutant: Mutant) -> bool:
+    """Whether a line stands in no function: it concerns others than the test that happened to import it first."""
+    functions = (node for node in ast.walk(ast.parse(mutant.code)) if isinstance(node, ast.FunctionDef))
+    return not any(node.body[0].lineno <= mutant.line <= (node.end_lineno or 0) for node in functions)
 
 
 def _tried(mutant: Mutant, reaching: Reaching) -> dict[str, object]:
