@@ -204,3 +204,16 @@ def test_layers_that_hold_sizes_and_layers_that_move_are_told() -> None:
         "CONSTANT": (False, False),
         "SOFTMAX": (True, True),
     }
+
+
+@pytest.mark.parametrize(
+    ("inputs", "free"),
+    [
+        ("float[1,4] x", False),
+        ("float x", True),
+        ("float[1,4] x, float k", False),
+        ("float[2,4] x", False),
+    ],
+)
+def test_a_first_axis_is_free_where_the_network_leaves_it_open(inputs: str, free: bool) -> None:
+    assert described("y = Abs (x)", inputs).free_batch is free

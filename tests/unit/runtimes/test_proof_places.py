@@ -172,3 +172,15 @@ def test_what_adds_or_writes_nothing_names_no_place_twice() -> None:
     node, added = (onnx.helper.make_node("ScatterND", ["d", "i", "u"], ["y"], reduction=how) for how in ("none", "add"))
     assert [names_twice(node, (3,), twice), names_twice(added, (3,), twice)] == [True, False]
     assert not names_twice(node, (3,), none)
+
+
+def test_what_other_indices_gather_from_leaves_the_places_of_a_scatter_alone() -> None:
+    """Whether their name comes before or behind, and where nobody knows what they are."""
+    model = model_of(
+        "(float[30,2] d, float[5,1] b, int64[3,1] a, int64[30,1] i, int64[3,1] z, float[30,2] u) => (float[30,2] y) "
+        "{ y = ScatterND (d, i, u)  v = Gather (b, a)  w = Gather (b, z)  c = Add (a, z)  t = Gather (b, c) }"
+    )
+    shapes = {"d": (30, 2), "b": (5, 1), "u": (30, 2)}
+    feeds = {name: np.zeros(shape, np.float32) for name, shape in shapes.items()}
+    feeds |= {name: np.zeros((count, 1), np.int64) for name, count in (("a", 3), ("i", 30), ("z", 3))}
+    assert sorted(apart(model, feeds)["i"].ravel().tolist()) == list(range(30))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import SimpleNamespace
@@ -202,6 +203,30 @@ def test_pieces_are_run_at_other_sizes_too_that_the_model_takes(prover: Any) -> 
     assert prover(RIGHT, ALL)[0].others() == []
     # Where the whole is not run, none are known.
     assert prover(RIGHT, ALL, 3, sizes=besides)[0].others() == []
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_pieces_are_stopped_where_their_time_is_up_and_not_before(
+    prover: Any, late: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stopped = threading.Event()
+
+    def pieces_of(*_: object) -> Any:
+        def run(runner: object) -> PiecesResult:
+            return SOME if late and stopped.wait(60) else ALL
+
+        return SimpleNamespace(run=run, stop=stopped.set, deadline=0.0)
+
+    monkeypatch.setattr(Scene, "pieces_of", pieces_of)
+    original = Prover._piecewise
+
+    def piecewise(self: Prover, until: float) -> PiecesResult:
+        found = original(self, until)
+        assert stopped.is_set() is late
+        return found
+
+    monkeypatch.setattr(Prover, "_piecewise", piecewise)
+    assert prover(RIGHT, ALL, seconds=0.05 if late else 60.0)[1].pieces == ((1, 2) if late else (2, 2))
 
 
 def test_what_fails_in_threads_is_raised_where_they_are_waited_for(

@@ -14,7 +14,7 @@ from trtconv.core.errors import InputError
 from trtconv.core.process import Lost, WorkerBug
 from trtconv.graph.model import OnnxModel
 from trtconv.runtimes.proof import reference
-from trtconv.runtimes.proof.reference import Expected, Wanted, expect, has_shape
+from trtconv.runtimes.proof.reference import Expected, Wanted, expect, has_shape, stated_shapes, stated_sizes
 from trtconv.runtimes.proof.rewritten import Claim, compared_pieces
 
 
@@ -100,3 +100,12 @@ def test_tensors_are_kept_up_to_a_size_and_texts_never(
 )
 def test_a_result_has_the_sizes_that_are_known(known: tuple[int, ...] | None, fits: bool) -> None:
     assert has_shape(np.zeros((2, 3)), known) is fits
+
+
+def test_what_a_model_states_of_its_tensors() -> None:
+    text = "(float[n,7] x) => (float[n,7,0] y, float[3] z, float w)"
+    proto = onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["": 17]> g {text} {{ y = Odd (x) }}')
+    proto.graph.output[2].type.tensor_type.ClearField("shape")
+    model = OnnxModel(proto, Path("m.onnx"))
+    assert stated_shapes(model) == {"y": (-1, 7, 0), "z": (3,)}
+    assert stated_sizes(model) == {0, 3, 7}
