@@ -173,3 +173,17 @@ def test_results_may_jump_at_the_negative_of_a_number_too(below: str, runner: Pr
     given = OnnxModel(onnx.parser.parse_model(head + text), Path("m.onnx"))
     found = compared_pieces(Differences(OnnxModel(file, Path("m.onnx")), given), EXACT, runner)
     assert (found.changed is None) == (below == "Less")
+
+
+@pytest.mark.parametrize(
+    ("first", "same"), [("q = Identity (x)", True), ("q = Round (x)", False)], ids=["the same", "rounded"]
+)
+def test_what_decides_a_shape_is_tried_and_all_else_is_fed_as_ever(first: str, same: bool, runner: Process) -> None:
+    """Only the sizes that are stated make the shape that is; what rounds is seen on numbers that are no sizes."""
+    head = '<ir_version: 8, opset_import: ["": 17]> g (float[24] x, int64[2] n) => (float[4,6] y) '
+    bodies = "{ r = Reshape (x, n)  y = Abs (r) }", f"{{ {first}  r = Reshape (q, n)  y = Abs (r) }}"
+    file, given = (OnnxModel(onnx.parser.parse_model(head + body), Path("m.onnx")) for body in bodies)
+    file.proto.graph.value_info.append(helper.make_tensor_value_info("r", onnx.TensorProto.FLOAT, [4, 6]))
+    file.touch()
+    found = compared_pieces(file, given, EXACT, runner)
+    assert not found.missing and (found.changed is None) is same and found.matches == same

@@ -76,6 +76,14 @@ def test_what_takes_the_nearest_stays() -> None:
     assert model.proto.SerializeToString() == before
 
 
+def test_a_matrix_has_no_places_beside_an_element() -> None:
+    text = '<ir_version: 8, opset_import: ["": 17]> g (float[2,3] x) => (float[a,b] y) <float[2] s = {2,2}> '
+    model = model_of(f'{text} {{ y = Resize <mode = "linear"> (x, , s) }}')
+    before = model.proto.SerializeToString()
+    widen_interpolations(model.proto, model)
+    assert model.proto.SerializeToString() == before
+
+
 @pytest.mark.parametrize(
     ("mode", "shape", "times"),
     [
