@@ -56,6 +56,13 @@ def test_sizes_that_become_one_are_left_as_they_are() -> None:
     assert part.layers[2].values["reshape_dims"] == (1, 1, 16384, 256)
 
 
+@pytest.mark.parametrize(("own", "fed"), [((1, 16, None, 96), (1, 16, 8, 96)), ((1, 16, 128, 96), (1, 16, 0, 96))])
+def test_what_is_not_known_or_empty_tells_of_no_smaller_sizes(own: tuple[int | None, ...], fed: Shape) -> None:
+    network, piece = piece_of((1, 16, 128, 96), (1, 1, 1, 96))
+    part = part_of(network, piece, {"x": 0, "y": 4}, {"x": fed}, {"x": own})
+    assert part.layers[2].values["reshape_dims"] == (1, 16, 128, 96)
+
+
 def test_small_sizes_differ_where_large_ones_do() -> None:
     (small, *_) = schemes({"x": (1, 1, 16384, 256), "z": (1, 1, 256, 9)}, 0, 1, ())
     assert small["x"][2] % 8 == small["x"][3] % 8 == 0
