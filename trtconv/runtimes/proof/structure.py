@@ -18,7 +18,7 @@ import onnx
 from numpy.typing import NDArray
 
 from trtconv.graph.model import OnnxModel
-from trtconv.graph.walk import BODIES, reads
+from trtconv.graph.walk import reads
 from trtconv.runtimes.proof.cut import Piece
 from trtconv.runtimes.tensorrt.readback.records import ReadNetwork, ReadTensor
 
@@ -146,9 +146,8 @@ def _nodes(model: OnnxModel, piece: Piece, names: dict[str, int]) -> Iterator[Ha
     # In the order of the graph, each after what it reads.
     for index in piece.nodes:
         node = scope.columns.nodes[index]
-        inner = any(attribute.type in BODIES for attribute in node.attribute)
         inputs = []
-        for name in (*node.input, *(sorted(reads(node) - set(node.input)) if inner else ())):
+        for name in (*node.input, *sorted(reads(node) - set(node.input))):
             tensor = scope.initializer(name) if name else None
             if name and tensor is not None:
                 inputs.append(_constant(tensor.SerializeToString, tuple(tensor.dims), tensor.data_type))
