@@ -28,6 +28,11 @@ def test_of_a_closed_gate_no_more_is_left_than_its_rounding(activation: str, off
     assert (found.verdict is Verdict.PASSED) is passes
 
 
+def test_a_gate_of_the_other_sign_is_off_by_both() -> None:
+    expected = np.full((1, 3), 2e-6, np.float32)
+    assert judge("ACTIVATION", "TANH").compare(1, expected, -expected).verdict is Verdict.BEYOND
+
+
 def test_gates_in_half_have_no_such_room() -> None:
     expected = np.array([[1e-3, 0, 2e-3]], np.float16)
     found = judge("ACTIVATION", "SIGMOID", "float16").compare(1, expected, expected + np.float16(1e-3))
