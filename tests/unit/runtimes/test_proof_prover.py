@@ -226,7 +226,7 @@ def test_pieces_are_stopped_where_their_time_is_up_and_not_before(
         return found
 
     monkeypatch.setattr(Prover, "_piecewise", piecewise)
-    assert prover(RIGHT, ALL, seconds=0.05 if late else 60.0)[1].pieces == ((1, 2) if late else (2, 2))
+    assert prover(RIGHT, ALL, seconds=0.05 if late else 60.0)[1].pieces == PieceCounts(1 if late else 2, 2)
 
 
 def test_what_fails_in_threads_is_raised_where_they_are_waited_for(

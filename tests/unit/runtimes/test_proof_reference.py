@@ -15,7 +15,7 @@ from trtconv.core.process import Lost, WorkerBug
 from trtconv.graph.model import OnnxModel
 from trtconv.runtimes.proof import reference
 from trtconv.runtimes.proof.reference import Expected, Wanted, expect, has_shape, stated_shapes, stated_sizes
-from trtconv.runtimes.proof.rewritten import Claim, compared_pieces
+from trtconv.runtimes.proof.rewritten import Claim, Differences, compared_pieces
 
 
 class Failing:
@@ -72,7 +72,7 @@ def test_pieces_that_passes_changed_are_missing_where_the_process_fails(error: E
     bodies = "y = Abs (x)", "n = Neg (x)  y = Max (x, n)"
     text = '<ir_version: 8, opset_import: ["": 17]> g (float[2] x) => (float[2] y)'
     file, given = (OnnxModel(onnx.parser.parse_model(f"{text} {{ {body} }}"), Path("m.onnx")) for body in bodies)
-    found = compared_pieces(file, given, Claim(True, 5e-2), Failing(error))  # type: ignore[arg-type]
+    found = compared_pieces(Differences(file, given), Claim(True, 5e-2), Failing(error))  # type: ignore[arg-type]
     assert found.changed is None and found.matches == 0
     assert list(found.missing) == ["y"]
     assert why in found.missing["y"] and "Traceback" not in found.missing["y"]

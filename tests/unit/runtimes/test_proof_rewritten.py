@@ -185,5 +185,5 @@ def test_what_decides_a_shape_is_tried_and_all_else_is_fed_as_ever(first: str, s
     file, given = (OnnxModel(onnx.parser.parse_model(head + body), Path("m.onnx")) for body in bodies)
     file.proto.graph.value_info.append(helper.make_tensor_value_info("r", onnx.TensorProto.FLOAT, [4, 6]))
     file.touch()
-    found = compared_pieces(file, given, EXACT, runner)
+    found = compared_pieces(Differences(file, given), EXACT, runner)
     assert not found.missing and (found.changed is None) is same and found.matches == same
