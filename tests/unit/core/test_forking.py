@@ -65,6 +65,10 @@ def seen(argument: object, tell: Tell) -> object:
     return [list(SEEN), os.getpid(), os.getppid(), os.getsid(0)]
 
 
+def prepare() -> None:
+    SEEN.append(0)
+
+
 def dying(argument: int, tell: Tell) -> None:
     os.write(2, b"last words\n")
     os.kill(os.getpid(), argument)
@@ -76,10 +80,19 @@ def test_it_has_what_its_parent_has_and_keeps_its_own() -> None:
     start_early(f"{HERE}:seen", fork=True)
     with Process(f"{HERE}:seen") as runner:
         held, pid, parent, session = runner.call(None, 60)
-    assert held == [1, pid], "it has what was there when it was forked"
+    assert held == [1, 0, pid], "it has what was there when it was forked"
     assert SEEN == [1]
     assert parent == os.getpid()
     assert session == pid != os.getsid(0)
+
+
+@pytest.mark.parametrize("needed", [True, False])
+def test_one_that_may_not_be_needed_loads_nothing(needed: bool) -> None:
+    SEEN[:] = [1]
+    start_early(f"{HERE}:seen", fork=True, needed=needed)
+    with Process(f"{HERE}:seen") as runner:
+        held, pid, *_ = runner.call(None, 60)
+    assert held == ([1, 0, pid] if needed else [1, pid])
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV, signal.SIGTERM, signal.SIGBUS])
