@@ -12,7 +12,7 @@ from trtconv.core.documents.build import BuildPlan
 from trtconv.core.errors import InputError
 from trtconv.core.findings import Finding, Severity
 from trtconv.core.frozen import frozen
-from trtconv.runtimes.tensorrt.debugging import can_show
+from trtconv.runtimes.tensorrt.debug_tensors import can_show
 from trtconv.runtimes.tensorrt.tactics import has_editable_cache, has_selector
 
 _HARDWARE = {"ampere+": "AMPERE_PLUS", "same-compute-capability": "SAME_COMPUTE_CAPABILITY"}

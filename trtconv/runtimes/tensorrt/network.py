@@ -18,7 +18,7 @@ from trtconv.core.frozen import frozen
 from trtconv.core.tensor_io import FORMATS, LINEAR, TensorIos
 from trtconv.runtimes.tensorrt import builder_config, layers, messages
 from trtconv.runtimes.tensorrt.base import BuildMonitor, Capabilities, DeconvLayer, EngineBlob
-from trtconv.runtimes.tensorrt.debugging import mark, not_shown
+from trtconv.runtimes.tensorrt.debug_tensors import mark, not_shown
 from trtconv.runtimes.tensorrt.gpu import gpu_name
 from trtconv.runtimes.tensorrt.logger import Log, Session
 from trtconv.runtimes.tensorrt.monitor import BuildProgress, make_progress_monitor
