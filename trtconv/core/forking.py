@@ -21,6 +21,7 @@ from typing import IO
 
 _OWN_DESCRIPTORS = Path("/proc/self/fd")
 _OWN_THREADS = Path("/proc/self/task")
+_PR_SET_PDEATHSIG = 1
 _COLLECT_EVERY = (700, 10, 10)
 """Python's own thresholds (`gc.get_threshold`)."""
 
@@ -42,6 +43,7 @@ class Fork:
         work: What it does; it ends when that returns.
         path: Its `sys.path`.
         stderr: What it writes to stderr goes there; None: to where this process does.
+        shared: Other descriptors that it keeps.
 
     Attributes:
         stdin: What it reads.
@@ -49,7 +51,9 @@ class Fork:
         pid: Its number.
     """
 
-    def __init__(self, work: Callable[[], None], path: Sequence[str], stderr: IO[bytes] | None) -> None:
+    def __init__(
+        self, work: Callable[[], None], path: Sequence[str], stderr: IO[bytes] | None, shared: Sequence[int] = ()
+    ) -> None:
         self._code: int | None = None
         self._lock = threading.Lock()
         # Neither process then copies pages for the sake of collecting garbage among what both have.
@@ -58,7 +62,7 @@ class Fork:
         answers, writes = os.pipe()
         self.pid = os.fork()
         if not self.pid:
-            _work(work, path, (reads, writes, 2 if stderr is None else stderr.fileno()))
+            _work(work, path, (reads, writes, 2 if stderr is None else stderr.fileno()), shared)
         os.close(reads)
         os.close(writes)
         self.stdin: IO[bytes] = os.fdopen(requests, "wb")
@@ -79,13 +83,29 @@ class Fork:
                 os.kill(self.pid, signal.SIGKILL)
 
 
-def _work(work: Callable[[], None], path: Sequence[str], streams: tuple[int, int, int]) -> None:
+def die_with(parent: int, number: int) -> None:
+    """Has the system send this process a signal where its parent ends, however that ends.
+
+    Args:
+        parent: The process that forked this one; if it is gone already, the signal comes at once.
+        number: The signal.
+    """
+    # Loaded only here: most processes have no such wish.
+    import ctypes
+
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, number)
+    if os.getppid() != parent:
+        os.kill(os.getpid(), number)
+
+
+def _work(work: Callable[[], None], path: Sequence[str], streams: tuple[int, int, int], shared: Sequence[int]) -> None:
     """Works as the child, and ends it; never returns to what the parent was about."""
     status = 1
     try:
         os.setsid()
         faulthandler.disable()
-        _take_streams(streams)
+        _take_streams(streams, shared)
         _forget_signals()
         gc.set_threshold(*_COLLECT_EVERY)
         sys.path[:] = path
@@ -97,8 +117,8 @@ def _work(work: Callable[[], None], path: Sequence[str], streams: tuple[int, int
         os._exit(status)
 
 
-def _take_streams(streams: tuple[int, int, int]) -> None:
-    """Makes these the standard streams, and leads all other descriptors nowhere.
+def _take_streams(streams: tuple[int, int, int], shared: Sequence[int]) -> None:
+    """Makes these the standard streams, and leads all other descriptors nowhere but those that are shared.
 
     None is closed: objects of the parent may still close theirs, which is then nobody else's.
     """
@@ -108,7 +128,7 @@ def _take_streams(streams: tuple[int, int, int]) -> None:
     for number in [int(entry.name) for entry in _OWN_DESCRIPTORS.iterdir()]:
         # The folder itself was open while it was listed.
         with contextlib.suppress(OSError):
-            if number not in (0, 1, 2, nowhere):
+            if number not in (0, 1, 2, nowhere, *shared):
                 os.fstat(number)
                 os.dup2(nowhere, number, inheritable=False)
     # `sys.__stdin__` and its like keep the parent's.

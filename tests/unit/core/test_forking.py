@@ -17,7 +17,7 @@ from tempfile import TemporaryFile
 import pytest
 
 from trtconv.core import process
-from trtconv.core.forking import Fork, can_fork
+from trtconv.core.forking import Fork, can_fork, die_with
 from trtconv.core.process import Lost, Process, Tell, start_early
 
 pytestmark = [
@@ -148,6 +148,51 @@ def test_no_descriptor_of_its_parent_stays_open(forked: Callable[[Callable[[], N
     os.close(writes)
     assert os.read(reads, 1) == b"", "nobody else holds the pipe's other end"
     os.close(reads)
+
+
+def test_a_shared_descriptor_stays_open(tmp_path: Path) -> None:
+    with (tmp_path / "shared").open("w") as shared, (tmp_path / "other").open("w") as other:
+
+        def write() -> None:
+            os.write(shared.fileno(), b"written")
+            os.write(other.fileno(), b"written")
+
+        fork = Fork(write, list(sys.path), None, (shared.fileno(),))
+        with fork.stdin, fork.stdout:
+            assert fork.wait() == 0
+    assert (tmp_path / "shared").read_text() == "written"
+    assert not (tmp_path / "other").read_text()
+
+
+def test_it_dies_with_its_parent(forked: Callable[[Callable[[], None]], str]) -> None:
+    def parent() -> None:
+        own, reads_of = os.getpid(), os.pipe()
+        pid = os.fork()
+        if not pid:
+            die_with(own, signal.SIGKILL)
+            os.write(reads_of[1], b"ready")
+            time.sleep(60)
+        os.read(reads_of[0], 5)
+        say(pid)
+
+    pid = int(forked(parent))
+    end = time.monotonic() + 5
+    path = Path(f"/proc/{pid}/stat")
+    while path.exists() and path.read_text().rpartition(")")[2].split()[0] != "Z":
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def test_where_the_parent_is_gone_it_dies_at_once(forked: Callable[[Callable[[], None]], str]) -> None:
+    def parent() -> None:
+        pid = os.fork()
+        if not pid:
+            # Nobody's child has that parent.
+            die_with(0, signal.SIGTERM)
+            os._exit(0)
+        say(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+
+    assert int(forked(parent)) == -signal.SIGTERM
 
 
 def test_signals_do_there_what_they_do_in_a_new_process(forked: Callable[[Callable[[], None]], str]) -> None:
