@@ -12,7 +12,7 @@ from typing import Any
 
 from trtconv.core import foreign
 from trtconv.core.errors import BuildFailed
-from trtconv.runtimes.tensorrt import plugins, refusals, tactics
+from trtconv.runtimes.tensorrt import plugins, tactics
 from trtconv.runtimes.tensorrt.base import (
     Capabilities,
     ParsedNetwork,
@@ -119,18 +119,31 @@ class Installed:
             BuildFailed: The parser itself broke down.
             EnvironmentMissing, InputError: A library of plugins does not load.
         """
+        network, issues = self._network_of(model, path)
+        if network is not None:
+            return network
+        # Loaded only here: most models are accepted, and it needs onnx.
+        from trtconv.runtimes.tensorrt import refusals
+
+        return refusals.all_issues(model, issues, lambda variant: self._parse_once(variant, path)[1], self._knows)
+
+    def accept(self, model: bytes | memoryview, path: Path) -> ParsedNetwork | None:
+        """Parses as `parse`; None where the parser refuses a node, whichever, and whatever else it would refuse."""
+        return self._network_of(model, path)[0]
+
+    def _network_of(self, model: bytes | memoryview, path: Path) -> tuple[Network | None, tuple[ParserIssue, ...]]:
         plugins.prepare(self._family, self._trt, self._log)
         # There are never two at a time.
         self._network = None
         handles, issues = self._parse_once(model, path)
-        if not issues:
-            serialized = tuple(str(library.path.absolute()) for library in foreign.current().serialized)
-            network = Network(self._trt, self._log, self._capabilities, handles, serialized)
-            self._network = network if self._keeps_network else None
-            return network
-        return refusals.all_issues(model, issues, lambda variant: self._parse_once(variant, path)[1], self._knows)
+        if issues:
+            return None, issues
+        serialized = tuple(str(library.path.absolute()) for library in foreign.current().serialized)
+        network = Network(self._trt, self._log, self._capabilities, handles, serialized)
+        self._network = network if self._keeps_network else None
+        return network, ()
 
-    def _parse_once(self, model: bytes, path: Path) -> tuple[Handles, tuple[ParserIssue, ...]]:
+    def _parse_once(self, model: bytes | memoryview, path: Path) -> tuple[Handles, tuple[ParserIssue, ...]]:
         """Parses once, and lists what the parser itself reports, which may be its first complaint only."""
         trt = self._trt
         with self._log.session() as session:
@@ -151,7 +164,7 @@ class Installed:
                 issues = (ParserIssue(-1, "", "", "there is no graph with an output in the model"),)
         return Handles(self._builder, network, parser), issues if not accepted or network.num_outputs == 0 else ()
 
-    def _logged(self, model: bytes, path: Path) -> str:
+    def _logged(self, model: bytes | memoryview, path: Path) -> str:
         """Parses a refused model again for what the parser logs, since its list of errors is empty."""
         with self._log.session() as session:
             network = self._builder.create_network(self._network_flags())
