@@ -43,6 +43,7 @@ SLOW = {
     "cli/test_budget.py": "models that take all the time and memory that they may",
     "cli/test_ci_files.py": "recipes, run as CI runs them",
     "cli/test_collect.py": "jobs of a farm, built one by one",
+    "cli/test_early_build.py": "builds in processes, most of them twice",
     "cli/test_end_to_end.py": "from a model to an engine, in processes",
     "cli/test_endings.py": "commands that are ended in the middle",
     "cli/test_engine_commands.py": "engines, built and verified",

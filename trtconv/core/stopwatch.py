@@ -42,6 +42,10 @@ class Stopwatch:
         finally:
             self.seconds[stage.value] = round(self.spent(stage) + time.perf_counter() - started, 4)
 
+    def require(self, stage: Stage, seconds: float) -> None:
+        """Has a stage count as at least so many seconds, where another process was at it before."""
+        self.seconds[stage.value] = max(self.spent(stage), round(seconds, 4))
+
     def spent(self, stage: Stage) -> float:
         """Returns the seconds that a stage has taken so far."""
         return self.seconds.get(stage.value, 0.0)

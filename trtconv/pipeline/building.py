@@ -52,6 +52,7 @@ from trtconv.runtimes.foreign_nodes import typed_model, write_types
 from trtconv.runtimes.proof.proving import NetworkProof
 from trtconv.runtimes.proof.subject import ProofSubject
 from trtconv.runtimes.tensorrt import EngineBlob, ParsedNetwork, Runtime, RuntimeInfo
+from trtconv.runtimes.tensorrt.early.runtime import early_runtime
 
 
 @takes_request
@@ -84,7 +85,7 @@ def _build(request: BuildRequest, clock: Stopwatch) -> BuildReport:
         model = typed_model(request.model, request.interface)
         protect_data(model, request.engine_path, request.report_path, *named_cache(request))
     with clock.stage(Stage.RUNTIME):
-        engine = tensorrt.load(request.target)
+        engine = _runtime(request, model)
         require_gpu(request.target)
         if request.best_of > 1:
             require_race(engine.info)
@@ -100,6 +101,15 @@ def _build(request: BuildRequest, clock: Stopwatch) -> BuildReport:
     if blob is not None or request.report is not None:
         report = write_engine(request, report, blob, clock)
     return report
+
+
+def _runtime(request: BuildRequest, model: OnnxModel) -> Runtime:
+    """Returns the TensorRT that builds: what was started early for the request, if the model lies in one file."""
+    early = early_runtime(request)
+    if early is None:
+        return tensorrt.load(request.target)
+    # Nobody has looked at its other files when they were read early.
+    return early.own if model.external_files else early
 
 
 def build_model(

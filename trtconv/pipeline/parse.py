@@ -18,19 +18,34 @@ from trtconv.graph.scope import python_line
 from trtconv.pipeline.preparation import handed_over
 from trtconv.runtimes.tensorrt import EngineBlob, ParsedNetwork, ParserIssue, Runtime
 from trtconv.runtimes.tensorrt.audit import audit
+from trtconv.runtimes.tensorrt.early.runtime import EarlyRuntime
 
 
 def parse_model(
     model: OnnxModel, engine: Runtime, clock: Stopwatch
 ) -> tuple[ParsedNetwork | None, tuple[Finding, ...]]:
     """Parses and audits; returns the network and what is to be said of it, or why there is none to trust."""
-    with clock.stage(Stage.PARSE):
-        parsed = engine.parse(handed_over(model), model.path)
+    parsed = _parsed(model, engine, clock)
     if isinstance(parsed, tuple):
         return None, tuple(_refusal(model, issue) for issue in parsed)
     with clock.stage(Stage.AUDIT):
         differences = audit(model, parsed)
     return (None, differences) if differences else (parsed, tuple(_misdeclared_outputs(model, parsed)))
+
+
+def _parsed(model: OnnxModel, engine: Runtime, clock: Stopwatch) -> ParsedNetwork | tuple[ParserIssue, ...]:
+    with clock.stage(Stage.PARSE):
+        data = handed_over(model)
+        if not isinstance(engine, EarlyRuntime):
+            return engine.parse(data, model.path)
+        network = engine.network(model, data)
+    if network is not None:
+        return network
+    # A stage of its own: what TensorRT takes as it starts is not what the model may take.
+    with clock.stage(Stage.RUNTIME):
+        own = engine.own
+    with clock.stage(Stage.PARSE):
+        return own.parse(data, model.path)
 
 
 def _misdeclared_outputs(model: OnnxModel, network: ParsedNetwork) -> Iterator[Finding]:
@@ -106,6 +121,7 @@ def build_in_thread(
             stopped = True
         if failed:
             raise failed[0]
+    clock.require(Stage.BUILD, blobs[0].seconds)
     return blobs[0]
 
 

@@ -7,8 +7,13 @@ import threading
 import pytest
 
 from trtconv.core.errors import InputError
+from trtconv.core.stages import Stage
 from trtconv.core.stopwatch import Stopwatch
 from trtconv.pipeline.parse import build_in_thread
+from trtconv.runtimes.tensorrt import EngineBlob
+
+ENGINE = EngineBlob(memoryview(b"engine"), (), seconds=20.0)
+"""Built by another process, long before."""
 
 
 class Builder:
@@ -22,7 +27,7 @@ class Builder:
         while monitor("phase", 0, 1) and not self.done.wait(0.01):
             pass
         self.ended = True
-        return "engine"
+        return ENGINE
 
 
 def test_others_work_while_it_builds() -> None:
@@ -33,7 +38,9 @@ def test_others_work_while_it_builds() -> None:
         assert not builder.ended
         builder.done.set()
 
-    assert build_in_thread(builder, None, Stopwatch(None), [meanwhile]) == "engine"
+    clock = Stopwatch(None)
+    assert build_in_thread(builder, None, clock, [meanwhile]) is ENGINE
+    assert clock.spent(Stage.BUILD) == ENGINE.seconds
 
 
 def test_what_fails_beside_it_stops_it_and_waits_for_it() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +12,7 @@ import click
 from trtconv.cli import options
 from trtconv.cli.commands.farming import build_on, farm_of
 from trtconv.cli.commands.many import FOR_ALL, ManyFlags, configured, each_of, for_target, verdict_of, whole
-from trtconv.cli.process.isolated import IsolatedCommand, at_work, start_early
+from trtconv.cli.process.isolated import IsolatedCommand, at_work, build_early, start_early
 from trtconv.cli.process.outcome import Outcome
 from trtconv.cli.timing_folder import cache_folder, timing_folder
 from trtconv.core.documents.pipeline import is_pipeline
@@ -166,10 +167,17 @@ def command(
 
 def _build_here(flags: ManyFlags, request: BuildRequest, page: str | None) -> Outcome:
     """Builds one engine on this machine, and tells all of it."""
+    is_new = request.force or not request.engine_path.exists()
+    # Before onnx is loaded, which that has no use for.
+    with build_early(request) if is_new else contextlib.nullcontext():
+        return _build_whole(flags, request, page, is_new)
+
+
+def _build_whole(flags: ManyFlags, request: BuildRequest, page: str | None, is_new: bool) -> Outcome:
     from trtconv.cli.formats import json, text
     from trtconv.pipeline import build
 
-    if request.prove != "none" and (request.force or not request.engine_path.exists()):
+    if is_new and request.prove != "none":
         # A quick proof has often nothing to run.
         start_early(SERVE, needed=request.prove != "quick")
     pages = [] if page is None else [openable(Path(page))]

@@ -23,13 +23,14 @@ import click
 from trtconv.cli.process import signals, status
 from trtconv.cli.process.outcome import Command, Isolation
 from trtconv.cli.progress import show_progress
+from trtconv.core.forking import die_with
 from trtconv.core.progress import Progress
 
 if TYPE_CHECKING:
     from trtconv.cli.process.watching import Child
+    from trtconv.core.requests.build import BuildRequest
 
 CAN_FORK = sys.platform == "linux"
-_PR_SET_PDEATHSIG = 1
 
 
 class IsolatedCommand(Command):
@@ -83,6 +84,15 @@ def start_early(task: str, *, needed: bool) -> None:
     from trtconv.core import process
 
     process.start_early(task, fork=status.is_watched(), needed=needed)
+
+
+def build_early(request: BuildRequest) -> contextlib.AbstractContextManager[None]:
+    """Has what a request asks for parsed and built beside the block, where this process ends with its command."""
+    if not status.is_watched():
+        return contextlib.nullcontext()
+    from trtconv.runtimes.tensorrt.early.runtime import begun
+
+    return begun(request)
 
 
 def _seconds_before(report: Path | None) -> Mapping[str, float]:
@@ -143,14 +153,4 @@ def _become_child(parent: int, tell: int, show: int) -> None:
         os.dup2(show, 2)
     os.close(show)
     faulthandler.enable(tell, all_threads=False)
-    _die_with(parent)
-
-
-def _die_with(parent: int) -> None:
-    """Asks the system for SIGTERM where the parent dies of a signal that it cannot pass on."""
-    import ctypes
-
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-    if os.getppid() != parent:
-        os.kill(os.getpid(), signal.SIGTERM)
+    die_with(parent, signal.SIGTERM)

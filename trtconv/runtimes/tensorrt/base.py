@@ -193,12 +193,14 @@ class EngineBlob:
         warnings: Messages of severity WARNING and above, in order.
         findings: What is worth knowing of how it was built.
         tactics: Which tactic each layer got; None where that was not kept.
+        seconds: What it took where it was built before it was asked for.
     """
 
     data: memoryview
     warnings: tuple[str, ...]
     findings: tuple[Finding, ...] = ()
     tactics: tuple[Tactic, ...] | None = None
+    seconds: float = 0.0
 
 
 class ParsedNetwork(Protocol):

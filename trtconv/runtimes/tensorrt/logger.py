@@ -10,7 +10,7 @@ import contextlib
 import functools
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from trtconv.runtimes.tensorrt.messages import Record, distinct
@@ -25,6 +25,13 @@ def follow_log(follower: Callable[[str, str], None]) -> None:
     process. The follower is called from any thread, must return at once and must not raise.
     """
     _followers.append(follower)
+
+
+def follow(log: Iterable[tuple[str, str]]) -> None:
+    """Tells those who follow the log of what TensorRT logged in another process: severities and texts."""
+    for severity, text in log:
+        for follower in _followers:
+            follower(severity, text)
 
 
 class Session:

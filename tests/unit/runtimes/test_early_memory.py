@@ -1,0 +1,102 @@
+"""Memory that two processes share."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from trtconv.runtimes.tensorrt.early.memory import MOST_BYTES, Extent, SharedMemory
+from trtconv.runtimes.tensorrt.readback.records import ReadLayer, ReadNetwork, ReadTensor
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="commands are forked on Linux alone")
+
+
+@pytest.fixture
+def memory() -> Iterator[SharedMemory]:
+    memory = SharedMemory()
+    yield memory
+    os.close(memory.descriptor)
+
+
+def test_what_is_appended_is_seen(memory: SharedMemory) -> None:
+    extents = [memory.append(data) for data in (b"abc", b"", bytes(10_000), memoryview(b"xyz"))]
+    assert [bytes(memory.view(extent)) for extent in extents] == [b"abc", b"", bytes(10_000), b"xyz"]
+
+
+def test_who_looks_cannot_write(memory: SharedMemory) -> None:
+    assert memory.view(memory.append(b"abc")).readonly
+
+
+@pytest.mark.parametrize("size", [10, (1 << 16) - 1, 1 << 16, (1 << 16) + 1, 200_000])
+def test_what_it_holds_is_compared_to_the_last_byte(memory: SharedMemory, size: int) -> None:
+    memory.append(b"before")
+    data = os.urandom(size)
+    extent = memory.append(data)
+    memory.append(b"behind")
+    assert memory.holds(data, extent)
+    assert not memory.holds(data[:-1], extent)
+    assert not memory.holds(data + b"b", extent)
+    for place in (0, size // 2, size - 1):
+        assert not memory.holds(data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :], extent)
+
+
+def test_a_file_is_copied(memory: SharedMemory, tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"content")
+    extent = memory.append_file(path)
+    path.write_bytes(b"another")
+    assert bytes(memory.view(extent)) == b"content"
+
+
+def test_a_pipe_is_left_to_others(memory: SharedMemory, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(OSError, match="plain"):
+        memory.append_file(tmp_path / "pipe")
+
+
+def test_a_file_that_is_too_large_is_not_copied(memory: SharedMemory, tmp_path: Path) -> None:
+    with (tmp_path / "file").open("wb") as file:
+        file.truncate(MOST_BYTES + 1)
+    with pytest.raises(OSError, match="bytes"):
+        memory.append_file(tmp_path / "file")
+    assert not os.fstat(memory.descriptor).st_size
+
+
+def test_what_is_cleared_takes_no_memory(memory: SharedMemory) -> None:
+    memory.append(bytes(100_000))
+    memory.clear()
+    assert not os.fstat(memory.descriptor).st_blocks
+    assert memory.append(b"abc") == Extent(0, 3)
+
+
+def test_arrays_lie_where_they_were_put(memory: SharedMemory) -> None:
+    random = np.random.default_rng(0)
+    large = random.standard_normal((30, 50)).astype(np.float32)
+    arrays = {
+        "large": large,
+        "small": np.arange(4),
+        "turned": large.T,
+        "cut": large[::2, 1:],
+        "bfloat16": large.astype(ml_dtypes.bfloat16),
+        "none": np.empty((0, 3), np.float16),
+    }
+    layer = ReadLayer(0, "conv", "CONVOLUTION", (0, None), (0,), arrays, "node", ("if (If)",))
+    network = ReadNetwork((ReadTensor(0, "x", "float32", (1, -1)),), (layer,), (0,), (0,))
+    memory.append(b"something")
+    extent = memory.dump(network)
+    result = memory.load(extent)
+    values = result.layers[0].values
+    for name, array in arrays.items():
+        assert values[name].dtype == array.dtype
+        assert values[name].shape == array.shape
+        assert values[name].tobytes() == array.tobytes()
+        assert values[name].flags.aligned
+    # No copy: it cannot be written.
+    assert not values["large"].flags.writeable
+    assert (result.tensors, result.inputs, result.outputs) == (network.tensors, network.inputs, network.outputs)
