@@ -47,12 +47,11 @@ from trtconv.pipeline.profiles import Sized, affordable, told_level
 from trtconv.pipeline.racing import best_build, builds_of, require_gpu, require_race
 from trtconv.pipeline.respelling import Forms, RefusedNetwork
 from trtconv.precision import Applied, Types
-from trtconv.runtimes import tensorrt
 from trtconv.runtimes.foreign_nodes import typed_model, write_types
 from trtconv.runtimes.proof.proving import NetworkProof
 from trtconv.runtimes.proof.subject import ProofSubject
 from trtconv.runtimes.tensorrt import EngineBlob, ParsedNetwork, Runtime, RuntimeInfo
-from trtconv.runtimes.tensorrt.early.runtime import early_runtime
+from trtconv.runtimes.tensorrt.early.runtime import runtime_of
 
 
 @takes_request
@@ -85,7 +84,7 @@ def _build(request: BuildRequest, clock: Stopwatch) -> BuildReport:
         model = typed_model(request.model, request.interface)
         protect_data(model, request.engine_path, request.report_path, *named_cache(request))
     with clock.stage(Stage.RUNTIME):
-        engine = _runtime(request, model)
+        engine = runtime_of(request, alone=not model.external_files)
         require_gpu(request.target)
         if request.best_of > 1:
             require_race(engine.info)
@@ -101,15 +100,6 @@ def _build(request: BuildRequest, clock: Stopwatch) -> BuildReport:
     if blob is not None or request.report is not None:
         report = write_engine(request, report, blob, clock)
     return report
-
-
-def _runtime(request: BuildRequest, model: OnnxModel) -> Runtime:
-    """Returns the TensorRT that builds: what was started early for the request, if the model lies in one file."""
-    early = early_runtime(request)
-    if early is None:
-        return tensorrt.load(request.target)
-    # Nobody has looked at its other files when they were read early.
-    return early.own if model.external_files else early
 
 
 def build_model(

@@ -100,6 +100,22 @@ def is_eligible(request: BuildRequest) -> bool:
     )
 
 
+def runtime_of(request: BuildRequest, alone: bool) -> Runtime:
+    """Returns the TensorRT that builds what is requested: what was started early for it, or this process's own.
+
+    Args:
+        request: The request.
+        alone: Whether the model lies in one file; nobody has looked at others when they were read early.
+
+    Raises:
+        EnvironmentMissing: As `load`.
+    """
+    early = early_runtime(request)
+    if early is None:
+        return load(request.target)
+    return early if alone else early.own
+
+
 def early_runtime(request: BuildRequest) -> EarlyRuntime | None:
     """Returns the runtime of the process that was started for a request; None where there is none, or it is lost."""
     global _process
