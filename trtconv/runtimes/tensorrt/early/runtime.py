@@ -21,6 +21,7 @@ from trtconv.core.forking import Fork, can_fork
 from trtconv.core.process import trusted_path
 from trtconv.core.requests.build import BuildRequest
 from trtconv.core.target import Target
+from trtconv.runtimes import tensorrt
 from trtconv.runtimes.tensorrt.base import (
     BuildMonitor,
     DeconvLayer,
@@ -112,7 +113,7 @@ def runtime_of(request: BuildRequest, alone: bool) -> Runtime:
     """
     early = early_runtime(request)
     if early is None:
-        return load(request.target)
+        return tensorrt.load(request.target)
     return early if alone else early.own
 
 
