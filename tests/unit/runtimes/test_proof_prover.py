@@ -276,3 +276,16 @@ def test_what_is_shown_by_its_definition_is_not_run(prover: Any) -> None:
     assert (scene.runs, scene.left, found.pieces) == ([SIZES], ["y"], PieceCounts(1, 1))
     scene, found = prover(RIGHT, PiecesResult(1, 1))
     assert (scene.runs, scene.left, found.pieces) == ([SIZES], ["y"], PieceCounts(1, 1))
+
+
+def test_what_no_piece_makes_takes_the_whole(prover: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sizes that are returned follow from no input's values: no piece makes them."""
+    text = """<ir_version: 8, opset_import: ["": 17]> g (float[n] x) => (float[n] y, int64[1] s)
+    { y = Neg (x) s = Shape (x) }"""
+    shape = ReadLayer(1, "shape", "SHAPE", (0,), (2,), {})
+    tensors = (*TENSORS, ReadTensor(2, "s", "int64", (1,)))
+    network = dataclasses.replace(NETWORK, tensors=tensors, layers=(*NETWORK.layers, shape), outputs=(1, 2))
+    monkeypatch.setattr("test_proof_prover.MODEL", OnnxModel(onnx.parser.parse_model(text), Path("m.onnx")))
+    monkeypatch.setattr("test_proof_prover.NETWORK", network)
+    scene, found = prover(DIFFERS, NONE, defined=True)
+    assert (scene.runs, scene.left, found.agrees) == ([SIZES], [], False)

@@ -200,7 +200,7 @@ class Prover:
             seams = cut.Seams(self._network, meaning.parsed)
             pieces = list(seams.pieces())
             left = pieces if self._thorough else self._undefined(seams, pieces, deadline)
-            if left or not self._needs_no_whole():
+            if left or not self._makes_all_ends(pieces) or not self._needs_no_whole():
                 self._begin_whole()
             self._decided.set()
             size = self._sizes[0]
@@ -237,6 +237,12 @@ class Prover:
             self._bug = error
         finally:
             self._decided.set()
+
+    def _makes_all_ends(self, pieces: Sequence[cut.Piece]) -> bool:
+        """Whether pieces make all that the network returns: what follows from sizes alone is in none of them."""
+        network = self._network
+        taken, returned = ({network.tensors[n].name for n in end} for end in (network.inputs, network.outputs))
+        return returned == set(self._meaning.parsed.outputs) <= taken | {piece.target for piece in pieces}
 
     def _needs_no_whole(self) -> bool:
         """Whether the network means what the file means, if it means what the parser was given."""
