@@ -289,3 +289,13 @@ def test_what_no_piece_makes_takes_the_whole(prover: Any, monkeypatch: pytest.Mo
     monkeypatch.setattr("test_proof_prover.NETWORK", network)
     scene, found = prover(DIFFERS, NONE, defined=True)
     assert (scene.runs, scene.left, found.agrees) == ([SIZES], [], False)
+
+
+def test_what_is_written_down_takes_no_more_time_than_there_is(prover: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    slow = threading.Event()
+    monkeypatch.setattr(prove, "cut", SimpleNamespace(Seams=lambda *_: slow.wait(20.0)))
+    # As it does, which sees that it is closed once it has a piece.
+    monkeypatch.setattr(Prover, "close", lambda self: slow.set())
+    scene, found = prover(RIGHT, ALL, seconds=0.2)
+    assert (scene.runs, found.agrees) == ([], None)
+    assert [lack.what for lack in found.missing] == [Lack.TIME, Lack.SIZE]

@@ -287,12 +287,16 @@ class Prover:
             limit: How long the pieces may take from now.
         """
         until = time.monotonic() + limit
-        while not self._decided.wait(_POLL_SECONDS):
+        while not self._decided.wait(_POLL_SECONDS) and time.monotonic() < until:
             # In short waits, so that Ctrl-C is heard.
             pass
+        # Asked once: what is decided later is not waited for.
+        is_decided = self._decided.is_set()
         other = next(ends_that_differ(self._network, self._meaning.parsed), None) or self._broken()
         if other is not None:
             return ProofResult("network", agrees=False, divergence=other)
+        if not is_decided:
+            return _together(ProofResult("network", why=_LATE.reason), PiecesResult(missing=(_LATE,)))
         whole = None if self._whole is None else self._whole.finish(seconds)
         pieces = self._piecewise(until)
         agrees = whole is None or whole.agrees is not False
@@ -332,8 +336,7 @@ class Prover:
         self._thread.join(_GRACE_SECONDS)
         if self._bug is not None:
             raise self._bug
-        late = Unshown(Lack.TIME, "all pieces", "there was no time left for them")
-        return self._result or PiecesResult(missing=(late,))
+        return self._result or PiecesResult(missing=(_LATE,))
 
 
 def _affordable(network: ReadNetwork, meaning: Meaning, sizes: Sequence[Size]) -> list[Size]:
@@ -371,6 +374,7 @@ MOST_PRODUCTS = 2e10
 """What a run of the whole may cost in a quick proof, in products: about a second, model and network, on two cores."""
 _BESIDES = 0.1
 """Share of that at sizes besides those that count."""
+_LATE = Unshown(Lack.TIME, "all pieces", "there was no time left for them")
 _MOST_AHEAD = 2
 """What the network returns at these sizes is held until it is compared."""
 _POLL_SECONDS = 0.1
