@@ -187,3 +187,41 @@ def test_what_decides_a_shape_is_tried_and_all_else_is_fed_as_ever(first: str, s
     file.touch()
     found = compared_pieces(Differences(file, given), EXACT, runner)
     assert not found.missing and (found.changed is None) is same and found.matches == same
+
+
+FOLDED = """<ir_version: 8, opset_import: ["": OPSET]> g (float[2,3] x) => (float[2,3] y)
+    <float[2,3] zeros = {0, 0, 0, 0, 0, 0}, int64[2] own = {2, 3}, int64[2] other = {3, 2}> { NODES }"""
+SHAPED = "s = Shape (x) y = Reshape (x, s)"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "defined"),
+    [
+        # The node behind is as it was.
+        ("a = Relu (x) y = Add (a, x)", "a = Identity (zeros) y = Add (a, x)", False),
+        ("a = Identity (zeros) y = Add (a, x)", "a = Relu (x) y = Add (a, x)", False),
+        ("a = Relu (x) b = Add (a, x) y = Neg (b)", "a = Relu (x) b = Add (a, x) y = Neg (b)", True),
+        # A result itself.
+        ("y = Relu (x)", "y = Identity (zeros)", False),
+        (SHAPED, "s = Identity (own) y = Reshape (x, s)", True),
+        (SHAPED, "s = Identity (other) y = Reshape (x, s)", False),
+    ],
+)
+def test_what_became_a_constant_is_defined_only_where_it_is_one(before: str, after: str, defined: bool) -> None:
+    assert differences(before, after).is_defined() == defined
+
+
+@pytest.mark.parametrize(("nodes", "defined"), [("y = Softmax <axis = 0> (x)", False), ("y = Relu (x)", True)])
+def test_the_same_node_of_another_opset_is_another(nodes: str, defined: bool) -> None:
+    assert differences(nodes, nodes).is_defined()
+    assert differences(nodes, nodes, "13").is_defined() == defined
+
+
+def differences(before: str, after: str, opset: str = "12") -> Differences:
+    """Returns the differences of two models of a 2 by 3 matrix, the second of its own opset."""
+    texts = (
+        FOLDED.replace("NODES", nodes).replace("OPSET", version) for nodes, version in ((before, "12"), (after, opset))
+    )
+    file, given = (OnnxModel(onnx.parser.parse_model(text), Path("m.onnx")) for text in texts)
+    tensors = tuple(ReadTensor(number, name, "float32", (2, 3)) for number, name in enumerate("xy"))
+    return Differences(file, given, ReadNetwork(tensors, (), (0,), (1,)))

@@ -102,6 +102,10 @@ class Version:
         """Whether a node makes a tensor, of what the inputs hold."""
         return name in self.producers and self._variable[name]
 
+    def varies(self, name: str) -> bool:
+        """Whether a tensor holds what the inputs hold, or is made of that."""
+        return name in self.inputs or self.makes(name)
+
     def makes_alike(self, other: Version, name: str) -> bool:
         """Whether the same node makes a tensor in another model, of the same."""
         return self._plain(name) == other._plain(name) != b"" or self.key(name) == other.key(name)
@@ -183,18 +187,39 @@ class Differences:
 
     def __init__(self, file: OnnxModel, rewritten: OnnxModel, network: ReadNetwork | None = None) -> None:
         self.before, self.after = before, after = Version(file), Version(rewritten)
+        self._network = network
         both = {name for name in before.producers if before.makes(name) and after.makes(name)}
         # Codes of another type mean something else.
         recoded = {name for name in both if file.main.types.get(name) != rewritten.main.types.get(name)}
         self.both = both - recoded
         """Tensors that both make."""
         changed = {name for name in self.both if before.key(name) != after.key(name) or before.reads_of(name) & recoded}
-        self.targets = {name for name in changed if network is None or not self._is_kept(name, network)}
+        self._unchanged = self.both - changed
+        self.targets = {name for name in changed if not self._is_kept(name)}
         """Those of them that each makes in another way, and that are not the same by their definition."""
         self.defined = len(changed) - len(self.targets)
         """How many are."""
 
-    def _is_kept(self, target: str, network: ReadNetwork) -> bool:
+    def is_defined(self) -> bool:
+        """Whether all that differs is shown by its definition, what only one makes of inputs too."""
+        ends = set(self.before.model.outputs) - self.before.inputs
+        if self.targets or not ends <= self.both:
+            return False
+        shared = self.both | (self.before.inputs & self.after.inputs)
+        if self.before.model.opset != self.after.model.opset:
+            # The same node may mean something else.
+            return all(map(self._is_kept, self._unchanged))
+        # What a node reads may have become a constant, or no longer be one: the node itself is as it was.
+        return all(
+            not any(self.before.varies(read) or self.after.varies(read) for read in self.before.reads_of(name) - shared)
+            or self._is_kept(name)
+            for name in self._unchanged
+        )
+
+    def _is_kept(self, target: str) -> bool:
+        network = self._network
+        if network is None:
+            return False
         cones = [side.cone(target, self.both) for side in (self.before, self.after)]
         names = set().union(*(sources for _, sources in cones))
         held = [network.named[name] for name in names if name in network.named]

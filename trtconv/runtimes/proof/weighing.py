@@ -92,7 +92,7 @@ class Weighing:
     def is_defined(self) -> bool:
         """Whether all that passes changed is shown by its definition, so that nothing is left for `compare`."""
         differences = self._look()
-        return differences is not None and not differences.targets
+        return differences is not None and differences.is_defined()
 
     def compare(self, runner: Process) -> None:
         """Compares what passes changed with the file.
