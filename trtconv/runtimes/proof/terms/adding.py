@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import functools
+import math
 
 import numpy as np
 
 from trtconv.graph.deconv import crops, extend_kernel, fold, geometry_of
 from trtconv.runtimes.proof.terms import term as terms
 from trtconv.runtimes.proof.terms.node_call import NodeCall, Words, axes_of
-from trtconv.runtimes.proof.terms.term import Term, Wordless
+from trtconv.runtimes.proof.terms.term import MOST, Term, Wordless
 from trtconv.runtimes.proof.terms.windows import Window, convolved, pooled
 
 
@@ -61,6 +62,9 @@ def _deconvolution(call: NodeCall) -> Term:
         # Zeros at its ends, so that none is to be cut off of less than nothing.
         if kernel.array is None:
             raise Wordless("a kernel that is computed")
+        shape = [sum(sizes) for sizes in zip(growth.low, kernel.sizes[2:], growth.high, strict=True)]
+        if math.prod((*kernel.sizes[:2], *shape)) > max(MOST, _MOST_GROWTH * kernel.array.size):
+            raise Wordless("zeros for the most part")
         kernel = terms.constant(extend_kernel(kernel.array, growth, 0))
     low, high = (tuple(getattr(crop, end) for crop in growth.crops) for end in ("begin", "end"))
     moved = Window(geometry.strides, low, high, geometry.dilations)
@@ -143,6 +147,9 @@ def _batch_normalization(call: NodeCall) -> Term:
     )
     even = terms.joined("DIV", terms.joined("SUB", source, mean), deviation)
     return terms.joined("SUM", terms.joined("PROD", even, scale), bias)
+
+
+_MOST_GROWTH = 16
 
 
 WORDS: dict[str, Words] = {

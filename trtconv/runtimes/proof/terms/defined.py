@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
+from trtconv.core.errors import TrtconvError
 from trtconv.graph.model import OnnxModel
 from trtconv.runtimes.proof.cut import Piece
 from trtconv.runtimes.proof.terms import of_model, of_network
 from trtconv.runtimes.proof.terms.term import Term, Wordless, same, tensor
 from trtconv.runtimes.tensorrt.readback.records import ReadNetwork, ReadTensor
 
-_UNFIT = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
-"""What comes of models and networks that do not fit together: whoever runs them says so."""
+_UNFIT = (
+    *(ArithmeticError, AttributeError, LookupError, MemoryError, RuntimeError, TypeError, ValueError),
+    *(TrtconvError, Wordless),
+)
+"""What comes of what has no words, and of models and networks that do not fit together, are very deep, or large:
+whoever runs them says so."""
 
 
 def is_defined(network: ReadNetwork, model: OnnxModel, numbers: Mapping[str, int], piece: Piece) -> bool:
@@ -28,9 +33,9 @@ def is_defined(network: ReadNetwork, model: OnnxModel, numbers: Mapping[str, int
         before = of_model.terms_of(model, piece.nodes, named)
         numbered = {numbers[name]: source for name, source in named.items()}
         computed = of_network.terms_of(network, piece.layers, numbered)
-    except (Wordless, *_UNFIT):
+        return _alike(before[piece.target], computed[numbers[piece.target]])
+    except _UNFIT:
         return False
-    return _alike(before[piece.target], computed[numbers[piece.target]])
 
 
 def is_kept(
@@ -54,9 +59,9 @@ def is_kept(
             of_model.terms_of(model, part, {source.name: _source(model, source) for source in sources})
             for model, part in zip((one, other), nodes, strict=True)
         )
-    except (Wordless, *_UNFIT):
+        return _alike(before[target], after[target])
+    except _UNFIT:
         return False
-    return _alike(before[target], after[target])
 
 
 def _alike(one: Term | None, other: Term | None) -> bool:

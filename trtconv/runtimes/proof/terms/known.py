@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 
 import numpy as np
 
 from trtconv.graph.types import known_dtype_name
 from trtconv.runtimes.proof.terms.node_call import NodeCall, Words
-from trtconv.runtimes.proof.terms.term import Array, Term, Wordless, constant
-
-_MOST = 1 << 16
-"""Elements of what is made of sizes alone."""
+from trtconv.runtimes.proof.terms.term import MOST, Array, Term, Wordless, constant
 
 
 def _joined(function: Callable[[Array, Array], Array], call: NodeCall) -> Term:
     one, other = call.array(0), call.array(1)
+    _require_few(one, other)
     with np.errstate(all="ignore"):
         result = np.asarray(function(one, other))
     return constant(result if result.dtype.kind == "b" else result.astype(one.dtype))
+
+
+def _require_few(*arrays: Array) -> None:
+    if math.prod(np.broadcast_shapes(*(array.shape for array in arrays))) > MOST:
+        raise Wordless("much of few")
 
 
 def _applied(function: Callable[[Array], Array], call: NodeCall) -> Term:
@@ -39,6 +43,7 @@ def _divided(one: Array, other: Array) -> Array:
 
 def _mod(call: NodeCall) -> Term:
     one, other = call.array(0), call.array(1)
+    _require_few(one, other)
     if call.take("fmod", 0) or one.dtype.kind not in "iu" or not other.all():
         raise Wordless("a remainder of its own")
     return constant(np.asarray(np.mod(one, other)))
@@ -55,6 +60,8 @@ def _cast(call: NodeCall) -> Term:
 
 def _gather(call: NodeCall) -> Term:
     values, indices, axis = call.array(0), call.array(1), call.take("axis", 0)
+    if values.size // max(1, values.shape[axis]) * indices.size > MOST:
+        raise Wordless("much of few")
     try:
         return constant(np.asarray(np.take(values, indices, axis)))
     except (IndexError, ValueError) as error:
@@ -69,12 +76,15 @@ def _gather_elements(call: NodeCall) -> Term:
 
 
 def _where(call: NodeCall) -> Term:
-    return constant(np.where(call.array(0), call.array(1), call.array(2)))
+    condition, one, other = call.array(0), call.array(1), call.array(2)
+    _require_few(condition, one, other)
+    return constant(np.where(condition, one, other))
 
 
 def _range(call: NodeCall) -> Term:
     first, limit, step = (call.array(at).reshape(()) for at in (0, 1, 2))
-    if not step or abs((limit - first) / step) > _MOST or first.dtype.kind not in "iu":
+    # Python's integers, which do not overflow.
+    if not step or first.dtype.kind not in "iu" or abs(int(limit) - int(first)) // abs(int(step)) > MOST:
         raise Wordless("a range of its own")
     return constant(np.arange(int(first), int(limit), int(step)).astype(first.dtype))
 
@@ -82,14 +92,14 @@ def _range(call: NodeCall) -> Term:
 def _filled(call: NodeCall) -> Term:
     sizes, held = call.ints(0), call.take("value", None)
     value = np.zeros(1, np.float32) if held is None else call.values_of(held)
-    if sizes is None or np.prod(sizes, dtype=np.float64) > _MOST or min(sizes, default=0) < 0:
+    if sizes is None or np.prod(sizes, dtype=np.float64) > MOST or min(sizes, default=0) < 0:
         raise Wordless("much of one value")
     return constant(np.full(sizes, value.reshape(()), value.dtype))
 
 
 def _copied(function: Callable[[Array, list[int]], Array], call: NodeCall) -> Term:
     values, sizes = call.array(0), call.ints(1) or []
-    if np.prod(sizes, dtype=np.float64) * values.size > _MOST or min(sizes, default=0) < 0:
+    if np.prod(sizes, dtype=np.float64) * values.size > MOST or min(sizes, default=0) < 0:
         raise Wordless("many copies")
     try:
         return constant(np.ascontiguousarray(function(values, sizes)))

@@ -37,7 +37,9 @@ def terms_of(model: OnnxModel, nodes: Iterable[int], sources: Mapping[str, Term]
         values = scope.constant(name)
         if values is None or values.data_type == onnx.TensorProto.STRING:
             raise Wordless(f"{name} is not known")
-        return terms.constant(model.array(values))
+        # Once, however often it is read: each time may be a copy.
+        results[name] = terms.constant(model.array(values))
+        return results[name]
 
     for index in nodes:
         op, names = columns.ops[index], [name for name in columns.outputs[index] if name]

@@ -13,7 +13,7 @@ from trtconv.runtimes.proof.terms.term import Array, Sizes, Term, Wordless, is_s
 from trtconv.runtimes.proof.terms.windows import Window, convolved, pooled
 from trtconv.runtimes.tensorrt.layers import numpy_name
 from trtconv.runtimes.tensorrt.readback.call import axes_of
-from trtconv.runtimes.tensorrt.readback.execute import KINDS, results_of
+from trtconv.runtimes.tensorrt.readback.execute import KINDS, kernel_results, results_of
 from trtconv.runtimes.tensorrt.readback.records import NotProven, ReadLayer, ReadNetwork
 from trtconv.runtimes.tensorrt.readback.surface import SURFACES
 from trtconv.runtimes.tensorrt.readback.types import numpy_type
@@ -83,12 +83,14 @@ def _folded(network: ReadNetwork, layer: ReadLayer, results: Mapping[int | None,
     if not layer.values.keys() <= {*surface.attributes, *surface.newer}:
         raise Wordless("more than is written down here")
     try:
-        (values,) = results_of(network, layer, KINDS[layer.kind], arrays.__getitem__)
+        values = kernel_results(network, layer, KINDS[layer.kind], arrays.__getitem__, _MOST_MEGABYTES)
+        (result,) = results_of(network, layer, values)
     except NotProven as error:
         raise Wordless(error.reason) from error
-    return terms.constant(values)
+    return terms.constant(result)
 
 
+_MOST_MEGABYTES = 1.0
 _FOLDED = frozenset(
     (  # noqa: SIM905
         "CAST CONCATENATION CUMULATIVE ELEMENTWISE FILL GATHER IDENTITY SELECT SHUFFLE SLICE SQUEEZE UNARY UNSQUEEZE"

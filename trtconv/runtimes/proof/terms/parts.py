@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from trtconv.runtimes.proof.terms.term import INTEGERS, Term, Wordless, constant, require_floats
+from trtconv.runtimes.proof.terms.term import INTEGERS, MOST, Term, Wordless, constant, require_floats
 
 
 def padded(term: Term, low: Sequence[int], high: Sequence[int], mode: str, fill: float) -> Term:
@@ -56,7 +56,7 @@ def concatenated(terms: Sequence[Term], axis: int) -> Term:
     if len({term.dtype for term in terms}) != 1 or len({term.rank for term in terms}) != 1:
         raise Wordless("operands of several types or ranks")
     arrays = [term.array for term in terms if term.array is not None]
-    if len(arrays) == len(terms):
+    if len(arrays) == len(terms) and sum(array.size for array in arrays) <= MOST:
         return constant(np.concatenate(arrays, place))
     along = [term.sizes[place] for term in terms]
     sizes = [max(term.sizes[at] for term in terms) for at in range(terms[0].rank)]
@@ -76,8 +76,11 @@ def cut(term: Term, starts: Sequence[int], sizes: Sequence[int], steps: Sequence
     if tuple(sizes) == term.sizes and set(steps) == {1}:
         return term
     if term.array is not None:
-        rows = [first + step * np.arange(n) for first, n, step in zip(starts, sizes, steps, strict=True)]
-        return constant(term.array[np.ix_(*rows)])
+        ends = [first + step * n for first, n, step in zip(starts, sizes, steps, strict=True)]
+        rows = [
+            slice(first, end if end >= 0 else None, step) for first, end, step in zip(starts, ends, steps, strict=True)
+        ]
+        return constant(term.array[tuple(rows)])
     return Term("slice", (term,), (tuple(starts), tuple(steps)), term.dtype, tuple(sizes))
 
 

@@ -30,6 +30,8 @@ _MOST_LOOKS = 2000
 
 _FEW = 4096
 """Elements of a constant that is computed with: sizes, axes, scales."""
+MOST = 1 << 16
+"""Elements of what is computed so: of few, much may be made."""
 
 
 def is_small(array: Array | None) -> bool:
@@ -102,14 +104,19 @@ def _name_of(dtype: np.dtype[Any]) -> str:
 
 def same(one: Term, other: Term) -> bool:
     """Whether two terms are the same but for the order of sums and products."""
-    looks = 0
+    # A part may occur in many places, and its weights be large.
+    verdicts: dict[tuple[int, int], bool] = {}
 
     def alike(a: Term, b: Term) -> bool:
-        nonlocal looks
-        looks += 1
+        key = id(a), id(b)
+        if key not in verdicts:
+            verdicts[key] = len(verdicts) < _MOST_LOOKS and compared(a, b)
+        return verdicts[key]
+
+    def compared(a: Term, b: Term) -> bool:
         if a.op != b.op or a.details != b.details or a.dtype != b.dtype or len(a.operands) != len(b.operands):
             return False
-        if looks > _MOST_LOOKS or a.sizes != b.sizes:
+        if a.sizes != b.sizes:
             return False
         if a.array is not None or b.array is not None:
             return a.array is not None and b.array is not None and _same_values(a.array, b.array)
@@ -241,7 +248,7 @@ def _in_shape(term: Term, sizes: Sizes) -> Term:
     """Returns a term whose sizes are all known in another shape of as many elements."""
     if sizes == term.sizes:
         return term
-    if term.array is not None:
+    if term.array is not None and (term.array.size <= MOST or term.array.flags.c_contiguous):
         return constant(term.array.reshape(sizes))
     if term.op == "reshape" and term.operands[0].is_static:
         return _in_shape(term.operands[0], sizes)

@@ -263,7 +263,7 @@ class Run:
             if kernel is None:
                 raise NotProven(f"layers of kind {layer.kind} are not known")
             held = kernel_results(self._network, layer, kernel, lambda n: self._current(n), room)
-        return _settled(self._network, layer, held)
+        return results_of(self._network, layer, held)
 
     def _release(self, layer: ReadLayer) -> None:
         """Drops values that nobody reads any more."""
@@ -365,12 +365,7 @@ def kernel_results(
             raise Malformed(f"it does not compute at these sizes: {error}") from error
 
 
-def results_of(network: ReadNetwork, layer: ReadLayer, kernel: Kernel, value_of: Callable[[int], Any]) -> list[Array]:
-    """Runs one layer by itself as `Run` does; raises NotProven likewise."""
-    return _settled(network, layer, kernel_results(network, layer, kernel, value_of))
-
-
-def _settled(network: ReadNetwork, layer: ReadLayer, values: Sequence[Array]) -> list[Array]:
+def results_of(network: ReadNetwork, layer: ReadLayer, values: Sequence[Array]) -> list[Array]:
     """Returns results in the types and shapes that they must have."""
     tensors = [network.tensors[number] for number in layer.outputs]
     values = _typed(layer, tensors, values)

@@ -1,0 +1,112 @@
+"""What strangers write into models is written down as terms in little time and memory, or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import tracemalloc
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import numpy_helper
+
+from trtconv.graph.model import OnnxModel
+from trtconv.runtimes.proof.terms import of_model
+from trtconv.runtimes.proof.terms import term as terms
+from trtconv.runtimes.proof.terms.defined import is_kept
+from trtconv.runtimes.proof.terms.term import Term, Wordless
+from trtconv.runtimes.tensorrt.readback.records import ReadTensor
+
+X = ReadTensor(0, "x", "float32", (2, 6, 2, 2))
+
+
+def model_of(body: str, opset: int = 17, **constants: Any) -> OnnxModel:
+    text = f'<ir_version: 8, opset_import: ["": {opset}]> g (float[2,6,2,2] x) => (float y) {{ {body} }}'
+    proto = onnx.parser.parse_model(text)
+    proto.graph.initializer.extend(numpy_helper.from_array(np.asarray(held), name) for name, held in constants.items())
+    return OnnxModel(proto, Path("m.onnx"))
+
+
+def terms_of(model: OnnxModel, **sources: Term) -> Mapping[str, Term | None]:
+    given = sources or {"x": terms.tensor("x", "float32", X.shape or ())}
+    return of_model.terms_of(model, range(len(model.proto.graph.node)), given)
+
+
+def shows_itself(model: OnnxModel) -> bool:
+    nodes = range(len(model.proto.graph.node))
+    return is_kept(model, model, (nodes, nodes), "y", [X])
+
+
+MUCH: dict[str, tuple[str, dict[str, Any]]] = {
+    "sums": ("y = Add (a, b)", {"a": np.zeros((4096, 1)), "b": np.zeros((1, 4096))}),
+    "choices": ("y = Where (c, a, b)", {"c": np.zeros((4096, 1), bool), "a": np.zeros((1, 4096)), "b": np.zeros(1)}),
+    "remainders": ("y = Mod (a, b)", {"a": np.ones((4096, 1), np.int64), "b": np.ones((1, 4096), np.int64)}),
+    "rows": ("y = Gather (a, i)", {"a": np.zeros((2, 2048)), "i": np.zeros(4096, np.int64)}),
+    "a range": ("y = Range (a, b, s)", {"a": np.int32(-(2**31)), "b": np.int32(2**31 - 1), "s": np.int32(256)}),
+    "zeros": (
+        "y = ConvTranspose <strides = [400, 400], output_padding = [399, 399]> (x, k)",
+        {"k": np.ones((6, 8, 1, 1), np.float32)},
+    ),
+    "doubles": (
+        """a = Concat <axis = 0> (w, w) b = Concat <axis = 0> (a, a) c = Concat <axis = 0> (b, b)
+        y = Concat <axis = 0> (c, c)""",
+        {"w": np.zeros((1, 1 << 19), np.float32)},
+    ),
+    "parts": (
+        " ".join(f"p{at} = Slice (w, one, far)" for at in range(9)) + " y = Identity (p0)",
+        {"w": np.zeros(1 << 21, np.float32), "one": np.array([1]), "far": np.array([1 << 40])},
+    ),
+    "turns": (
+        " ".join(f"t{at} = Transpose (r{at}) r{at + 1} = Reshape (t{at}, s)" for at in range(9)) + " y = Identity (r9)",
+        {"r0": np.zeros((1024, 2048), np.float32), "s": np.array([1024, 2048])},
+    ),
+}  # fmt: skip
+"""Nodes that make much of few constants, or many copies of one."""
+
+
+@pytest.mark.parametrize("name", MUCH)
+def test_what_is_much_is_not_made(name: str) -> None:
+    body, constants = MUCH[name]
+    model = model_of(body, **constants)
+    tracemalloc.start()
+    with contextlib.suppress(Wordless):
+        terms_of(model)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    # The constants themselves, and as they lie in the file.
+    assert most < 3 * sum(np.asarray(held).nbytes for held in constants.values()) + (4 << 20)
+
+
+def test_what_occurs_in_many_places_is_compared_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    term, others = terms.constant(np.zeros(9000, np.float32)), terms.constant(np.zeros(9000, np.float32))
+    looks = list[Any]()
+
+    def look(*arrays: Any) -> bool:
+        looks.append(arrays)
+        return True
+
+    monkeypatch.setattr(terms, "same_bits", look)
+    for _ in range(20):
+        term, others = terms.joined("PROD", term, term), terms.joined("PROD", others, others)
+    assert terms.same(term, others)
+    assert len(looks) == 1
+
+
+def test_what_is_deep_is_not_shown() -> None:
+    body = " ".join(f"t{at + 1} = Neg (t{at})" for at in range(1, 2000))
+    assert not shows_itself(model_of(f"t1 = Neg (x) {body} y = Neg (t2000)"))
+    assert shows_itself(model_of("t1 = Neg (x) y = Neg (t1)"))
+
+
+def test_what_cannot_be_read_is_not_shown(tmp_path: Path) -> None:
+    model = model_of("y = Add (x, w)", w=np.zeros((2, 2), np.float32))
+    assert shows_itself(model)
+    proto = onnx.ModelProto()
+    proto.CopyFrom(model.proto)
+    (weight,) = proto.graph.initializer
+    onnx.external_data_helper.set_external_data(weight, "nowhere.bin")
+    weight.ClearField("raw_data")
+    assert not shows_itself(OnnxModel(proto, tmp_path / "m.onnx"))
