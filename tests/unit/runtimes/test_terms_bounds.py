@@ -14,11 +14,11 @@ import pytest
 from onnx import numpy_helper
 
 from trtconv.graph.model import OnnxModel
-from trtconv.runtimes.proof.terms import of_model
+from trtconv.runtimes.proof.terms import of_model, of_network
 from trtconv.runtimes.proof.terms import term as terms
 from trtconv.runtimes.proof.terms.defined import is_kept
 from trtconv.runtimes.proof.terms.term import Term, Wordless
-from trtconv.runtimes.tensorrt.readback.records import ReadTensor
+from trtconv.runtimes.tensorrt.readback.records import ReadLayer, ReadNetwork, ReadTensor
 
 X = ReadTensor(0, "x", "float32", (2, 6, 2, 2))
 
@@ -110,3 +110,42 @@ def test_what_cannot_be_read_is_not_shown(tmp_path: Path) -> None:
     onnx.external_data_helper.set_external_data(weight, "nowhere.bin")
     weight.ClearField("raw_data")
     assert not shows_itself(OnnxModel(proto, tmp_path / "m.onnx"))
+
+
+def test_results_that_nobody_reads_have_no_words_in_between() -> None:
+    assert terms_of(model_of("a, b, y = Split <axis = 1> (x)"))["y"] is not None
+    with pytest.raises(Wordless):
+        terms_of(model_of("a, , y = Split <axis = 1> (x)"))
+
+
+def test_numbers_of_single_places_have_no_words() -> None:
+    body = "s = Identity (n) y = BatchNormalization <spatial = SPATIAL> (x, s, s, s, s)"
+    source = terms.tensor("x", "float32", (2, -1, 2, 2))
+    assert terms_of(model_of(body.replace("SPATIAL", "1"), 7, n=np.ones(6, np.float32)), x=source)["y"] is not None
+    with pytest.raises(Wordless):
+        terms_of(model_of(body.replace("SPATIAL", "0"), 7, n=np.ones(24, np.float32)), x=source)
+
+
+@pytest.mark.parametrize(("dtype", "known"), [("int32", True), ("bool", False), ("float32", False)])
+def test_sizes_are_those_of_a_term_in_integers_alone(dtype: str, known: bool) -> None:
+    """As booleans, all sizes are 1."""
+    values = {"first_transpose": (0, 1), "reshape_dims": None, "zero_is_placeholder": False, "second_transpose": (0, 1)}
+    tensors = [
+        ReadTensor(0, "x", "float32", (-1, 4)),
+        ReadTensor(1, "s", "int64", (2,)),
+        ReadTensor(2, "d", dtype, (2,)),
+    ]
+    tensors += [ReadTensor(3, "e", "int64", (2,)), ReadTensor(4, "y", "float32", (-1, -1))]
+    layers = (
+        ReadLayer(0, "s", "SHAPE", (0,), (1,), {}),
+        ReadLayer(1, "d", "CAST", (1,), (2,), {}),
+        ReadLayer(2, "e", "CAST", (2,), (3,), {}),
+        ReadLayer(3, "y", "SHUFFLE", (0, 3), (4,), values),
+    )
+    network = ReadNetwork(tuple(tensors), layers, (0,), (4,))
+    x = terms.tensor("x", "float32", (-1, 4))
+    if known:
+        assert of_network.terms_of(network, range(4), {0: x})[4] is x
+        return
+    with pytest.raises(Wordless):
+        of_network.terms_of(network, range(4), {0: x})

@@ -139,8 +139,8 @@ def _batch_normalization(call: NodeCall) -> Term:
     shape = (1, -1, *(1,) * (source.rank - 2))
     held = [call.array(at).reshape(-1) for at in (1, 2, 3, 4)]
     epsilon = held[3].dtype.type(call.take("epsilon", 1e-5))
-    call.take("momentum", 0.9), call.take("spatial", 1)
-    if call.take("training_mode", 0) or call.results != 1 or source.rank < 2:
+    call.take("momentum", 0.9)
+    if call.take("spatial", 1) != 1 or call.take("training_mode", 0) or call.results != 1 or source.rank < 2:
         raise Wordless("a normalisation of its own")
     scale, bias, mean, deviation = (
         terms.reshaped(terms.constant(values), shape) for values in (*held[:3], np.sqrt(held[3] + epsilon))

@@ -43,7 +43,7 @@ def terms_of(model: OnnxModel, nodes: Iterable[int], sources: Mapping[str, Term]
 
     for index in nodes:
         op, names = columns.ops[index], [name for name in columns.outputs[index] if name]
-        if columns.domains[index] not in ONNX_DOMAINS:
+        if columns.domains[index] not in ONNX_DOMAINS or names != list(columns.outputs[index])[: len(names)]:
             raise Wordless(op)
         call = NodeCall(columns.attributes[index], [read(name) for name in columns.inputs[index]], len(names), opset)
         folding = known.WORDS.get(op)

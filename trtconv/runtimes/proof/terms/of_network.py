@@ -9,7 +9,7 @@ import numpy as np
 from trtconv.runtimes.proof.terms import parts
 from trtconv.runtimes.proof.terms import term as terms
 from trtconv.runtimes.proof.terms.layer_call import LayerCall
-from trtconv.runtimes.proof.terms.term import Array, Sizes, Term, Wordless, is_small
+from trtconv.runtimes.proof.terms.term import INTEGERS, Array, Sizes, Term, Wordless, is_small
 from trtconv.runtimes.proof.terms.windows import Window, convolved, pooled
 from trtconv.runtimes.tensorrt.layers import numpy_name
 from trtconv.runtimes.tensorrt.readback.call import axes_of
@@ -203,7 +203,7 @@ def _shuffle(call: LayerCall) -> Term:
 
 def _is_shape_of(sizes: Term, term: Term) -> bool:
     """Whether sizes are those that a term has in any case: its own, or those of what its softmax is of."""
-    while sizes.op == "cast":
+    while sizes.op == "cast" and sizes.dtype in INTEGERS:
         sizes = sizes.operands[0]
     while term.op == "softmax" and sizes.op == "shape" and sizes.operands[0] is not term:
         term = term.operands[0]
