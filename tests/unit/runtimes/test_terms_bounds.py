@@ -126,6 +126,31 @@ def test_numbers_of_single_places_have_no_words() -> None:
         terms_of(model_of(body.replace("SPATIAL", "0"), 7, n=np.ones(24, np.float32)), x=source)
 
 
+@pytest.mark.parametrize(
+    "node",
+    [
+        "ReduceMax <axes = [1], keepdims = FLAG> (x)",
+        "AveragePool <kernel_shape = [2, 2], pads = [1, 1, 1, 1], count_include_pad = FLAG> (x)",
+        "CumSum <exclusive = FLAG> (x, one)",
+        "CumSum <reverse = FLAG> (x, one)",
+        "Reshape <allowzero = FLAG> (x, sizes)",
+        "Gemm <transA = FLAG> (w, w)",
+        "IsInf <detect_negative = FLAG, detect_positive = 1> (x)",
+    ],
+)
+def test_flags_are_0_or_1(node: str) -> None:
+    """TensorRT takes 2 for a yes, ONNX Runtime for a no."""
+
+    def term(flag: int) -> Term | None:
+        constants: dict[str, Any] = {"one": np.array([1]), "sizes": np.array([4, -1]), "w": np.ones((2, 2), np.float32)}
+        return terms_of(model_of(f"y = {node.replace('FLAG', str(flag))}", **constants))["y"]
+
+    assert term(1) is not None
+    for flag in (2, -1):
+        with pytest.raises(Wordless):
+            term(flag)
+
+
 @pytest.mark.parametrize(("dtype", "known"), [("int32", True), ("bool", False), ("float32", False)])
 def test_sizes_are_those_of_a_term_in_integers_alone(dtype: str, known: bool) -> None:
     """As booleans, all sizes are 1."""

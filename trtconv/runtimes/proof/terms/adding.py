@@ -21,12 +21,12 @@ def _matmul(call: NodeCall) -> Term:
 def _gemm(call: NodeCall) -> Term:
     if call.take("alpha", 1.0) != 1 or call.take("beta", 1.0) != 1:
         raise Wordless("factors")
-    a, b = (_turned(call.operand(at), call.take(name, 0)) for at, name in enumerate(("transA", "transB")))
+    a, b = (_turned(call.operand(at), call.flag(name, 0)) for at, name in enumerate(("transA", "transB")))
     product, bias = terms.multiplied(a, b), call.optional(2)
     return product if bias is None else terms.joined("SUM", product, bias)
 
 
-def _turned(matrix: Term, turn: int) -> Term:
+def _turned(matrix: Term, turn: bool) -> Term:
     if matrix.rank != 2:
         raise Wordless("no matrix")
     return terms.transposed(matrix, (1, 0)) if turn else matrix
@@ -74,7 +74,7 @@ def _deconvolution(call: NodeCall) -> Term:
 def _pool(kind: str, call: NodeCall) -> Term:
     source = call.operand()
     shape = tuple(call.take("kernel_shape", ()))
-    counts = bool(call.take("count_include_pad", 0))
+    counts = call.flag("count_include_pad", 0)
     if call.take("ceil_mode", 0) or call.take("storage_order", 0) or call.results != 1:
         raise Wordless("a pool of its own")
     return pooled(kind, source, shape, _window(call, len(shape)), counts)
@@ -89,14 +89,14 @@ def _reduction(op: str, call: NodeCall) -> Term:
     axes = axes_of(call, 13 if op == "SUM" else 18)
     # It says something of no axes alone.
     call.take("noop_with_empty_axes", 0)
-    return terms.reduced(op, call.operand(), axes, keep=bool(call.take("keepdims", 1)))
+    return terms.reduced(op, call.operand(), axes, keep=call.flag("keepdims", 1))
 
 
 def _cumulative_sum(call: NodeCall) -> Term:
     source, axes = call.operand(0), call.ints(1)
     if axes is None or len(axes) != 1:
         raise Wordless("an axis that is computed")
-    return terms.accumulated(source, axes[0], bool(call.take("exclusive", 0)), bool(call.take("reverse", 0)))
+    return terms.accumulated(source, axes[0], call.flag("exclusive", 0), call.flag("reverse", 0))
 
 
 _REDUCED = {"ReduceMean": "AVG", "ReduceSum": "SUM", "ReduceMax": "MAX", "ReduceMin": "MIN", "ReduceProd": "PROD"}

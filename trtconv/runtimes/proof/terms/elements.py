@@ -49,7 +49,7 @@ def _at_least(op: str, call: NodeCall) -> Term:
 
 
 def _is_infinite(call: NodeCall) -> Term:
-    if not (call.take("detect_negative", 1) and call.take("detect_positive", 1)):
+    if not (call.flag("detect_negative", 1) and call.flag("detect_positive", 1)):
         raise Wordless("one sign")
     return terms.applied("ISINF", call.operand())
 

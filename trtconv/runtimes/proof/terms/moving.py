@@ -21,7 +21,7 @@ def _reshape(call: NodeCall) -> Term:
     target = call.ints(1)
     if target is None:
         raise Wordless("a shape of its own")
-    return terms.reshaped(call.operand(), target, not call.take("allowzero", 0))
+    return terms.reshaped(call.operand(), target, not call.flag("allowzero", 0))
 
 
 def _flatten(call: NodeCall) -> Term:

@@ -47,6 +47,13 @@ class NodeCall:
         """Returns an attribute as the number that 32 bits hold."""
         return float(np.float32(self.take(name, default)))
 
+    def flag(self, name: str, default: int) -> bool:
+        """Returns an attribute that is 0 or 1; of other numbers some say that they are neither."""
+        value = self.take(name, default)
+        if value not in (0, 1):
+            raise Wordless(f"{name} {value}")
+        return bool(value)
+
     def operand(self, index: int = 0) -> Term:
         """Returns an input that must be there."""
         given = self.optional(index)
