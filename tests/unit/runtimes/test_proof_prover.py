@@ -291,6 +291,18 @@ def test_what_no_piece_makes_takes_the_whole(prover: Any, monkeypatch: pytest.Mo
     assert (scene.runs, scene.left, found.agrees) == ([SIZES], [], False)
 
 
+def test_a_tensor_that_became_an_input_takes_the_whole(prover: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No layer makes it, so that no piece shows what the others start from."""
+    text = '<ir_version: 8, opset_import: ["": 17]> g (float[n] x) => (float[n] y) { t = Exp (x) y = Neg (t) }'
+    tensors = (TENSORS[0], TENSORS[1], ReadTensor(2, "t", "float32", (-1,)))
+    layers = (dataclasses.replace(NETWORK.layers[0], inputs=(2,)),)
+    network = dataclasses.replace(NETWORK, tensors=tensors, layers=layers, inputs=(0, 2))
+    monkeypatch.setattr("test_proof_prover.MODEL", OnnxModel(onnx.parser.parse_model(text), Path("m.onnx")))
+    monkeypatch.setattr("test_proof_prover.NETWORK", network)
+    scene, found = prover(DIFFERS, NONE, defined=True)
+    assert (scene.runs, found.agrees) == ([SIZES], False)
+
+
 def test_what_is_written_down_takes_no_more_time_than_there_is(prover: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     slow = threading.Event()
     monkeypatch.setattr(prove, "cut", SimpleNamespace(Seams=lambda *_: slow.wait(20.0)))

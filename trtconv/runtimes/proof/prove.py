@@ -239,10 +239,12 @@ class Prover:
             self._decided.set()
 
     def _makes_all_ends(self, pieces: Sequence[cut.Piece]) -> bool:
-        """Whether pieces make all that the network returns: what follows from sizes alone is in none of them."""
-        network = self._network
+        """Whether pieces make all that the network returns of what the model takes: what follows from sizes alone is in
+        none of them, nor is a tensor of the model that became an input."""
+        network, model = self._network, self._meaning.parsed
         taken, returned = ({network.tensors[n].name for n in end} for end in (network.inputs, network.outputs))
-        return returned == set(self._meaning.parsed.outputs) <= taken | {piece.target for piece in pieces}
+        seams = taken | {piece.target for piece in pieces}
+        return returned == set(model.outputs) <= seams and taken <= {spec.name for spec in model.inputs}
 
     def _needs_no_whole(self) -> bool:
         """Whether the network means what the file means, if it means what the parser was given."""
