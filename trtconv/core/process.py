@@ -247,7 +247,7 @@ def start_early(task: str, *, fork: bool = False, needed: bool = True) -> None:
         needed: Whether it surely will be: a fork that may not be loads nothing until it is called.
     """
     if task not in _SPARES:
-        if fork:
+        if fork and needed:
             getattr(load(task), "share", lambda: None)()
         fork = fork and can_fork()
         _SPARES[task] = _Running(quiet=True, fork=fork)
