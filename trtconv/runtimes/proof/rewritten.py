@@ -193,7 +193,7 @@ class Differences:
         recoded = {name for name in both if file.main.types.get(name) != rewritten.main.types.get(name)}
         self.both = both - recoded
         """Tensors that both make."""
-        changed = {name for name in self.both if before.key(name) != after.key(name) or before.reads_of(name) & recoded}
+        changed = {name for name in self.both if not before.makes_alike(after, name) or before.reads_of(name) & recoded}
         self._unchanged = self.both - changed
         self.targets = {name for name in changed if not self._is_kept(name)}
         """Those of them that each makes in another way, and that are not the same by their definition."""
