@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from trtconv.runtimes.proof.terms.operands import Operands
 from trtconv.runtimes.proof.terms.term import Array, Term, Wordless
 from trtconv.runtimes.tensorrt.readback.records import ReadLayer
 
 
-class LayerCall:
+class LayerCall(Operands):
     """One layer with what it reads.
 
     Args:
@@ -22,7 +23,7 @@ class LayerCall:
 
     def __init__(self, layer: ReadLayer, inputs: Sequence[Term | None], dtype: str) -> None:
         self.kind, self.dtype = layer.kind, dtype
-        self._inputs = list(inputs)
+        super().__init__(inputs)
         self._values = dict(layer.values)
 
     def take(self, name: str) -> Any:
@@ -44,29 +45,6 @@ class LayerCall:
         for name in names:
             self._values.pop(name, None)
 
-    def operand(self, index: int = 0) -> Term:
-        """Returns an input that must be there."""
-        given = self.optional(index)
-        if given is None:
-            raise Wordless(f"no input {index}")
-        return given
-
-    def optional(self, index: int) -> Term | None:
-        """Returns an input; None where it is absent. What nobody asks for has no words."""
-        if index >= len(self._inputs):
-            return None
-        given, self._inputs[index] = self._inputs[index], None
-        return given
-
-    def ints(self, index: int) -> list[int] | None:
-        """Returns the values of an input that holds sizes or axes; None where it is absent."""
-        given = self.optional(index)
-        if given is None:
-            return None
-        if given.array is None or given.array.dtype.kind not in "iu":
-            raise Wordless("sizes that are computed")
-        return [int(value) for value in given.array.reshape(-1)]
-
     def weights(self, name: str) -> Array:
         """Returns weights; empty where there are none."""
         values = self.take(name)
@@ -76,5 +54,6 @@ class LayerCall:
 
     def finish(self) -> None:
         """Raises `Wordless` where something was not asked for."""
-        if self._values or any(given is not None for given in self._inputs):
+        if self._values:
             raise Wordless("more than is written down here")
+        super().finish()

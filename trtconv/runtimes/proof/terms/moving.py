@@ -41,10 +41,7 @@ def _unsqueeze(call: NodeCall) -> Term:
 
 
 def _concat(call: NodeCall) -> Term:
-    operands: list[Term] = []
-    while (given := call.optional(len(operands))) is not None:
-        operands.append(given)
-    return parts.concatenated(operands, call.take("axis", 0))
+    return parts.concatenated(call.all(), call.take("axis", 0))
 
 
 def _split(call: NodeCall) -> list[Term]:

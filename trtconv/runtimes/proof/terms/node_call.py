@@ -9,10 +9,11 @@ import numpy as np
 import onnx
 from onnx import helper
 
+from trtconv.runtimes.proof.terms.operands import Operands
 from trtconv.runtimes.proof.terms.term import Array, Term, Wordless, is_small
 
 
-class NodeCall:
+class NodeCall(Operands):
     """One node with what it reads.
 
     Args:
@@ -26,7 +27,7 @@ class NodeCall:
         self, attributes: Iterable[onnx.AttributeProto], inputs: Sequence[Term | None], results: int, opset: int
     ) -> None:
         self.opset, self.results = opset, results
-        self._inputs = list(inputs)
+        super().__init__(inputs)
         self._attributes = {entry.name: helper.get_attribute_value(entry) for entry in attributes}
 
     @property
@@ -54,20 +55,6 @@ class NodeCall:
             raise Wordless(f"{name} {value}")
         return bool(value)
 
-    def operand(self, index: int = 0) -> Term:
-        """Returns an input that must be there."""
-        given = self.optional(index)
-        if given is None:
-            raise Wordless(f"no input {index}")
-        return given
-
-    def optional(self, index: int) -> Term | None:
-        """Returns an input; None where it is absent. What nobody asks for has no words."""
-        if index >= len(self._inputs):
-            return None
-        given, self._inputs[index] = self._inputs[index], None
-        return given
-
     def array(self, index: int) -> Array:
         """Returns the values of an input.
 
@@ -85,19 +72,6 @@ class NodeCall:
             raise Wordless("values that are elsewhere, or text")
         return np.asarray(onnx.numpy_helper.to_array(tensor))
 
-    def ints(self, index: int) -> list[int] | None:
-        """Returns the values of an input that holds sizes or axes; None where it is absent.
-
-        Raises:
-            Wordless: They are not known.
-        """
-        given = self.optional(index)
-        if given is None:
-            return None
-        if given.array is None or given.array.dtype.kind not in "iu":
-            raise Wordless("sizes that are computed")
-        return [int(value) for value in given.array.reshape(-1)]
-
     def scalar(self, index: int, default: float) -> float:
         """Returns the one number that an input is."""
         given = self.optional(index)
@@ -109,8 +83,9 @@ class NodeCall:
 
     def finish(self) -> None:
         """Raises `Wordless` where something was not asked for."""
-        if self._attributes or any(given is not None for given in self._inputs):
+        if self._attributes:
             raise Wordless("more than is written down here")
+        super().finish()
 
 
 def axes_of(call: NodeCall, as_input_from: int, at: int = 1) -> list[int]:

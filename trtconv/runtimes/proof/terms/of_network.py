@@ -291,10 +291,7 @@ def _softmax(call: LayerCall) -> Term:
 
 
 def _concatenation(call: LayerCall) -> Term:
-    operands: list[Term] = []
-    while (given := call.optional(len(operands))) is not None:
-        operands.append(given)
-    return parts.concatenated(operands, call.take("axis"))
+    return parts.concatenated(call.all(), call.take("axis"))
 
 
 def _slice(call: LayerCall) -> Term:
