@@ -51,7 +51,7 @@ class Scope:
 
     def forget(self) -> None:
         """Forgets what was derived from the nodes' columns and the initializers."""
-        for cached in ("initializers", "producers", "by_op", "consumers", "constant_types"):
+        for cached in ("initializers", "reads", "producers", "by_op", "consumers", "constant_types"):
             self.__dict__.pop(cached, None)
         self.whole.__dict__.pop("mentions", None)
 
@@ -60,7 +60,7 @@ class Scope:
         """This graph's own initializers by name."""
         return {tensor.name: tensor for tensor in self.graph.initializer}
 
-    @property
+    @functools.cached_property
     def reads(self) -> list[set[str]]:
         """What each node reads, as `walk.reads`; without looking into nodes that hold no graph."""
         columns = self.columns
