@@ -200,7 +200,7 @@ class Prover:
             seams = cut.Seams(self._network, meaning.parsed)
             pieces = list(seams.pieces())
             left = pieces if self._thorough else self._undefined(seams, pieces, deadline)
-            if left or not self._makes_all_ends(pieces) or not self._needs_no_whole():
+            if self._thorough or left or not self._makes_all_ends(pieces) or not self._means_the_file():
                 self._begin_whole()
             self._decided.set()
             size = self._sizes[0]
@@ -246,10 +246,10 @@ class Prover:
         seams = taken | {piece.target for piece in pieces}
         return returned == set(model.outputs) <= seams and taken <= {spec.name for spec in model.inputs}
 
-    def _needs_no_whole(self) -> bool:
-        """Whether the network means what the file means, if it means what the parser was given."""
-        if self._thorough or self._meaning.edited is None:
-            return not self._thorough
+    def _means_the_file(self) -> bool:
+        """Whether the model that the parser was given is the file, or is shown by its definition to mean the same."""
+        if self._meaning.edited is None:
+            return True
         return self._meaning.same_numbers and self._changes is not None and self._changes.is_defined()
 
     def _undefined(self, seams: cut.Seams, pieces: Sequence[cut.Piece], deadline: float) -> list[cut.Piece]:
