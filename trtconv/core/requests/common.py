@@ -26,8 +26,8 @@ PRECISIONS = ("as-is", "fp16", "bf16", "int8", "auto")
 NODE_PRECISIONS = ("fp32", "fp16", "bf16")
 """What single nodes can be computed in."""
 PROOFS = ("none", "quick", "full", "required")
-"""How much is proven: nothing; every piece, and the whole at one size; the whole at min, opt and max of every profile;
-the same, and what is not shown is an error."""
+"""How much is proven: nothing; every piece, by its definition or else by a run, and with runs the whole at one size;
+every piece by a run, and the whole at min, opt and max of every profile; the same; what is not shown is an error."""
 
 
 def _bounds(dims: Mapping[str, str | int]) -> Bounds:
@@ -162,9 +162,9 @@ PRECISION: Any = option(
 
 PROVE: Any = option(
     "--prove",
-    "Run what TensorRT parsed, without a GPU, and compare it with the model: not at all; piece by piece and as a whole "
-    "at the smallest sizes; as a whole at min, opt and max of every profile; the same, and whatever is not shown is an "
-    "error.",
+    "Compare what TensorRT parsed with the model, without a GPU: not at all; piece by piece, by definition or run, "
+    "then as a whole too, at the smallest sizes; all of it run, as a whole at min, opt and max of every profile; the "
+    "same, and whatever is not shown is an error.",
     takes=PROOFS,
     default="quick",
     key="prove",
