@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import zipfile
 from pathlib import Path
 from typing import NamedTuple
 
@@ -71,6 +70,9 @@ def kind_of(path: Path) -> FileKind | None:
 
 
 def _kind_of_zip(path: Path) -> FileKind:
+    # Loaded only here: models are no archives.
+    import zipfile
+
     try:
         with open_plain(path) as file, zipfile.ZipFile(file) as archive:
             names = archive.namelist()

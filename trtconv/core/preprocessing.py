@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Iterator
-from fractions import Fraction
 from typing import Any
 
 from trtconv.core.errors import InputError
@@ -170,6 +169,9 @@ def _sizes(text: str, *, alike: bool) -> tuple[Size, ...]:
 
 
 def _fraction(text: str) -> float:
+    # Loaded only here: few models take images, and it takes a hundredth of a small build.
+    from fractions import Fraction
+
     try:
         return _finite(float(Fraction(text)))
     except ZeroDivisionError as error:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import errno
 import re
 import stat
@@ -23,6 +22,7 @@ from trtconv.core.file_kinds import URL, kind_of
 from trtconv.core.files import real_path
 from trtconv.core.frozen import frozen
 from trtconv.core.reading import bytes_on_disk, is_hollow, open_plain, read_plain
+from trtconv.core.suggest import nearest
 from trtconv.graph.tensor_checker import nbytes
 
 EXTERNAL = onnx.TensorProto.EXTERNAL
@@ -83,7 +83,7 @@ def _near(path: Path) -> str:
         names = [file.name for file in path.parent.iterdir() if file.suffix == ".onnx"]
     except OSError:
         return ""
-    near = difflib.get_close_matches(path.name, names, 1)
+    near = nearest(path.name, names)
     return f"; did you mean {path.parent / near[0]}?" if near else ""
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from trtconv.core.documents.best_of import BestOf, typical
@@ -45,6 +44,9 @@ def race(executions: Sequence[Execution]) -> list[float]:
             once = max(1.0, execution.microseconds(launch))
             spent += once
         repeats.append(max(1, int(_SAMPLE_US / once)))
+    # Loaded only here: most builds have no race.
+    import statistics
+
     samples: list[list[float]] = [[] for _ in runs]
     for turn in range(_ROUNDS):
         for index in range(len(runs)) if turn % 2 else reversed(range(len(runs))):

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator
 
 from trtconv.core.findings import Finding
+from trtconv.core.suggest import nearest
 from trtconv.core.target import Target
 from trtconv.graph.checker import attribute_names
 from trtconv.graph.scope import Scope
@@ -45,7 +45,7 @@ class UnknownAttribute(Rule):
     def check(self, view: ModelView, target: Target) -> Iterator[Finding]:
         for scope in view.model.scopes:
             for index, name, names in _unknown(scope, view.model.opset):
-                near = difflib.get_close_matches(name, names, 1)
+                near = nearest(name, sorted(names))
                 hint = f"; did you mean {near[0]}?" if near else ""
                 op = scope.columns.ops[index]
                 yield self.finding(

@@ -174,7 +174,6 @@ def _build_here(flags: ManyFlags, request: BuildRequest, page: str | None) -> Ou
 
 
 def _build_whole(flags: ManyFlags, request: BuildRequest, page: str | None, is_new: bool) -> Outcome:
-    from trtconv.cli.formats import json, text
     from trtconv.pipeline import build
 
     if is_new and request.prove != "none":
@@ -187,8 +186,17 @@ def _build_whole(flags: ManyFlags, request: BuildRequest, page: str | None, is_n
         report = build(request, progress)
     for path in pages:
         _write_page(path, request, report)
-    render = json.render(report.to_json()) if flags.output_format == "json" else text.build_text(report, flags.verbose)
-    return Outcome(render, report.exit_code, verdict=verdict_of([report]))
+    return Outcome(_render(report, flags), report.exit_code, verdict=verdict_of([report]))
+
+
+def _render(report: BuildReport, flags: ManyFlags) -> str:
+    if flags.output_format == "json":
+        from trtconv.cli.formats import json
+
+        return json.render(report.to_json())
+    from trtconv.cli.formats import text
+
+    return text.build_text(report, flags.verbose)
 
 
 def _build_pipeline(flags: ManyFlags, request: BuildRequest) -> Outcome:
