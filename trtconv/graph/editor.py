@@ -60,26 +60,26 @@ class Field:
         self._replaced: dict[int, list[gs.Node]] = {}
         self._ours: dict[int, gs.Constant] = {}
         self._folded: dict[str, NDArray[Any]] = {}
-        wanted = {
+        matches = {
             index
             for op in ops
             for index in scope.by_op.get(op, ())
             if scope.columns.domains[index] in KNOWN_DOMAINS and (concerns is None or concerns(index))
         }
-        opened = _field_indices(scope, wanted, looks_around)
+        opened = _field_indices(scope, matches, looks_around)
         self.graph = self._open(opened)
         self._tensors: dict[str, gs.Tensor] = self.graph.tensors()
         self._index = {id(node): index for node, index in zip(self.graph.nodes, opened, strict=True)}
-        self.candidates = [n for n, index in zip(self.graph.nodes, opened, strict=True) if index in wanted]
+        self.candidates = [n for n, index in zip(self.graph.nodes, opened, strict=True) if index in matches]
 
     def _open(self, opened: Sequence[int]) -> gs.Graph:
         columns, constant = self.scope.columns, self.scope.constant
         nodes = [_bare(columns.nodes[i]) if columns.ops[i] in _CONSTANTS else columns.nodes[i] for i in opened]
-        taken = {name for i in opened for name in columns.inputs[i] if name and name not in self.scope.producers}
+        sources = {name for i in opened for name in columns.inputs[i] if name and name not in self.scope.producers}
         # Empty tensors stand for weights, of which `values` reads those that are asked for.
         weights = [
             onnx.TensorProto(name=name, data_type=onnx.TensorProto.FLOAT, dims=[0])
-            for name in taken
+            for name in sources
             if constant(name) is not None
         ]
         graph = onnx.GraphProto(node=nodes, initializer=weights)
