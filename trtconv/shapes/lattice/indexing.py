@@ -134,10 +134,10 @@ def _check_updates(trial: Trial, inputs: Inputs) -> None:
     dims, indices, updates = (tensor(inputs, i).shape for i in range(3))
     if dims is None or not indices or updates is None or not indices[-1].constant:
         return
-    wanted = [*indices[:-1], *dims[int(indices[-1].value) :]]
-    if len(wanted) != len(updates):
+    sizes = [*indices[:-1], *dims[int(indices[-1].value) :]]
+    if len(sizes) != len(updates):
         raise trial.fail("writes updates of another rank than its indices ask for")
-    for axis, (a, b) in enumerate(zip(updates, wanted, strict=True)):
+    for axis, (a, b) in enumerate(zip(updates, sizes, strict=True)):
         trial.equal(a, b, f"writes updates of size {{0}} where there are {{1}}, at axis {axis}")
 
 

@@ -27,8 +27,8 @@ def distinct(values: NDArray[Any]) -> NDArray[Any]:
     `numpy.unique` does the same and loads numpy.ma for it, which takes longer than the lattice of a U-Net.
     """
     ordered: NDArray[Any] = np.sort(values)
-    kept: NDArray[Any] = ordered[np.diff(ordered, prepend=ordered[:1] - 1) != 0]
-    return kept
+    result: NDArray[Any] = ordered[np.diff(ordered, prepend=ordered[:1] - 1) != 0]
+    return result
 
 
 class Num:

@@ -191,8 +191,8 @@ class Program:
         domain = "" if proto.domain == "ai.onnx" else proto.domain
         attrs = {a.name: _attribute(a) for a in proto.attribute}
         if proto.op_type == "Constant" and not domain:
-            held = constant_of(proto)
-            attrs["tensor"] = None if held is None else self._tensor(held)
+            constant = constant_of(proto)
+            attrs["tensor"] = None if constant is None else self._tensor(constant)
         location = Location(path, index, proto.name, proto.op_type, source=python_line(proto))
         inputs, outputs = tuple(proto.input), tuple(proto.output)
         return Node(proto.op_type, domain, inputs, outputs, attrs, location, self._opset, _short(location.source))

@@ -66,12 +66,12 @@ class Repeats:
             work: Works it out; what it raises is raised here.
         """
         key = _node_key(node, inputs)
-        done = None if key is None else self._results.get(key)
-        if done is None:
+        entry = None if key is None else self._results.get(key)
+        if entry is None:
             return self._first(key, inputs, work), True
-        self._trial.checks += [dataclasses.replace(check, node=node) for check in done.checks]
-        self._trial.compared += done.compared
-        return [_copied(tensor) for tensor in done.outputs], False
+        self._trial.checks += [dataclasses.replace(check, node=node) for check in entry.checks]
+        self._trial.compared += entry.compared
+        return [_copied(tensor) for tensor in entry.outputs], False
 
     def _first(self, key: Hashable, inputs: Inputs, work: Callable[[], list[Tensor]]) -> list[Tensor]:
         trial = self._trial
@@ -82,8 +82,8 @@ class Repeats:
         for tensor in outputs:
             if tensor.shape is not None:
                 tensor.shape = [self._once(num) for num in tensor.shape]
-        held = [_copied(tensor) for tensor in outputs]
-        self._results[key] = _Done(held, trial.checks[checks:], trial.compared - compared, inputs)
+        copies = [_copied(tensor) for tensor in outputs]
+        self._results[key] = _Done(copies, trial.checks[checks:], trial.compared - compared, inputs)
         return outputs
 
     def _once(self, num: Num) -> Num:
@@ -95,9 +95,9 @@ class Repeats:
         value = num.value
         if not isinstance(value, np.ndarray) or num.factors or is_mixed(num.mask):
             return num
-        kept = self._nums.setdefault((num.mask, value.dtype, value.tobytes()), num)
-        self._size += 2 * value.size if kept is num else 0
-        return kept
+        first = self._nums.setdefault((num.mask, value.dtype, value.tobytes()), num)
+        self._size += 2 * value.size if first is num else 0
+        return first
 
 
 def _copied(tensor: Tensor) -> Tensor:
@@ -117,10 +117,10 @@ def _node_key(node: Node, inputs: Inputs) -> Hashable:
 def _attrs_key(attrs: Mapping[str, Any]) -> Hashable:
     pairs = []
     for name, value in attrs.items():
-        held = tuple(value) if isinstance(value, list) else (value,)
-        if not all(element is None or isinstance(element, int | float | str | bytes | np.dtype) for element in held):
+        parts = tuple(value) if isinstance(value, list) else (value,)
+        if not all(element is None or isinstance(element, int | float | str | bytes | np.dtype) for element in parts):
             return None
-        pairs.append((name, held))
+        pairs.append((name, parts))
     return tuple(pairs)
 
 

@@ -166,7 +166,7 @@ class _Answer:
             for table, inner, most in zip(tied, inside, counts, strict=True)
             if inner.rows < most
         ]
-        joint = [said for table in bound for said in relation(table.columns, complete=table.complete)]
+        joint = [condition for table in bound for condition in relation(table.columns, complete=table.complete)]
         unknown = {**self.trial.opaque, **together.unknown}
         return SizeLattice(
             dims=self._dims(valid, patterns),
@@ -270,10 +270,10 @@ class _Answer:
         inside = [table.take(table.within(self.spans)) for table in valid]
         if not all(table.rows for table in inside):
             return Together(list(valid))
-        tried = Tried(self.runner, inside, self.base)
-        if not tried.failing:
-            return Together(list(valid), exact=tried.whole, unknown=tried.unknown)
-        return tried.together(valid)
+        combinations = Tried(self.runner, inside, self.base)
+        if not combinations.failing:
+            return Together(list(valid), exact=combinations.whole, unknown=combinations.unknown)
+        return combinations.together(valid)
 
 
 def _filled(table: Table, patterns: Mapping[str, Pattern]) -> Table:

@@ -177,16 +177,16 @@ def join(
     second = order[np.repeat(starts, counts) + within]
     complete, sampled = one.complete and two.complete, one.sampled or two.sampled
     if ones:
-        wanted = [_anchor_rows(table, anchors or {}) for table in (one, two)]
+        anchor_rows = [_anchor_rows(table, anchors or {}) for table in (one, two)]
         for fits in ((left == 1, right != 1), (left != 1, right == 1)):
-            pairs = _pairs(*fits, *wanted)
+            pairs = _pairs(*fits, *anchor_rows)
             first, second = (np.concatenate(columns) for columns in zip((first, second), pairs, strict=True))
     # A size is refused for want of a partner only where all possible partners were looked at.
     judged = {**({} if two.sampled else one.judged), **({} if one.sampled else two.judged)}
     if len(first) > MAX_ROWS:
         columns = {**one.take(first).columns, **two.take(second).columns}
-        kept = _thinned(columns, first, second, anchors or {})
-        first, second, complete = first[kept], second[kept], False
+        rows = _thinned(columns, first, second, anchors or {})
+        first, second, complete = first[rows], second[rows], False
     return Table({**one.take(first).columns, **two.take(second).columns}, complete, sampled, judged)
 
 
@@ -194,9 +194,9 @@ def _thinned(
     columns: Mapping[str, Vector], first: Vector, second: Vector, anchors: Mapping[str, Sequence[int]]
 ) -> Vector:
     """Returns some of too many rows: those that were asked for, and every size with at least one partner."""
-    wanted = _anchor_rows(Table(columns), anchors)
+    anchor_rows = _anchor_rows(Table(columns), anchors)
     some = np.linspace(0, len(first) - 1, MAX_ROWS).astype(np.int64)
-    return distinct(np.concatenate([some, np.flatnonzero(wanted), _firsts(first), _firsts(second)]))
+    return distinct(np.concatenate([some, np.flatnonzero(anchor_rows), _firsts(first), _firsts(second)]))
 
 
 def _firsts(values: Vector) -> Vector:

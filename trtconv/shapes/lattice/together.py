@@ -87,12 +87,12 @@ class Tried:
     def together(self, valid: Sequence[Table]) -> Together:
         """Narrows the tables to the rows that occur in some accepted combination, and says what ties them."""
         touched = [i for i in range(len(valid)) if any(check.mask >> i & 1 for check in self.failing)]
-        kept = {i: distinct(self.rows[i][self.good]) for i in touched}
-        narrowed = [self.tables[i].take(kept[i]) if i in kept else table for i, table in enumerate(valid)]
-        if self._are_apart(kept):
-            alone = tuple(self._alone(i, kept[i]) for i in touched)
+        rows = {i: distinct(self.rows[i][self.good]) for i in touched}
+        narrowed = [self.tables[i].take(rows[i]) if i in rows else table for i, table in enumerate(valid)]
+        if self._are_apart(rows):
+            alone = tuple(self._alone(i, rows[i]) for i in touched)
             # With one size of all others, or none, nothing tells what is accepted beside other ones.
-            open_to = [i for i in touched if all(len(kept[other]) <= 1 for other in touched if other != i)]
+            open_to = [i for i in touched if all(len(rows[other]) <= 1 for other in touched if other != i)]
             undecided = frozenset() if self.whole else frozenset(open_to)
             return Together(narrowed, (), alone, self.whole, self.unknown, undecided)
         imposed = tuple(self._imposed())
@@ -136,8 +136,8 @@ class Tried:
             names = tuple(name for name, bit in self.bits.items() if check.mask >> bit & 1)
             removed = alive & ~check.holds
             if removed.any():
-                said = combination({name: self.columns[name] for name in names}, check.holds)
-                causes.append(self._cause(check, names, said, int(np.argmax(removed))))
+                text = combination({name: self.columns[name] for name in names}, check.holds)
+                causes.append(self._cause(check, names, text, int(np.argmax(removed))))
             alive &= check.holds
         return causes
 

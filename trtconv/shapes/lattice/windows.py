@@ -95,12 +95,12 @@ def _deconv(trial: Trial, node: Node, inputs: Inputs) -> Tensor:
     trial.equal(dims[1], weight[0], "takes {0} channels with a weight for {1}")
     channels = weight[1] * geometry.group
     if geometry.output_shape is not None:
-        for axis, wanted in enumerate(geometry.output_shape):
+        for axis, count in enumerate(geometry.output_shape):
             stride, dilation = geometry.strides[axis], geometry.dilations[axis]
             full = dims[axis + 2] * stride + ((geometry.kernel[axis] - 1) * dilation + 1 - stride)
             # Whatever output_padding and pads say: as `Geometry.excess_axes`, by the sizes alone.
             trial.at_least(
-                full, wanted - max(stride, dilation) + 1, f"makes {wanted} elements of {{0}} at axis {axis + 2}"
+                full, count - max(stride, dilation) + 1, f"makes {count} elements of {{0}} at axis {axis + 2}"
             )
         return like(tensor(inputs), [dims[0], channels, *(Num(n) for n in geometry.output_shape)])
     window = deconv.crops(geometry, None)

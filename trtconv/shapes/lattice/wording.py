@@ -79,8 +79,8 @@ def regular(sizes: Vector, accepted: NDArray[np.bool_]) -> str | None:
         pattern = periodic(sizes[rest], accepted[rest])
         if pattern is not None:
             small = sizes[good[:few]]
-            said = f"{small[0]} to {small[-1]}" if 1 < few == small[-1] - small[0] + 1 else listed(small)
-            return f"{said} or, from {sizes[good[few]]} on, {pattern}"
+            text = f"{small[0]} to {small[-1]}" if 1 < few == small[-1] - small[0] + 1 else listed(small)
+            return f"{text} or, from {sizes[good[few]]} on, {pattern}"
     return pattern
 
 
@@ -127,11 +127,11 @@ def relation(columns: Mapping[str, Vector], *, complete: bool = True) -> list[st
         complete: Whether there are no others.
     """
     names = list(columns)
-    said = []
+    relations = []
     for name in names[1:]:
         pair = _pair(names[0], name, columns, complete and len(names) == 2)
-        said.append(pair or f"{names[0]} is tied to {name} (for example {_example(columns, names[0], name)})")
-    return said
+        relations.append(pair or f"{names[0]} is tied to {name} (for example {_example(columns, names[0], name)})")
+    return relations
 
 
 def _pair(a: str, b: str, columns: Mapping[str, Vector], complete: bool) -> str | None:
