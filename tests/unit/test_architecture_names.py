@@ -21,7 +21,7 @@ PARTICIPLES = NOWHERE | frozenset(
     | {"written", SIDE}
 )
 """What nothing is called, but for variables of the rooms below."""
-OLD_VARIABLES = ("runtimes/proof/*", "runtimes/tensorrt/readback/*")
+OLD_VARIABLES = ("runtimes/proof/*",)
 """Where variables still have such names."""
 MAY_STAY = {
     "core/documents/*.py: *.*": "the fields of documents are the keys of JSON files, which users read",

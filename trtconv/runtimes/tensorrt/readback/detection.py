@@ -31,8 +31,8 @@ def _nms(call: Call) -> Sequence[Array]:
 
 
 def _threshold(call: Call, index: int, default: float) -> float:
-    given = call.optional(index)
-    return default if given is None else float(given.reshape(()))
+    threshold = call.optional(index)
+    return default if threshold is None else float(threshold.reshape(()))
 
 
 def _corners(boxes: Array, form: str) -> Array:
@@ -49,13 +49,13 @@ def _choice(boxes: Array, scores: Array, limit: int, overlap: float, floor: floa
     candidates = [int(i) for i in np.argsort(-scores, kind="stable") if scores[i] > floor]
     if 0 < most < len(candidates):
         candidates = candidates[:most]
-    kept: list[int] = []
+    choice: list[int] = []
     for box in candidates:
-        if len(kept) >= limit:
+        if len(choice) >= limit:
             break
-        if all(_overlap(boxes[box], boxes[other]) <= overlap for other in kept):
-            kept.append(box)
-    return kept
+        if all(_overlap(boxes[box], boxes[other]) <= overlap for other in choice):
+            choice.append(box)
+    return choice
 
 
 def _overlap(one: Array, two: Array) -> float:

@@ -150,18 +150,18 @@ class Run:
 
     def _value(self, number: int) -> Array | Missing:
         """Returns a value, computing what it needs; without recursion, since networks are deep."""
-        wanted = [number]
-        while wanted:
-            current = wanted[-1]
+        stack = [number]
+        while stack:
+            current = stack[-1]
             if self._current(current) is not None:
-                wanted.pop()
+                stack.pop()
                 continue
             layer = self._makers.get(current)
             needs = [] if layer is None else [need for need in self._needs(layer) if self._current(need) is None]
             if needs:
-                wanted += reversed(needs)
+                stack += reversed(needs)
                 continue
-            wanted.pop()
+            stack.pop()
             self._make(current, layer)
         value = self._current(number)
         assert value is not None
@@ -180,8 +180,8 @@ class Run:
         """Returns what must be known before a layer can run; of a conditional only the branch that is taken."""
         if layer.kind == "CONDITIONAL_OUTPUT":
             condition = self._flow.conditions[layer.values["conditional"]]
-            held = self._current(condition)
-            return [condition] if held is None or isinstance(held, Missing) else self._branch(layer, held)
+            value = self._current(condition)
+            return [condition] if value is None or isinstance(value, Missing) else self._branch(layer, value)
         if layer.kind == "LOOP_OUTPUT":
             return self._flow.loops[layer.values["loop"]].needs
         return [number for number in layer.inputs if number is not None]
@@ -189,9 +189,9 @@ class Run:
     def _branch(self, layer: ReadLayer, condition: Array) -> Sequence[int]:
         decided = bool(condition.reshape(()))
         self.branches.add((layer.values["conditional"], decided))
-        taken = layer.inputs[0 if decided else 1]
-        assert taken is not None
-        return [taken]
+        number = layer.inputs[0 if decided else 1]
+        assert number is not None
+        return [number]
 
     def _make(self, number: int, layer: ReadLayer | None) -> None:
         self._require_time()
@@ -252,18 +252,18 @@ class Run:
 
     def _results(self, layer: ReadLayer, room: float) -> list[Array]:
         if layer.kind == "CONDITIONAL_OUTPUT":
-            (taken,) = self._needs(layer)
-            held: Sequence[Any] = [self._current(taken)]
+            (number,) = self._needs(layer)
+            results: Sequence[Any] = [self._current(number)]
         elif layer.kind in BOUNDARIES:
-            held = [self._current(n) for n in layer.inputs if n is not None][:1]
+            results = [self._current(n) for n in layer.inputs if n is not None][:1]
         else:
             kernel = KINDS.get(layer.kind)
             if layer.kind == "DEQUANTIZE" and self._prepared.int8_kernels.intersection(layer.outputs):
                 kernel = quantizing.dequantize_kernel
             if kernel is None:
                 raise NotProven(f"layers of kind {layer.kind} are not known")
-            held = kernel_results(self._network, layer, kernel, lambda n: self._current(n), room)
-        return results_of(self._network, layer, held)
+            results = kernel_results(self._network, layer, kernel, lambda n: self._current(n), room)
+        return results_of(self._network, layer, results)
 
     def _release(self, layer: ReadLayer) -> None:
         """Drops values that nobody reads any more."""
@@ -280,10 +280,10 @@ class Run:
         if missing is not None:
             self._set_loop(loop, dict.fromkeys((layer.index for layer in loop.outputs), missing))
             return
-        held = {n: self._current(n) for n in loop.needs}
+        values = {n: self._current(n) for n in loop.needs}
         self._loops.append(loop.number)
         try:
-            collected, state = self._passes(loop, held)
+            collected, state = self._passes(loop, values)
         except OutOfTime:
             raise
         except NotProven as error:
@@ -292,7 +292,7 @@ class Run:
             results: dict[int, Any] = {layer.index: Missing(layer) for layer in loop.outputs}
         else:
             self.ran.update(layer.index for layer in loop.boundary)
-            results = {layer.index: loop.result(layer, collected, state, held) for layer in loop.outputs}
+            results = {layer.index: loop.result(layer, collected, state, values) for layer in loop.outputs}
         finally:
             self._loops.pop()
         self._set_loop(loop, results)

@@ -59,8 +59,8 @@ def _elements(position: int, name: str) -> Callable[[Call], int]:
     """Returns what reads sizes from an input, or else from an attribute."""
 
     def read(call: Call) -> int:
-        given: Sequence[int] | None = call.ints(position)
-        return abs(int(math.prod(given if given is not None else call.get(name) or ())))
+        sizes: Sequence[int] | None = call.ints(position)
+        return abs(int(math.prod(sizes if sizes is not None else call.get(name) or ())))
 
     return read
 

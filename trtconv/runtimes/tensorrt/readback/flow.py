@@ -159,15 +159,15 @@ class Flow:
 
         What a loop or a conditional reads is kept: how often it is read is not known beforehand.
         """
-        kept = set(self._network.outputs)
+        others = set(self._network.outputs)
         counts: collections.Counter[int] = collections.Counter()
         for layer in self._network.layers:
             present = {number for number in layer.inputs if number is not None}
             counts.update(present)
             makes_loop = any(self.loops_of[number] for number in (*present, *layer.outputs))
             if layer.kind in (*LOOP_LAYERS, "CONDITION", "CONDITIONAL_OUTPUT") or makes_loop:
-                kept |= present
-        return {number: count for number, count in counts.items() if number not in kept}
+                others |= present
+        return {number: count for number, count in counts.items() if number not in others}
 
 
 def _loops_of(network: ReadNetwork) -> Sequence[frozenset[int]]:

@@ -32,12 +32,12 @@ def grid_sample(values: Array, grid: Array, **attributes: Any) -> Array:
     Raises:
         NotProven: ONNX Runtime refuses it at these sizes, or computes something else than ONNX defines.
     """
-    given = tuple(sorted(attributes.items()))
-    why = _departure(values.ndim, given)
+    settings = tuple(sorted(attributes.items()))
+    why = _departure(values.ndim, settings)
     if why:
         raise NotProven(why)
     try:
-        return _run(_session(values.ndim, given), values, grid)
+        return _run(_session(values.ndim, settings), values, grid)
     except Exception as error:  # It raises its own types, one for each status.
         raise_if_starved(error)
         raise Malformed(f"it does not compute at these sizes: {first_line(error)}") from error

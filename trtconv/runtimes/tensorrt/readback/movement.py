@@ -67,8 +67,8 @@ def _concatenation(call: Call) -> Sequence[Array]:
 def _slice(call: Call) -> Sequence[Array]:
     values = call.input(0)
     start, size, stride = (
-        given if given is not None else call[name]
-        for given, name in zip((call.ints(1), call.ints(2), call.ints(3)), ("start", "shape", "stride"), strict=True)
+        numbers if numbers is not None else call[name]
+        for numbers, name in zip((call.ints(1), call.ints(2), call.ints(3)), ("start", "shape", "stride"), strict=True)
     )
     axes = call.ints(5) if call.ints(5) is not None else call.get("axes")
     if start is None or size is None or stride is None:
@@ -88,11 +88,11 @@ def _sliced(values: Array, axis: int, places: Array, mode: str, fill: Array | No
         return _from(values, axis, places)
     if mode == "FILL":
         if not size:
-            taken = np.zeros((*values.shape[:axis], len(places), *values.shape[axis + 1 :]), values.dtype)
+            result = np.zeros((*values.shape[:axis], len(places), *values.shape[axis + 1 :]), values.dtype)
         else:
-            taken = values.take(np.clip(places, 0, size - 1), axis)
-        taken[(slice(None),) * axis + (outside,)] = 0 if fill is None else fill.reshape(()).astype(values.dtype)
-        return taken
+            result = values.take(np.clip(places, 0, size - 1), axis)
+        result[(slice(None),) * axis + (outside,)] = 0 if fill is None else fill.reshape(()).astype(values.dtype)
+        return result
     if mode == "CLAMP":
         return np.asarray(values.take(np.clip(places, 0, size - 1), axis))
     if mode == "WRAP":
@@ -144,8 +144,8 @@ def _gather(call: Call) -> Sequence[Array]:
         return (_zeroed(np.take_along_axis(trimmed, places, axis), outside),)
     shared = call["num_elementwise_dims"]
     if not shared:
-        taken = np.take(data, places, axis)
-        return (_zeroed(taken, outside.reshape((1,) * axis + outside.shape + (1,) * (data.ndim - axis - 1))),)
+        rows = np.take(data, places, axis)
+        return (_zeroed(rows, outside.reshape((1,) * axis + outside.shape + (1,) * (data.ndim - axis - 1))),)
     if outside.any():
         raise Malformed("an index is beyond the end")
     pairs = zip(data, places, strict=True)
@@ -163,11 +163,11 @@ def _gather_nd(call: Call) -> Array:
     places = [_inside(call, indices[..., i], shared + i) for i in range(depth)]
     grid = np.indices(indices.shape[:-1])[:shared] if shared else ()
     everywhere = (*grid, *(place for place, _ in places))
-    taken = np.asarray(data[everywhere])
+    rows = np.asarray(data[everywhere])
     outside = np.zeros(indices.shape[:-1], bool)
     for _, beyond in places:
         outside |= beyond
-    return _zeroed(taken, outside.reshape(outside.shape + (1,) * (taken.ndim - outside.ndim)))
+    return _zeroed(rows, outside.reshape(outside.shape + (1,) * (rows.ndim - outside.ndim)))
 
 
 def _scatter(call: Call) -> Sequence[Array]:

@@ -65,12 +65,12 @@ class Prepared:
         """Returns the tensors that follow from constants and from the shapes of inputs alone; some may be missed where
         layers stand in another order than they run in."""
         settled: set[int] = set()
-        given = set(self.network.inputs)
+        inputs = set(self.network.inputs)
         for layer in self.network.layers:
             present = [number for number in layer.inputs if number is not None]
             if layer.kind in _OF_MORE or "PLUGIN" in layer.kind or any(self.flow.loops_of[n] for n in layer.outputs):
                 continue
-            of_shape = layer.kind == "SHAPE" and given.issuperset(present)
+            of_shape = layer.kind == "SHAPE" and inputs.issuperset(present)
             if layer.kind == "CONSTANT" or of_shape or (present and settled.issuperset(present)):
                 settled.update(layer.outputs)
         return frozenset(settled)

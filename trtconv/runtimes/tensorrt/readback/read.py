@@ -72,16 +72,16 @@ class _Reader:
         outputs = (layer.get_output(i) for i in range(layer.num_outputs))
         node, inside = onnx_origin(layer.metadata, layer.name)
         surface = SURFACES.get(kind)
-        taken = tuple(None if tensor is None else self.number(tensor) for tensor in inputs)
+        operands = tuple(None if tensor is None else self.number(tensor) for tensor in inputs)
         results = tuple(self.number(tensor) for tensor in outputs if tensor is not None)
         values = {} if surface is None else self._values(layer, surface)
         return ReadLayer(
             index=index,
             name=layer.name,
             kind=kind,
-            inputs=taken,
+            inputs=operands,
             outputs=results,
-            values={**values, **self._permutations(values, taken, results)},
+            values={**values, **self._permutations(values, operands, results)},
             onnx_node=node,
             inside=inside,
         )
@@ -129,10 +129,10 @@ class _Reader:
             return enum_name(value)
         try:
             # By index, as `sizes_of` does.
-            held = [value[i] for i in range(len(value))]
+            elements = [value[i] for i in range(len(value))]
         except ValueError:  # `Dims` of unknown rank, as TensorRT 8.6 hands them out: their length is -1.
             return None
-        return tuple([element if isinstance(element, float) else int(element) for element in held])
+        return tuple([element if isinstance(element, float) else int(element) for element in elements])
 
     def _plugin(self, value: Any) -> PluginIdentity:
         if hasattr(value, "plugin_type"):

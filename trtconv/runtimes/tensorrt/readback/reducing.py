@@ -48,8 +48,8 @@ def _reduce(call: Call) -> Sequence[Array]:
 def _topk(call: Call) -> Sequence[Array]:
     values = wide(call.input(0))
     (axis,) = axes_of(call["axes"])
-    given = call.ints(1)
-    count = min(given[0] if given else call["k"], values.shape[axis])
+    counts = call.ints(1)
+    count = min(counts[0] if counts else call["k"], values.shape[axis])
     # Of equal values the one with the lower index comes first.
     keys = values if call["op"] == "MIN" else _descending(values)
     order = np.argsort(keys, axis, kind="stable").take(np.arange(count), axis)

@@ -32,11 +32,11 @@ def _resize(call: Call) -> Sequence[Array]:
 
 def _target(call: Call, shape: Sequence[int]) -> tuple[tuple[int, ...], tuple[float, ...]]:
     """Returns the sizes, and by what each axis grows; given scales count, not what sizes they lead to."""
-    given = call.ints(1)
-    if given is None and call["shape"]:
-        given = call["shape"]
-    if given is not None:
-        return tuple(given), tuple(new / old if old else 1.0 for old, new in zip(shape, given, strict=True))
+    target = call.ints(1)
+    if target is None and call["shape"]:
+        target = call["shape"]
+    if target is not None:
+        return tuple(target), tuple(new / old if old else 1.0 for old, new in zip(shape, target, strict=True))
     scales = call["scales"]
     if not scales:
         raise NotProven("neither its sizes nor its scales can be read")
@@ -66,8 +66,8 @@ def _along(values: Array, axis: int, places: Array, call: Call) -> Array:
         # A float32 would round some of these otherwise; what lies on a border to within its precision is taken there.
         near = np.rint(places * 2) / 2
         settled = np.where(np.abs(places - near) < 1e-6 * np.maximum(1, np.abs(places)), near, places)
-        chosen = _ROUNDED[call["nearest_rounding"]](settled)
-        return values.take(np.clip(chosen, 0, old - 1).astype(np.int64), axis)
+        indices = _ROUNDED[call["nearest_rounding"]](settled)
+        return values.take(np.clip(indices, 0, old - 1).astype(np.int64), axis)
     first = np.floor(places)
     part = places - first
     if mode == "LINEAR":
@@ -88,8 +88,8 @@ def _weighted(values: Array, axis: int, first: Array, taps: Sequence[tuple[int, 
     shape = [-1 if a == axis else 1 for a in range(values.ndim)]
     result = np.zeros((), np.float32)
     for offset, weight in taps:
-        taken = values.take(np.clip(first + offset, 0, old - 1).astype(np.int64), axis)
-        result = result + taken * weight.astype(np.float32).reshape(shape)
+        neighbours = values.take(np.clip(first + offset, 0, old - 1).astype(np.int64), axis)
+        result = result + neighbours * weight.astype(np.float32).reshape(shape)
     return result
 
 

@@ -14,9 +14,9 @@ from trtconv.runtimes.tensorrt.readback.types import wide
 
 def _kernel(call: Call, input_channels_first: bool) -> Array:
     """Returns the kernel in ONNX's layout: of a convolution outputs first, of a deconvolution inputs first."""
-    given = call.optional(1)
-    if given is not None:
-        return wide(given)
+    kernel = call.optional(1)
+    if kernel is not None:
+        return wide(kernel)
     flat = wide(call.weights("kernel"))
     window, groups, maps = call["kernel_size_nd"], call["num_groups"], call["num_output_maps"]
     channels = call.input(0).shape[1]
@@ -25,8 +25,8 @@ def _kernel(call: Call, input_channels_first: bool) -> Array:
 
 
 def _bias(call: Call) -> Array:
-    given = call.optional(2)
-    return wide(call.weights("bias") if given is None else given).reshape(-1)
+    bias = call.optional(2)
+    return wide(call.weights("bias") if bias is None else bias).reshape(-1)
 
 
 def _convolution(call: Call) -> Sequence[Array]:
@@ -164,8 +164,8 @@ def _fully_connected(call: Call) -> Sequence[Array]:
 
 
 def _kernel_of_fully_connected(call: Call) -> Array:
-    given = call.optional(1)
-    return wide(call.weights("kernel") if given is None else given)
+    kernel = call.optional(1)
+    return wide(call.weights("kernel") if kernel is None else kernel)
 
 
 KINDS: dict[str, Kernel] = {
