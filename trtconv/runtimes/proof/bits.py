@@ -52,9 +52,9 @@ def stored(model: OnnxModel, tensor: onnx.TensorProto) -> Array | Iterator[Array
 
 def elements(values: Array) -> Array:
     """Returns the elements that are not zero, as unsigned integers in ascending order."""
-    kept = _other_than_zero(values)
-    kept.sort()
-    return kept
+    nonzero = _other_than_zero(values)
+    nonzero.sort()
+    return nonzero
 
 
 Fingerprint = tuple[int, int, int]
@@ -66,8 +66,8 @@ def fingerprint(values: Array) -> Fingerprint:
     Returns:
         How many there are, their sum, and the sum of their squares, modulo 2^64.
     """
-    kept = _other_than_zero(values).astype(np.uint64)
-    return kept.size, int(kept.sum(dtype=np.uint64)), int(np.square(kept).sum(dtype=np.uint64))
+    nonzero = _other_than_zero(values).astype(np.uint64)
+    return nonzero.size, int(nonzero.sum(dtype=np.uint64)), int(np.square(nonzero).sum(dtype=np.uint64))
 
 
 def _other_than_zero(values: Array) -> Array:
