@@ -68,11 +68,11 @@ class Seams:
     def _shared(self) -> dict[str, int]:
         loops = Flow(self._network).loops_of
         names = collections.Counter(tensor.name for tensor in self._network.tensors)
-        wanted = self._depending() | self._inputs
+        candidates = self._depending() | self._inputs
         return {
             tensor.name: tensor.index
             for tensor in self._network.tensors
-            if tensor.name in wanted and names[tensor.name] == 1 and not loops[tensor.index]
+            if tensor.name in candidates and names[tensor.name] == 1 and not loops[tensor.index]
         }
 
     def _depending(self) -> set[str]:
