@@ -228,7 +228,7 @@ def _downstream(
         start: The tensors.
         blind: What looks at sizes and not at values.
     """
-    reached, done, left = set(start), set[str](), [row for row in rows if row[2] not in blind]
+    reached, kinds, left = set(start), set[str](), [row for row in rows if row[2] not in blind]
     while left:
         apart = []
         for row in left:
@@ -237,11 +237,11 @@ def _downstream(
                 apart.append(row)
             else:
                 reached.update(results)
-                done.add(what)
+                kinds.add(what)
         if len(apart) == len(left):
             break
         left = apart
-    return done
+    return kinds
 
 
 def _placed(op: str) -> float:
@@ -332,9 +332,9 @@ def _extent(layers: list[ReadLayer], nodes: list[onnx.NodeProto]) -> int:
         steps = layer.values.get("dilation_nd") or (1,) * len(window)
         largest = max([largest, *(n * step for n, step in zip(window, steps, strict=False))])
     for node in nodes:
-        held = {attribute.name: list(attribute.ints) for attribute in node.attribute if attribute.ints}
-        window = tuple(held.get("kernel_shape", ()))
+        attributes = {attribute.name: list(attribute.ints) for attribute in node.attribute if attribute.ints}
+        window = tuple(attributes.get("kernel_shape", ()))
         largest = max(
-            [largest, *(n * s for n, s in zip(window, held.get("dilations", [1] * len(window)), strict=False))]
+            [largest, *(n * s for n, s in zip(window, attributes.get("dilations", [1] * len(window)), strict=False))]
         )
     return largest
