@@ -98,14 +98,14 @@ def schemes(
         bound: Sizes that constants of the piece have, to which those of its sources may be bound.
     """
     real = {name: tuple(_UNKNOWN if n is None else n for n in shape) for name, shape in shapes.items()}
-    tried: list[dict[str, Shape]] = []
+    earlier: list[dict[str, Shape]] = []
     # Of sequences the second axis counts places, of images the third and those behind.
     first = 1 if max(map(len, real.values()), default=0) <= 3 else 2
     free, all_ = _shrunk(real, range(first, 9), extent, bound), _shrunk(real, range(2, 9), extent, ())
     for small in (free, all_, real):
         for scheme in (_batched(small, batch), small) if batch else (small,):
-            if scheme not in tried:
-                tried.append(scheme)
+            if scheme not in earlier:
+                earlier.append(scheme)
                 yield scheme
 
 
@@ -141,8 +141,8 @@ def _told_apart(sizes: Collection[int], others: Collection[int], least: int, ste
     """Returns a small size for each, which no other has, and which leaves the same rest."""
     small: dict[int, int] = {}
     for n in sorted(sizes):
-        taken = {*others, *small.values()}
-        small[n] = next((m for m in range(least + n % step, n, step) if m not in taken), n)
+        all_others = {*others, *small.values()}
+        small[n] = next((m for m in range(least + n % step, n, step) if m not in all_others), n)
     return small
 
 
