@@ -71,7 +71,7 @@ class Judge:
         there are activations that are bounded by 1."""
         tensors = self._network.tensors
         types, open_, steps, bounded = {tensors[number].dtype}, [number], False, False
-        seen = {number}
+        cone = {number}
         while open_:
             layer = self._makers.get(open_.pop())
             if layer is None:
@@ -79,8 +79,8 @@ class Judge:
             steps = steps or layer.kind in _STEPS
             bounded = bounded or (layer.kind == "ACTIVATION" and layer.values.get("type") in _BOUNDED)
             for source in layer.inputs:
-                if source is not None and source not in seen:
-                    seen.add(source)
+                if source is not None and source not in cone:
+                    cone.add(source)
                     types.add(tensors[source].dtype)
                     if tensors[source].name not in sources:
                         open_.append(source)
