@@ -77,9 +77,9 @@ class Models:
         if isinstance(argument, rewritten_runs.Pairs):
             rewritten_runs.serve(argument, tell)
         elif len(argument) == 3:
-            wanted = argument[0]
+            goal = argument[0]
             # Inner tensors are made outputs of the model.
-            serve(argument, tell, None if wanted.inner or wanted.model is not None else self._read(wanted.path))
+            serve(argument, tell, None if goal.inner or goal.model is not None else self._read(goal.path))
         else:
             self._run_pieces(*argument, tell)
             return
@@ -240,7 +240,7 @@ def _cut(model: OnnxModel, task: Task) -> onnx.ModelProto | str:
     part.opset_import.extend(model.proto.opset_import)
     part.functions.extend(model.proto.functions)
     part.graph.name = "piece"
-    given = {source.name for source in task.sources}
+    sources = {source.name for source in task.sources}
     for source in task.sources:
         own = _element(source.dtype)
         # NumPy has not all types: ONNX Runtime is given wider values, which it casts.
@@ -252,7 +252,7 @@ def _cut(model: OnnxModel, task: Task) -> onnx.ModelProto | str:
     part.graph.node.extend(nodes)
     computed = {name for node in nodes for name in node.output}
     sparse = {initializer.values.name: initializer for initializer in scope.graph.sparse_initializer}
-    for name in sorted({name for node in nodes for name in reads(node)} - computed - given):
+    for name in sorted({name for node in nodes for name in reads(node)} - computed - sources):
         tensor = scope.initializer(name)
         if tensor is not None:
             part.graph.initializer.add().CopyFrom(tensor)
@@ -287,11 +287,11 @@ def _computes(part: onnx.ModelProto, path: Path, task: Task, weights: Mapping[st
     result = part.graph.output[0].name
 
     def computes(feeds: Mapping[str, Array]) -> Array:
-        given = {
+        inputs = {
             name if name in wide else f"{name}:wide": values if name in wide else values.astype(np.float32)
             for name, values in feeds.items()
         }
-        value: Array = dict(run(given))[result]
+        value: Array = dict(run(inputs))[result]
         return value
 
     return computes
@@ -316,11 +316,11 @@ def _absolute(part: onnx.ModelProto, model: OnnxModel, weights: dict[str, Array]
             else:
                 give_values(tensor, magnitudes)
     for node in copy.graph.node:
-        held = constant_of(node)
+        constant = constant_of(node)
         if node.op_type == "Sub":
             node.op_type = "Add"
-        elif held is not None and held.data_type in (onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16):
-            values = np.abs(model.array(held))
+        elif constant is not None and constant.data_type in (onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16):
+            values = np.abs(model.array(constant))
             del node.attribute[:]
             node.attribute.append(onnx.helper.make_attribute("value", numpy_helper.from_array(values)))
         for attribute in node.attribute:
