@@ -51,10 +51,10 @@ def origins(file: OnnxModel, rewritten: OnnxModel) -> dict[str, Derivation]:
         file: The model as it was read.
         rewritten: What the passes made of it.
     """
-    held = dict(constants(file))
-    named_origins = {name: _named(file, rewritten, held.get(name), tensor) for name, tensor in constants(rewritten)}
+    tensors = dict(constants(file))
+    named_origins = {name: _named(file, rewritten, tensors.get(name), tensor) for name, tensor in constants(rewritten)}
     new = {name: rewritten.array(tensor) for name, tensor in constants(rewritten) if named_origins[name] is None}
-    sources = _Sources(file, held) if new else None
+    sources = _Sources(file, tensors) if new else None
     other_origins = {name: _derived(sources, values) for name, values in new.items() if sources is not None}
     left = {name for name, origin in other_origins.items() if origin is Derivation.COMPUTED}
     if sources is not None:
@@ -136,8 +136,8 @@ class _Index:
 
     def has(self, values: Array) -> bool:
         """Whether one of them has the elements of an array of that type."""
-        wanted, key = elements(values), fingerprint(values)
-        return any(np.array_equal(elements(self._cast(load())), wanted) for load in self._alike(key))
+        target, key = elements(values), fingerprint(values)
+        return any(np.array_equal(elements(self._cast(load())), target) for load in self._alike(key))
 
     def _alike(self, key: Fingerprint) -> Iterator[_Load]:
         yield from self._behind.get(key, ())
