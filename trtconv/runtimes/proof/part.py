@@ -31,14 +31,14 @@ def part_of(
         A network. Where the sources have other shapes than TensorRT knows, what it inferred from those does not count;
         sizes that the parser wrote into layers become smaller as those of the sources do.
     """
-    given = {numbers[name]: fed[name] for name in piece.sources if name in numbers}
+    shapes = {numbers[name]: fed[name] for name in piece.sources if name in numbers}
     tensors = network.tensors
     layers: Sequence[ReadLayer] = [network.layers[index] for index in piece.layers]
-    if not all(_fits(tensors[number].shape, shape) for number, shape in given.items()):
-        tensors = _open_shapes(tensors, layers, given)
+    if not all(_fits(tensors[number].shape, shape) for number, shape in shapes.items()):
+        tensors = _open_shapes(tensors, layers, shapes)
         smaller = _smaller(fed, own)
-        layers = layers if smaller is None else list(_all_smaller(layers, set(given), smaller))
-    return ReadNetwork(tensors, tuple(layers), tuple(given), (numbers[piece.target],))
+        layers = layers if smaller is None else list(_all_smaller(layers, set(shapes), smaller))
+    return ReadNetwork(tensors, tuple(layers), tuple(shapes), (numbers[piece.target],))
 
 
 def _open_shapes(
