@@ -39,11 +39,11 @@ def apart(model: OnnxModel, feeds: Mapping[str, Array], seed: int = 0) -> dict[s
         if data is None or feeds[name].dtype.kind not in "iu":
             continue
         random = np.random.default_rng([seed, zlib.crc32(name.encode())])
-        given = feeds[name]
-        shape = given.shape if node.input[1] == name else model.main.shape(node.input[1])
-        indices = _slices(shape, data, given, random) if _is_nd(node) else _elements(node, data, given, random)
+        values = feeds[name]
+        shape = values.shape if node.input[1] == name else model.main.shape(node.input[1])
+        indices = _slices(shape, data, values, random) if _is_nd(node) else _elements(node, data, values, random)
         if indices is not None:
-            result[name] = indices.astype(given.dtype).reshape(given.shape)
+            result[name] = indices.astype(values.dtype).reshape(values.shape)
     return result
 
 
@@ -119,8 +119,8 @@ def _slices(
     places, count = math.prod(sizes), values.size // depth
     if count > places:
         return None
-    chosen: Array = random.choice(places, count, replace=False)
-    indices: Array = np.array(np.unravel_index(chosen, sizes)).T
+    flat: Array = random.choice(places, count, replace=False)
+    indices: Array = np.array(np.unravel_index(flat, sizes)).T
     return indices
 
 
