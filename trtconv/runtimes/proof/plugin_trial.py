@@ -118,10 +118,10 @@ def _values(model: OnnxModel, profiles: Sequence[ShapeProfile], names: list[str]
     first = profiles[0] if profiles else make_profile(model.inputs, {})
     shapes = {name: bounds.min for name, bounds in first.inputs.items()}
     fixed = {name: bounds.min for name, bounds in first.values.items()}
-    wanted = Wanted(str(model.path), model.serialize(), (shapes,), values=(fixed,), inner=tuple(filter(None, names)))
+    goal = Wanted(str(model.path), model.serialize(), (shapes,), values=(fixed,), inner=tuple(filter(None, names)))
     runs: list[Expected] = []
     with Scratch("plugins") as folder, Process(SERVE, budget.allowance(model.nbytes)[1]) as runner:
-        expect(runner, wanted, folder.path, _SECONDS, runs, [])
+        expect(runner, goal, folder.path, _SECONDS, runs, [])
         if not runs or runs[0].why:
             return Expected(why=runs[0].why if runs else "the model took too long")
         tensors = {**runs[0].feeds, **runs[0].tensors}
