@@ -242,9 +242,9 @@ class Prover:
         """Whether pieces make all that the network returns of what the model takes: what follows from sizes alone is in
         none of them, nor is a tensor of the model that became an input."""
         network, model = self._network, self._meaning.parsed
-        taken, returned = ({network.tensors[n].name for n in end} for end in (network.inputs, network.outputs))
-        seams = taken | {piece.target for piece in pieces}
-        return returned == set(model.outputs) <= seams and taken <= {spec.name for spec in model.inputs}
+        inputs, outputs = ({network.tensors[n].name for n in end} for end in (network.inputs, network.outputs))
+        seams = inputs | {piece.target for piece in pieces}
+        return outputs == set(model.outputs) <= seams and inputs <= {spec.name for spec in model.inputs}
 
     def _means_the_file(self) -> bool:
         """Whether the model that the parser was given is the file, or is shown by its definition to mean the same."""
@@ -326,8 +326,8 @@ class Prover:
         pieces = self._pieces
         if self._whole is None or pieces is None:
             return []
-        taken = self._whole.valid_sizes(besides=True, goes_on=lambda: time.monotonic() < pieces.deadline)
-        return [size.shapes for size in taken]
+        sizes = self._whole.valid_sizes(besides=True, goes_on=lambda: time.monotonic() < pieces.deadline)
+        return [size.shapes for size in sizes]
 
     def _piecewise(self, until: float) -> PiecesResult:
         while self._thread.is_alive() and time.monotonic() < until:
