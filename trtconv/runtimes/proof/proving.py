@@ -129,7 +129,7 @@ class NetworkProof(contextlib.AbstractContextManager["NetworkProof"]):
         from trtconv.runtimes.proof.result import ProofResult
 
         self.begin()
-        tried = PluginTrial() if engine is None else try_plugins(self._subject.parsed, engine, self._profiles)
+        plugins = PluginTrial() if engine is None else try_plugins(self._subject.parsed, engine, self._profiles)
         quick = max(clock.spent(Stage.BUILD), LEAST_SECONDS)
         with clock.stage(Stage.PROVE):
             proof = ProofResult("network", why=self._why)
@@ -138,10 +138,10 @@ class NetworkProof(contextlib.AbstractContextManager["NetworkProof"]):
             weights, findings = (None, ()) if self._weighing is None else self._weighing.finish()
             if self._weighing is not None:
                 proof = dataclasses.replace(proof, missing=(*proof.missing, *self._weighing.missing))
-            proof = dataclasses.replace(proof, missing=(*proof.missing, *tried.missing))
+            proof = dataclasses.replace(proof, missing=(*proof.missing, *plugins.missing))
         record = proof.record(weights, self._level)
         record = dataclasses.replace(record, agrees=False) if findings else record
-        return record, (*self._findings(proof), *findings, *tried.findings)
+        return record, (*self._findings(proof), *findings, *plugins.findings)
 
     def _findings(self, proof: ProofResult) -> Iterator[Finding]:
         if proof.divergence is not None:
@@ -191,9 +191,9 @@ def _not_shown(proof: ProofResult) -> str:
     """Says what was not shown: how many of each kind, and the first of them."""
     counts = Counter(lack.what.value for lack in proof.missing)
     first = proof.missing[0]
-    said = ", ".join(f"{number} by {what}" for what, number in counts.items())
+    causes = ", ".join(f"{number} by {what}" for what, number in counts.items())
     pieces = f"{proof.pieces.proven} of {proof.pieces.of} pieces are proven"
-    return f"{pieces}; not shown ({said}), first {first.where!r}: {first.reason}"
+    return f"{pieces}; not shown ({causes}), first {first.where!r}: {first.reason}"
 
 
 def _makers(model: OnnxModel) -> Mapping[str, str]:
