@@ -116,7 +116,7 @@ def feeds_of(
     """
     random = np.random.default_rng(goal.seed + number)
     magnitude = goal.magnitudes[number] if goal.magnitudes else 1.0
-    given = goal.feeds(number)
+    goal_feeds = goal.feeds(number)
     feeds: dict[str, NDArray[Any]] = {}
     for spec in inputs:
         dtype, shape = numpy_type(spec), tuple(goal.shapes[number][spec.name])
@@ -130,7 +130,10 @@ def feeds_of(
         else:
             normal = random.standard_normal(shape)
             feeds[spec.name] = (normal if magnitude == 1 else np.abs(normal) * magnitude).astype(dtype)
-    return {name: np.asarray(given[name], values.dtype) if name in given else values for name, values in feeds.items()}
+    return {
+        name: np.asarray(goal_feeds[name], values.dtype) if name in goal_feeds else values
+        for name, values in feeds.items()
+    }
 
 
 def expect(
@@ -205,25 +208,25 @@ def serve(task: tuple[Wanted, str, float], tell: process.Tell, file: OnnxModel |
         tell: Hears what came of each run.
         file: The model, where that is its file, and was read before.
     """
-    wanted, folder, seconds = task
+    goal, folder, seconds = task
     deadline = time.monotonic() + seconds
-    model = file or _load(wanted)
+    model = file or _load(goal)
     inputs = model.inputs
-    computes = runs(model, wanted.inner)
+    computes = runs(model, goal.inner)
     tell({"event": "loaded"})
-    shown: set[str] = set()
-    for number in range(len(wanted.shapes)):
+    groups: set[str] = set()
+    for number in range(len(goal.shapes)):
         if number and time.monotonic() > deadline:
             return
-        if wanted.group(number) in shown:
+        if goal.group(number) in groups:
             continue
         files = _Files(Path(folder), number)
-        feeds, result = _ran(model, wanted, number, inputs, computes)
+        feeds, result = _ran(model, goal, number, inputs, computes)
         why, tensors = (result, {}) if isinstance(result, str) else ("", files.save(result, MOST_BYTES))
         saved = files.save(feeds.items())
         tell({"event": "run", "number": number, "feeds": saved, "tensors": tensors, "why": why})
         if not why:
-            shown.add(wanted.group(number))
+            groups.add(goal.group(number))
 
 
 def _ran(
@@ -251,8 +254,8 @@ def _ran(
 
 def _settled(model: OnnxModel, goal: Wanted, number: int, feeds: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
     """Returns inputs at which it is settled what the model computes; those that were given stay."""
-    given = {name: values for name, values in feeds.items() if name in goal.feeds(number)}
-    return {**apart(model, feeds, goal.seed + number), **given}
+    goal_feeds = {name: values for name, values in feeds.items() if name in goal.feeds(number)}
+    return {**apart(model, feeds, goal.seed + number), **goal_feeds}
 
 
 def stated_shapes(model: OnnxModel) -> dict[str, tuple[int, ...]]:
