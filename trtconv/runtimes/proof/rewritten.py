@@ -120,9 +120,9 @@ class Version:
 
     def key(self, name: str) -> tuple[bytes, ...]:
         """Returns what tells the node that makes a tensor, and those that make constants for it, from others."""
-        parts, wanted, seen = [], [name], {name}
-        while wanted:
-            index = self.producers[wanted.pop()]
+        parts, stack, names = [], [name], {name}
+        while stack:
+            index = self.producers[stack.pop()]
             copy = onnx.NodeProto()
             copy.CopyFrom(self.nodes[index])
             for field in ("name", "doc_string", "metadata_props"):
@@ -130,21 +130,21 @@ class Version:
             parts.append(copy.SerializeToString(deterministic=True))
             more = {
                 source for source in self.reads[index] if source in self.producers and not self._variable[source]
-            } - seen
-            seen |= more
-            wanted += sorted(more)
+            } - names
+            names |= more
+            stack += sorted(more)
         return tuple(parts)
 
     def cone(self, target: str, seams: set[str]) -> tuple[list[int], set[str]]:
         """Returns the nodes between a tensor and those before it, in order, and which of these they read."""
-        wanted, indices, sources = [target], set[int](), set[str]()
-        while wanted:
-            name = wanted.pop()
+        stack, indices, sources = [target], set[int](), set[str]()
+        while stack:
+            name = stack.pop()
             if name in self.inputs or (name in seams and name != target):
                 sources.add(name)
             elif name in self.producers and self.producers[name] not in indices:
                 indices.add(self.producers[name])
-                wanted += self.reads[self.producers[name]]
+                stack += self.reads[self.producers[name]]
         return sorted(indices), sources
 
     @functools.cached_property
@@ -159,8 +159,8 @@ class Version:
     def cut(self, target: str, seams: set[str], places: _Places) -> bytes | None:
         """Returns a piece as a model of its own, serialized; None where what it reads cannot be described."""
         nodes, sources = self.cone(target, seams)
-        given = [places.value(name) for name in sorted(sources)]
-        if None in given:
+        inputs = [places.value(name) for name in sorted(sources)]
+        if None in inputs:
             return None
         part = onnx.ModelProto(ir_version=max(4, self.model.proto.ir_version))
         part.opset_import.extend(self.model.proto.opset_import)
@@ -168,9 +168,9 @@ class Version:
         part.graph.name = "piece"
         part.graph.node.extend(self.nodes[index] for index in nodes)
         read = {name for index in nodes for name in self.reads[index]}
-        held = self.model.main.initializers
-        part.graph.initializer.extend(held[name] for name in sorted(read & held.keys()))
-        part.graph.input.extend(given)
+        initializers = self.model.main.initializers
+        part.graph.initializer.extend(initializers[name] for name in sorted(read & initializers.keys()))
+        part.graph.input.extend(inputs)
         part.graph.output.append(self._stated.get(target) or onnx.ValueInfoProto(name=target))
         data: bytes = part.SerializeToString()
         return data
@@ -222,9 +222,9 @@ class Differences:
             return False
         cones = [side.cone(target, self.both) for side in (self.before, self.after)]
         names = set().union(*(sources for _, sources in cones))
-        held = [network.named[name] for name in names if name in network.named]
+        tensors = [network.named[name] for name in names if name in network.named]
         nodes = cones[0][0], cones[1][0]
-        return len(held) == len(names) and is_kept(self.before.model, self.after.model, nodes, target, held)
+        return len(tensors) == len(names) and is_kept(self.before.model, self.after.model, nodes, target, tensors)
 
 
 def compared_pieces(differences: Differences, claim: Claim, runner: process.Process, seconds: float = math.inf) -> Kept:
@@ -237,9 +237,9 @@ def compared_pieces(differences: Differences, claim: Claim, runner: process.Proc
         seconds: How long it may take.
     """
     before, after, both, targets = differences.before, differences.after, differences.both, differences.targets
-    file, rewritten, shown = before.model, after.model, differences.defined
+    file, rewritten, equal = before.model, after.model, differences.defined
     if not targets:
-        return Kept(shown)
+        return Kept(equal)
     places, deadline = _Places(file, rewritten), time.monotonic() + seconds
     seams, missing = set(both), dict[str, str]()
     for _ in range(_MOST_ROUNDS):
@@ -252,24 +252,24 @@ def compared_pieces(differences: Differences, claim: Claim, runner: process.Proc
             if isinstance(answer, str):
                 missing[name] = answer
             elif answer <= _limit((before, after), name, seams, claim):
-                shown += 1
+                equal += 1
             elif name in rewritten.outputs or (claim.exact and places.is_float(name)):
-                return Kept(shown, Changed(name, answer, places.shapes), missing)
+                return Kept(equal, Changed(name, answer, places.shapes), missing)
             else:
                 off.add(name)
         seams -= off
         targets = {name for name in both & seams if before.reads_of(name) & off or after.reads_of(name) & off}
         if not targets:
             break
-    return Kept(shown, None, missing)
+    return Kept(equal, None, missing)
 
 
 def _limit(sides: Sequence[Version], target: str, seams: set[str], claim: Claim) -> float:
     """Returns how far a piece may be off: by rounding, and by steps where it quantises."""
     nodes = [side.nodes[index] for side in sides for index in side.cone(target, seams)[0]]
     read = {name for node in nodes for name in node.input}
-    held = [side.model.main.initializers for side in sides]
-    codes = {tensors[name].data_type for tensors in held for name in read & tensors.keys()}
+    initializers = [side.model.main.initializers for side in sides]
+    codes = {tensors[name].data_type for tensors in initializers for name in read & tensors.keys()}
     rounding = max((_ROUNDING[name] for name in map(known_dtype_name, codes) if name in _ROUNDING), default=_FLOAT)
     if not claim.exact:
         return max(rounding, claim.tolerance)
