@@ -112,13 +112,15 @@ def _meeting(
     models: Sequence[OnnxModel], feeds: Mapping[str, NDArray[Any]], random: np.random.Generator
 ) -> dict[str, NDArray[Any]]:
     """Returns inputs that are exactly the numbers that either side holds; none where nothing jumps there."""
-    held: list[float] = []
+    numbers: list[float] = []
     steps = False
     for model in models:
         nodes = list(all_nodes(model.proto.graph.node))
         steps = steps or any(node.op_type in _STEPS for node in nodes)
-        held += numbers_of(model, nodes)
-    around = [sign * number for number in dict.fromkeys(held) if number and math.isfinite(number) for sign in (1, -1)]
+        numbers += numbers_of(model, nodes)
+    around = [
+        sign * number for number in dict.fromkeys(numbers) if number and math.isfinite(number) for sign in (1, -1)
+    ]
     if not steps or not around:
         return {}
 
