@@ -86,13 +86,13 @@ def _others(
     many = len({dim for spec in inputs for dim in spec.dims[1:] if isinstance(dim, str)}) > 2
     leasts = _LEAST_OF_MANY if many else _LEAST
     ways = [*((least, 1) for least in leasts), *((leasts[0], multiple) for multiple in _MULTIPLES)]
-    seen: list[dict[str, Shape]] = []
+    candidates: list[dict[str, Shape]] = []
     for least, multiple in ways:
         shapes = _shapes(inputs, profiles[:1], least, multiple)
-        if shapes not in seen and _elements(shapes) <= _MOST_ELEMENTS:
-            seen.append(shapes)
-    dear = [candidate for candidate in seen if not cost.is_low(candidate)]
-    for shapes in (*(candidate for candidate in seen if candidate not in dear), *sorted(dear, key=_elements)):
+        if shapes not in candidates and _elements(shapes) <= _MOST_ELEMENTS:
+            candidates.append(shapes)
+    dear = [candidate for candidate in candidates if not cost.is_low(candidate)]
+    for shapes in (*(candidate for candidate in candidates if candidate not in dear), *sorted(dear, key=_elements)):
         name = "x".join(map(str, next(iter(shapes.values()), ())))
         yield Size(name, shapes, resized(sample, shapes), "besides", True, magnitude)
 
