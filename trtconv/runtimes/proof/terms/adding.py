@@ -137,13 +137,13 @@ def _instance_normalization(call: NodeCall) -> Term:
 def _batch_normalization(call: NodeCall) -> Term:
     source = call.operand(0)
     shape = (1, -1, *(1,) * (source.rank - 2))
-    held = [call.array(at).reshape(-1) for at in (1, 2, 3, 4)]
-    epsilon = held[3].dtype.type(call.take("epsilon", 1e-5))
+    parameters = [call.array(at).reshape(-1) for at in (1, 2, 3, 4)]
+    epsilon = parameters[3].dtype.type(call.take("epsilon", 1e-5))
     call.take("momentum", 0.9)
     if call.take("spatial", 1) != 1 or call.take("training_mode", 0) or call.results != 1 or source.rank < 2:
         raise Wordless("a normalisation of its own")
     scale, bias, mean, deviation = (
-        terms.reshaped(terms.constant(values), shape) for values in (*held[:3], np.sqrt(held[3] + epsilon))
+        terms.reshaped(terms.constant(values), shape) for values in (*parameters[:3], np.sqrt(parameters[3] + epsilon))
     )
     even = terms.joined("DIV", terms.joined("SUB", source, mean), deviation)
     return terms.joined("SUM", terms.joined("PROD", even, scale), bias)
