@@ -13,10 +13,10 @@ from trtconv.runtimes.proof.terms.term import Term, Wordless
 
 
 def _constant(call: NodeCall) -> Term:
-    held = call.take("value", None)
-    if held is None:
+    value = call.take("value", None)
+    if value is None:
         raise Wordless("a constant in another form")
-    return terms.constant(call.values_of(held))
+    return terms.constant(call.values_of(value))
 
 
 def _identity(call: NodeCall) -> Term:
