@@ -90,8 +90,8 @@ def _range(call: NodeCall) -> Term:
 
 
 def _filled(call: NodeCall) -> Term:
-    sizes, held = call.ints(0), call.take("value", None)
-    value = np.zeros(1, np.float32) if held is None else call.values_of(held)
+    sizes, tensor = call.ints(0), call.take("value", None)
+    value = np.zeros(1, np.float32) if tensor is None else call.values_of(tensor)
     if sizes is None or np.prod(sizes, dtype=np.float64) > MOST or min(sizes, default=0) < 0:
         raise Wordless("much of one value")
     return constant(np.full(sizes, value.reshape(()), value.dtype))
