@@ -33,7 +33,7 @@ class NodeCall(Operands):
     @property
     def is_known(self) -> bool:
         """Whether all that the node reads is few constants."""
-        return bool(self._inputs) and all(given is None or is_small(given.array) for given in self._inputs)
+        return bool(self._inputs) and all(operand is None or is_small(operand.array) for operand in self._inputs)
 
     def take(self, name: str, default: Any) -> Any:
         """Returns an attribute, once; what nobody takes has no words."""
@@ -41,8 +41,8 @@ class NodeCall(Operands):
 
     def take_all(self) -> dict[str, Any]:
         """Returns all attributes, text as text."""
-        held, self._attributes = self._attributes, {}
-        return {name: value.decode() if isinstance(value, bytes) else value for name, value in held.items()}
+        attributes, self._attributes = self._attributes, {}
+        return {name: value.decode() if isinstance(value, bytes) else value for name, value in attributes.items()}
 
     def number(self, name: str, default: float) -> float:
         """Returns an attribute as the number that 32 bits hold."""
@@ -61,10 +61,10 @@ class NodeCall(Operands):
         Raises:
             Wordless: They are not known.
         """
-        given = self.operand(index)
-        if given.array is None:
+        operand = self.operand(index)
+        if operand.array is None:
             raise Wordless("values that are computed")
-        return given.array
+        return operand.array
 
     def values_of(self, tensor: onnx.TensorProto) -> Array:
         """Returns the values of an attribute that is a tensor."""
@@ -74,12 +74,12 @@ class NodeCall(Operands):
 
     def scalar(self, index: int, default: float) -> float:
         """Returns the one number that an input is."""
-        given = self.optional(index)
-        if given is None:
+        operand = self.optional(index)
+        if operand is None:
             return default
-        if given.array is None or given.array.size != 1:
+        if operand.array is None or operand.array.size != 1:
             raise Wordless("a number that is computed")
-        return float(given.array.reshape(()))
+        return float(operand.array.reshape(()))
 
     def finish(self) -> None:
         """Raises `Wordless` where something was not asked for."""
