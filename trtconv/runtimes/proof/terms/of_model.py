@@ -50,7 +50,7 @@ def terms_of(model: OnnxModel, nodes: Iterable[int], sources: Mapping[str, Term]
         words = folding if folding is not None and call.is_known else _WORDS.get(op)
         if words is None:
             raise Wordless(op)
-        written = words(call)
+        outcome = words(call)
         call.finish()
-        results.update(zip(names, [written] if isinstance(written, Term) else written, strict=True))
+        results.update(zip(names, [outcome] if isinstance(outcome, Term) else outcome, strict=True))
     return results
