@@ -37,10 +37,10 @@ def terms_of(network: ReadNetwork, layers: Iterable[int], sources: Mapping[int, 
         if len(layer.outputs) != 1:
             raise Wordless("several results")
         result = network.tensors[layer.outputs[0]]
-        written = _folded(network, layer, results) or _term_of(layer, result.dtype, results)
-        if written.dtype != result.dtype or not _fits(written.sizes, result.shape):
+        term = _folded(network, layer, results) or _term_of(layer, result.dtype, results)
+        if term.dtype != result.dtype or not _fits(term.sizes, result.shape):
             raise Wordless("a result of another type, or of other sizes")
-        results[result.index] = written
+        results[result.index] = term
     return results
 
 
@@ -69,9 +69,9 @@ def _term_of(layer: ReadLayer, dtype: str, results: Mapping[int | None, Term | N
     if words is None:
         raise Wordless(layer.kind)
     call = LayerCall(layer, [results[number] for number in layer.inputs], dtype)
-    written = words(call)
+    term = words(call)
     call.finish()
-    return written
+    return term
 
 
 def _folded(network: ReadNetwork, layer: ReadLayer, results: Mapping[int | None, Term | None]) -> Term | None:
@@ -136,8 +136,8 @@ def _select(call: LayerCall) -> Term:
 
 
 def _resize(call: LayerCall) -> Term:
-    source, given, written, scales = call.operand(), call.ints(1), call.take("shape"), call.take("scales")
-    sizes = given or written or parts.scaled_sizes(source, scales or ())
+    source, target, shape, scales = call.operand(), call.ints(1), call.take("shape"), call.take("scales")
+    sizes = target or shape or parts.scaled_sizes(source, scales or ())
     if call.take("exclude_outside"):
         raise Wordless("weights of its own")
     mode, places = call.take("resize_mode"), call.take("coordinate_transformation")
@@ -190,13 +190,13 @@ def _prelu(call: LayerCall) -> Term:
 
 
 def _shuffle(call: LayerCall) -> Term:
-    result, given = terms.transposed(call.operand(), call.take("first_transpose")), call.optional(1)
+    result, operand = terms.transposed(call.operand(), call.take("first_transpose")), call.optional(1)
     target, zero_copies = call.take("reshape_dims"), bool(call.take("zero_is_placeholder"))
-    if given is not None and given.array is None:
-        if not _is_shape_of(given, result):
+    if operand is not None and operand.array is None:
+        if not _is_shape_of(operand, result):
             raise Wordless("sizes that are computed")
-    elif given is not None or target is not None:
-        sizes = target if given is None or given.array is None else given.array.reshape(-1).tolist()
+    elif operand is not None or target is not None:
+        sizes = target if operand is None or operand.array is None else operand.array.reshape(-1).tolist()
         result = terms.reshaped(result, sizes, zero_copies)
     return terms.transposed(result, call.take("second_transpose"))
 
@@ -236,25 +236,25 @@ def _turned(matrix: Term, how: str) -> Term:
 
 
 def _convolution(call: LayerCall) -> Term:
-    source, given, bias_given = call.operand(0), call.optional(1), call.optional(2)
+    source, kernel_operand, bias_operand = call.operand(0), call.optional(1), call.optional(2)
     transpose = call.kind == "DECONVOLUTION"
     weights, bias = call.weights("kernel"), call.weights("bias")
     shape, groups, maps = tuple(call.take("kernel_size_nd")), call.take("num_groups"), call.take("num_output_maps")
-    kernel = given or terms.constant(_kernel(weights, shape, groups, maps, transpose))
+    kernel = kernel_operand or terms.constant(_kernel(weights, shape, groups, maps, transpose))
     if kernel.rank != source.rank or kernel.sizes[2:] != shape:
         raise Wordless("a kernel of another shape")
     if (kernel.sizes[1] * groups if transpose else kernel.sizes[0]) != maps:
         raise Wordless("other maps")
     own = terms.constant(bias) if bias.size else None
     window = _window(call, tuple(call.take("dilation_nd")))
-    return convolved(source, kernel, window, bias_given or own, groups, transpose)
+    return convolved(source, kernel, window, bias_operand or own, groups, transpose)
 
 
 def _kernel(weights: Array, shape: tuple[int, ...], groups: int, maps: int, transpose: bool) -> Array:
-    held = int(np.prod(shape, dtype=np.int64)) * (maps // groups if transpose else maps)
-    if not weights.size or not held or weights.size % held or maps % groups:
+    size = int(np.prod(shape, dtype=np.int64)) * (maps // groups if transpose else maps)
+    if not weights.size or not size or weights.size % size or maps % groups:
         raise Wordless("a kernel of another shape")
-    rest = weights.size // held
+    rest = weights.size // size
     return weights.reshape(*((rest, maps // groups) if transpose else (maps, rest)), *shape)
 
 
@@ -297,8 +297,8 @@ def _concatenation(call: LayerCall) -> Term:
 def _slice(call: LayerCall) -> Term:
     rows = []
     for at, name in enumerate(("start", "shape", "stride"), 1):
-        given, written = call.ints(at), call.take(name)
-        rows.append(written if given is None else given)
+        operand, attribute = call.ints(at), call.take(name)
+        rows.append(attribute if operand is None else operand)
     mode, fill = call.take("mode"), call.optional(4)
     if any(row is None for row in rows):
         raise Wordless("a part that is computed")
