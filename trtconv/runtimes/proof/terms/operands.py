@@ -19,17 +19,17 @@ class Operands:
 
     def operand(self, index: int = 0) -> Term:
         """Returns an input that must be there."""
-        given = self.optional(index)
-        if given is None:
+        term = self.optional(index)
+        if term is None:
             raise Wordless(f"no input {index}")
-        return given
+        return term
 
     def optional(self, index: int) -> Term | None:
         """Returns an input; None where it is absent. What nobody asks for has no words."""
         if index >= len(self._inputs):
             return None
-        given, self._inputs[index] = self._inputs[index], None
-        return given
+        term, self._inputs[index] = self._inputs[index], None
+        return term
 
     def ints(self, index: int) -> list[int] | None:
         """Returns the values of an input that holds sizes or axes; None where it is absent.
@@ -37,21 +37,21 @@ class Operands:
         Raises:
             Wordless: They are not known.
         """
-        given = self.optional(index)
-        if given is None:
+        term = self.optional(index)
+        if term is None:
             return None
-        if given.array is None or given.array.dtype.kind not in "iu":
+        if term.array is None or term.array.dtype.kind not in "iu":
             raise Wordless("sizes that are computed")
-        return [int(value) for value in given.array.reshape(-1)]
+        return [int(value) for value in term.array.reshape(-1)]
 
     def all(self) -> list[Term]:
         """Returns the inputs up to the first that is absent."""
         operands: list[Term] = []
-        while (given := self.optional(len(operands))) is not None:
-            operands.append(given)
+        while (term := self.optional(len(operands))) is not None:
+            operands.append(term)
         return operands
 
     def finish(self) -> None:
         """Raises `Wordless` where something was not asked for."""
-        if any(given is not None for given in self._inputs):
+        if any(term is not None for term in self._inputs):
             raise Wordless("more than is written down here")
