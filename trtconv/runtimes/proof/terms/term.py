@@ -218,19 +218,19 @@ def reshaped(term: Term, target: Sequence[int], zero_copies: bool = True) -> Ter
         target: The sizes; -1 for what is left, and 0 for the size at that place, or for none.
         zero_copies: Whether 0 is the size at that place.
     """
-    wanted = [
+    shape = [
         term.sizes[axis] if size == 0 and axis < term.rank and term.sizes[axis] > 0 else size
         for axis, size in enumerate(target)
     ]
     lost = 0 in target and (not zero_copies or 0 in target[term.rank :])
-    if lost or min(wanted, default=0) < -1 or wanted.count(-1) > 1 or 0 in term.sizes:
+    if lost or min(shape, default=0) < -1 or shape.count(-1) > 1 or 0 in term.sizes:
         raise Wordless(f"target {target}")
     if term.is_static:
-        return _in_shape(term, _filled(wanted, math.prod(term.sizes)))
-    if len(wanted) == term.rank and all(size in (0, own) for size, own in zip(wanted, term.sizes, strict=True)):
+        return _in_shape(term, _filled(shape, math.prod(term.sizes)))
+    if len(shape) == term.rank and all(size in (0, own) for size, own in zip(shape, term.sizes, strict=True)):
         return term
-    sizes = tuple(-1 if size == 0 else size for size in wanted)
-    return Term("reshape", (term,), tuple(wanted), term.dtype, sizes)
+    sizes = tuple(-1 if size == 0 else size for size in shape)
+    return Term("reshape", (term,), tuple(shape), term.dtype, sizes)
 
 
 def _filled(sizes: list[int], elements: int) -> Sizes:
@@ -325,12 +325,12 @@ def normalized(term: Term, scale: Term, bias: Term | None, axes: Sequence[int], 
         axes: Over which mean and deviation are taken.
         epsilon: What is added to the variance.
     """
-    held = [scale] if bias is None or _is_zero(bias) else [scale, bias]
-    require_floats(term, *held)
-    if any(part.rank != term.rank for part in held):
+    parameters = [scale] if bias is None or _is_zero(bias) else [scale, bias]
+    require_floats(term, *parameters)
+    if any(part.rank != term.rank for part in parameters):
         raise Wordless("scales of another rank")
     places = tuple(sorted({term.axis(axis) for axis in axes}))
-    return Term("normalize", (term, *held), (places, float(np.float32(epsilon))), term.dtype, term.sizes)
+    return Term("normalize", (term, *parameters), (places, float(np.float32(epsilon))), term.dtype, term.sizes)
 
 
 def _is_zero(term: Term) -> bool:
