@@ -104,8 +104,8 @@ def choose(sizes: Sequence[Size], runs: Sequence[Expected]) -> list[Expected]:
     for expected in runs:
         size = sizes[expected.number]
         key = size.group or str(expected.number)
-        held = groups.get(key)
-        if (held is None or held.why) and not (expected.why and (size.besides or held is not None)):
+        earlier = groups.get(key)
+        if (earlier is None or earlier.why) and not (expected.why and (size.besides or earlier is not None)):
             groups[key] = expected
     return list(groups.values())
 
@@ -131,12 +131,12 @@ def all_sizes(
         ahead: The run of the network at the first size.
     """
     proof = ProofResult("network")
-    seen = 0
+    count = 0
     for expected in choose(sizes, runs):
         size = sizes[expected.number]
-        if seen and time.monotonic() > deadline:
+        if count and time.monotonic() > deadline:
             break
-        seen += not size.besides
+        count += not size.besides
         if expected.why:
             proof = dataclasses.replace(proof, why=proof.why or expected.why)
             continue
@@ -153,9 +153,9 @@ def all_sizes(
         proof = proof.joined(dataclasses.replace(one, sizes=0, agrees=one.agrees and None) if size.besides else one)
         if proof.agrees is False:
             break
-    left = len({size.group or str(number) for number, size in enumerate(sizes) if not size.besides}) - seen
+    left = len({size.group or str(number) for number, size in enumerate(sizes) if not size.besides}) - count
     if proof.agrees is not False and left > 0 and not proof.why:
-        proof = dataclasses.replace(proof, why=f"{left} of {left + seen} sizes were left out for lack of time")
+        proof = dataclasses.replace(proof, why=f"{left} of {left + count} sizes were left out for lack of time")
     return proof
 
 
@@ -191,9 +191,9 @@ def _one_size(
     ]
     lacking = [name for name in expected.tensors if name not in got]
     if not lacking and not any(difference.verdict.refutes for difference in differences):
-        shown = any(difference.passed for difference in differences)
-        why = "" if shown else "the model returns nothing but NaN and infinities"
-        return dataclasses.replace(_proof_of(network, run, differences, size), agrees=shown or None, why=why)
+        agrees = any(difference.passed for difference in differences)
+        why = "" if agrees else "the model returns nothing but NaN and infinities"
+        return dataclasses.replace(_proof_of(network, run, differences, size), agrees=agrees or None, why=why)
     return _tensor_by_tensor(network, meaning, size, goal, (run, differences, expected), deadline)
 
 
