@@ -12,17 +12,13 @@ from support.paths import ROOT
 
 PACKAGE = ROOT / "trtconv"
 
-NOWHERE = frozenset({"asked", "each", "found", "known", "made", "told"})
-"""What nothing is called, variables included."""
 SIDE = "left"
 """What a variable may be called, and no function, parameter or attribute."""
-PARTICIPLES = NOWHERE | frozenset(
-    {"built", "chosen", "done", "given", "held", "kept", "meant", "said", "seen", "shown", "taken", "tried", "wanted"}
-    | {"written", SIDE}
+PARTICIPLES = frozenset(
+    {"asked", "built", "chosen", "done", "each", "found", "given", "held", "kept", "known", "made", "meant", "said"}
+    | {"seen", "shown", "taken", "told", "tried", "wanted", "written", SIDE}
 )
-"""What nothing is called, but for variables of the rooms below."""
-OLD_VARIABLES = ("runtimes/proof/*",)
-"""Where variables still have such names."""
+"""What nothing is called."""
 MAY_STAY = {
     "core/documents/*.py: *.*": "the fields of documents are the keys of JSON files, which users read",
     "core/preprocessing.py: ImagePlacement.left": "a side of an image",
@@ -54,12 +50,10 @@ def names(tree: ast.AST, owner: str = "", scope: ast.AST | None = None) -> Itera
 
 def faults(tree: ast.AST, file: str = "module.py") -> list[str]:
     """Returns the places of a module whose names say nothing."""
-    is_old = any(fnmatch.fnmatchcase(file, pattern) for pattern in OLD_VARIABLES)
-    of_variables = NOWHERE if is_old else PARTICIPLES - {SIDE}
     places = [
         f"{file}: {name}"
         for name, is_variable in names(tree)
-        if name.split(".")[-1].strip("_") in (of_variables if is_variable else PARTICIPLES)
+        if name.split(".")[-1].strip("_") in (PARTICIPLES - {SIDE} if is_variable else PARTICIPLES)
     ]
     return [place for place in places if not any(fnmatch.fnmatchcase(place, pattern) for pattern in MAY_STAY)]
 
@@ -106,15 +100,6 @@ def test_what_may_stay_is_there(pattern: str) -> None:
 )
 def test_such_a_name_is_seen(source: str) -> None:
     assert faults(ast.parse(source))
-
-
-@pytest.mark.parametrize("pattern", OLD_VARIABLES)
-def test_where_variables_are_old_some_are(pattern: str) -> None:
-    sources = [path.read_text(encoding="utf-8") for path in PACKAGE.glob(pattern) if path.suffix == ".py"]
-    words = {name.split(".")[-1] for source in sources for name, is_variable in names(ast.parse(source)) if is_variable}
-    assert words & (PARTICIPLES - {SIDE}), "take it off the list"
-    assert not faults(ast.parse("kept = 1"), pattern)
-    assert faults(ast.parse("known = 1"), pattern)
 
 
 def test_a_variable_may_be_a_side() -> None:
