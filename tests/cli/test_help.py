@@ -25,9 +25,9 @@ FLAGS = {
     "--max-aux-streams --share-profiles --refittable --weight-streaming --sparsity --tf32 --profiling-verbosity "
     "--compute-capability "
     "--io --inputIOFormats --outputIOFormats --direct-io --images --postprocess "
-    "--cast-io --node-precision --tune --data --preprocess --error-budget --metric --tolerance --page --sign --on "
-    "--keys --insecure --store --reconnect --then --retries --job-timeout --sbatch --budget --follow-links --partition "
-    "--leave --plugin --staticPlugins --dynamicPlugins --setPluginsToSerialize --reference --agree",
+    "--cast-io --node-precision --tune --data --preprocess --error-budget --attention --metric --tolerance --page "
+    "--sign --on --keys --insecure --store --reconnect --then --retries --job-timeout --sbatch --budget --follow-links "
+    "--partition --leave --plugin --staticPlugins --dynamicPlugins --setPluginsToSerialize --reference --agree",
     "check": "--dim --input --profile --minShapes --optShapes --maxShapes --value --target --no-rewrite --requantize "
     "--rewrite-rules --substitute --extend --agree "
     "--prove --prove-time --format --fail-on --select --ignore --thorough --gpu-memory --config --jobs -q --quiet "

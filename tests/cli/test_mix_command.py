@@ -365,6 +365,7 @@ def test_samples_are_for_auto_alone(call: Call, net: Path) -> None:
             "--error-budget goes with --precision int8 and --data; the precision",
         ),
         ("--precision int8 --error-budget 0.1", "--error-budget goes with --precision int8 and --data"),
+        ("--precision int8 --attention", "--attention goes with --precision int8 and --data"),
         ("--precision auto --tolerance 0 --cast-io", "no types within a tolerance of 0, so that --cast-io has none"),
     ],
 )

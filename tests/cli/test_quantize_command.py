@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -52,3 +53,15 @@ def test_attention_is_quantised_where_inputs_are(call: Call, kind: str, code: in
     assert ended.code == code, ended.err
     assert words in ended.out + ended.err
     assert output.exists() == (code == 0)
+
+
+@pytest.mark.parametrize(("flags", "quantised"), [((), 0), (("--attention",), 2)])
+def test_a_build_quantises_attention_where_asked(
+    call: Call, flags: tuple[str, ...], quantised: int, tmp_path: Path
+) -> None:
+    pytest.importorskip("tensorrt_rtx")
+    data = ("--precision", "int8", "--data", str(saved_samples(tmp_path, [(1, 6, 8)])), "--dim", "n=1")
+    ended = call("build", str(saved_net(ATTENTION, tmp_path)), *data, *flags, "--target", "rtx", "-q", "--format=json")
+    assert ended.code == 0, ended.err
+    layers = {layer["node"] for layer in json.loads(ended.out)["quantization"]["quantized"]}
+    assert len(layers & {"scores", "mix"}) == quantised

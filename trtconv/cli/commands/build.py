@@ -63,6 +63,8 @@ def _taking_images(request: BuildRequest, flags: Collection[str]) -> BuildReques
     return dataclasses.replace(request, images=parse_images(request.preprocess, "--preprocess"), preprocess=None)
 
 
+_QUANTIZING = ("data", "preprocess", "error_budget", "attention", "metric", "tolerance")
+"""The options of a build that are about the quantisation which `--data` asks for."""
 QUANTIZED_ENDING = ".int8.onnx"
 """What follows the engine's name in that of the model which `--data` quantises."""
 
@@ -258,8 +260,7 @@ def _divided(request: BuildRequest, flags: Collection[str]) -> tuple[QuantizeReq
         request: The build of a float model in int8.
         flags: Names of the flags that the command line has; what the configuration says is for precision auto.
     """
-    settings = {name: getattr(request, name) for name in ("data", "preprocess", "error_budget", "metric", "tolerance")}
-    settings = {name: value for name, value in settings.items() if name in flags}
+    settings = {name: getattr(request, name) for name in _QUANTIZING if name in flags}
     quantizing = QuantizeRequest(
         model=request.model,
         output=with_ending(request.engine_path, QUANTIZED_ENDING),

@@ -41,7 +41,7 @@ from trtconv.core.requests.common import (
     TARGET,
     VALUES,
 )
-from trtconv.core.requests.measured import DATA, MEASURED, METRIC, PREPROCESS, error_budget
+from trtconv.core.requests.measured import DATA, MEASURED, METRIC, PREPROCESS, attention, error_budget
 from trtconv.core.rewrite_rules import RewriteRule
 from trtconv.core.selection import Selection
 from trtconv.core.target import Target
@@ -318,6 +318,7 @@ class BuildRequest(BuildSettings, Request):
     references: tuple[CodeFile, ...] = REFERENCES
     agree: tuple[str, ...] = AGREE
     error_budget: float | None = error_budget("--error-budget", QUANTIZED)
+    attention: bool = attention(QUANTIZED)
     force: bool = option("--force", "Build even where model, plan and runtime have not changed.", default=False)
     timing_cache: Path | None = option(
         "--timing-cache",

@@ -83,6 +83,12 @@ METRIC: Any = option(
 """A built-in metric, or FILE.py:FUNCTION; None for the root mean square of the error."""
 
 
+def attention(requires: Requirement | None = None) -> Any:
+    """Declares whether products of two computed matrices are quantised too."""
+    text = "Quantise the products of two computed matrices too, as in attention."
+    return option("--attention", text, default=False, requires=requires)
+
+
 def error_budget(names: str, requires: Requirement | None = None) -> Any:
     """Declares the error (rms) to meet by leaving layers in float; None quantises all that can be."""
     text = (

@@ -10,7 +10,7 @@ from trtconv.core.frozen import frozen
 from trtconv.core.options import option
 from trtconv.core.requests.base import Bounds, Request
 from trtconv.core.requests.common import TARGET
-from trtconv.core.requests.measured import DATA, METRIC, PREPROCESS, error_budget
+from trtconv.core.requests.measured import DATA, METRIC, PREPROCESS, attention, error_budget
 from trtconv.core.target import Target
 
 _TOLERANCE = 0.1
@@ -98,9 +98,7 @@ class QuantizeRequest(Request):
         takes=QUANTIZE_KINDS,
         default="int8",
     )
-    attention: bool = option(
-        "--attention", "Quantise the products of two computed matrices too, as in attention.", default=False
-    )
+    attention: bool = attention()
     method: str = option(
         "--method",
         "How ranges are taken. auto: by that of the others which errs least on samples that it has not seen.",
