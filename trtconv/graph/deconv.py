@@ -125,9 +125,13 @@ def geometry_of(attrs: Mapping[str, Any], weight_shape: Sequence[int | None] | N
     Returns:
         The geometry, or why the node has none that makes sense.
     """
-    kernel = attrs.get("kernel_shape") or (weight_shape[2:] if weight_shape else None)
-    if not kernel or any(k is None or k < 1 for k in kernel):
+    kernel = attrs.get("kernel_shape") or (None if weight_shape is None else weight_shape[2:])
+    if kernel is None or None in kernel:
         return "its kernel size is not known: no kernel_shape attribute, and the weight has no static shape"
+    if not kernel:
+        return f"its weight has the shape {list(weight_shape or ())}, and no axis for a kernel"
+    if min(kernel) < 1:
+        return f"its kernel has the sizes {list(kernel)}, which must be at least 1"
     rank = len(kernel)
     if weight_shape is not None and list(weight_shape[2:]) != list(kernel) and None not in weight_shape[2:]:
         return f"kernel_shape {list(kernel)} does not match the weight's {list(weight_shape)}"
