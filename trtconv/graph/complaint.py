@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 import onnx
@@ -24,5 +25,8 @@ def complaint(path: str, _: object = None) -> str:
         return ""
     # It raises its own types, and those of protobuf and of its bindings.
     except Exception as error:
+        # Inference comes last, and may still end the process that a crash is looked for in.
+        with contextlib.suppress(Exception):
+            onnx.shape_inference.infer_shapes(proto)
         return " ".join(str(error).split())[:300] or type(error).__name__
     return ""
