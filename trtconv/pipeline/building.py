@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
 
 from trtconv.core import foreign
 from trtconv.core.documents.best_of import BestOf
@@ -49,12 +48,10 @@ from trtconv.pipeline.racing import best_build, builds_of, require_gpu, require_
 from trtconv.pipeline.respelling import Forms, RefusedNetwork
 from trtconv.precision import Applied, Types
 from trtconv.runtimes.foreign_nodes import typed_model, write_types
+from trtconv.runtimes.proof.proving import NetworkProof
 from trtconv.runtimes.proof.subject import ProofSubject
 from trtconv.runtimes.tensorrt import EngineBlob, ParsedNetwork, Runtime, RuntimeInfo
 from trtconv.runtimes.tensorrt.early.runtime import runtime_of
-
-if TYPE_CHECKING:
-    from trtconv.runtimes.proof.proving import NetworkProof
 
 
 @takes_request
@@ -245,9 +242,6 @@ class _Work:
         if network is None or self._fails(report):
             return report, None
         report = with_network(report, network, prepared.subject.parsed, prepared.sized.memory)
-        # Loaded only here: an engine that is built early is on its way by now.
-        from trtconv.runtimes.proof.proving import NetworkProof
-
         with NetworkProof(
             network,
             prepared.subject,

@@ -18,7 +18,6 @@ from trtconv.core.requests.common import PROOFS
 from trtconv.core.stages import Stage
 from trtconv.core.stopwatch import Stopwatch
 from trtconv.graph.model import OnnxModel
-from trtconv.runtimes.proof.plugin_trial import PluginTrial, try_plugins
 from trtconv.runtimes.proof.sizes import proof_sizes
 from trtconv.runtimes.proof.subject import ProofSubject, allowed_error, precision_of
 from trtconv.runtimes.proof.weighing import Weighing
@@ -92,6 +91,7 @@ class NetworkProof(contextlib.AbstractContextManager["NetworkProof"]):
         """Begins, beside a builder; what nobody begins begins with `finish`."""
         if self._read is None:
             return
+        # Loaded only here: an engine that another process builds is on its way by now.
         from trtconv.runtimes.layer_table import layer_table
         from trtconv.runtimes.plugin_layers import with_meanings
         from trtconv.runtimes.proof.prove import Prover
@@ -126,6 +126,7 @@ class NetworkProof(contextlib.AbstractContextManager["NetworkProof"]):
         """
         if self._level == "none":
             return None, ()
+        from trtconv.runtimes.proof.plugin_trial import PluginTrial, try_plugins
         from trtconv.runtimes.proof.result import ProofResult
 
         self.begin()
