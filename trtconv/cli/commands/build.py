@@ -176,7 +176,7 @@ def _build_here(flags: ManyFlags, request: BuildRequest, page: str | None) -> Ou
 
 
 def _build_whole(flags: ManyFlags, request: BuildRequest, page: str | None, is_new: bool) -> Outcome:
-    from trtconv.pipeline import build
+    from trtconv.pipeline.building import build
 
     if is_new and request.prove != "none":
         # A quick proof has often nothing to run.
@@ -280,7 +280,7 @@ def _quantize_and_build(
     """Quantises the model into a file beside the engine, and builds that."""
     from trtconv.cli.formats import json, text
     from trtconv.cli.formats.quantize import quantize_text
-    from trtconv.pipeline import build
+    from trtconv.pipeline.building import build
     from trtconv.pipeline.quantizing import quantize
 
     request = requests[0]

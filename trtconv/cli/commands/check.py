@@ -128,7 +128,7 @@ def command(arguments: options.Flags[CheckRequest], models: tuple[str, ...], **m
     if len(requests) > 1:
         return each_of(requests, flags, config)
     (request,) = requests
-    from trtconv.pipeline import check
+    from trtconv.pipeline.checking import check
     from trtconv.runtimes.tensorrt import is_installed
 
     if request.prove != "none" and is_installed(request.target):
