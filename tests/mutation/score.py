@@ -77,6 +77,7 @@ ROOMS = {
         "runtime/test_misreadings.py",
         "runtime/test_mutants.py",
         "runtime/test_proof_pieces.py",
+        "runtime/test_proof_terms.py",
         "runtime/test_quantized_build.py",
         "runtime/test_spelling_proof.py",
         "runtime/test_verify_proof.py",
