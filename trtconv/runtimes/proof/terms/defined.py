@@ -9,11 +9,11 @@ from trtconv.graph.model import OnnxModel
 from trtconv.runtimes.proof.cut import Piece
 from trtconv.runtimes.proof.terms import of_model, of_network
 from trtconv.runtimes.proof.terms.term import Term, Wordless, same, tensor
-from trtconv.runtimes.tensorrt.readback.records import ReadNetwork, ReadTensor
+from trtconv.runtimes.tensorrt.readback.records import NotProven, ReadNetwork, ReadTensor
 
-_UNFIT = (
+UNFIT = (
     *(ArithmeticError, AttributeError, LookupError, MemoryError, RuntimeError, TypeError, ValueError),
-    *(TrtconvError, Wordless),
+    *(NotProven, TrtconvError, Wordless),
 )
 """What comes of what has no words, and of models and networks that do not fit together, are very deep, or large:
 whoever runs them says so."""
@@ -34,7 +34,7 @@ def is_defined(network: ReadNetwork, model: OnnxModel, numbers: Mapping[str, int
         numbered = {numbers[name]: source for name, source in named.items()}
         computed = of_network.terms_of(network, piece.layers, numbered)
         return _alike(before[piece.target], computed[numbers[piece.target]])
-    except _UNFIT:
+    except UNFIT:
         return False
 
 
@@ -60,7 +60,7 @@ def is_kept(
             for model, part in zip((one, other), nodes, strict=True)
         )
         return _alike(before[target], after[target])
-    except _UNFIT:
+    except UNFIT:
         return False
 
 

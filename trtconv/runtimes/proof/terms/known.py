@@ -62,10 +62,7 @@ def _gather(call: NodeCall) -> Term:
     values, indices, axis = call.array(0), call.array(1), call.take("axis", 0)
     if values.size // max(1, values.shape[axis]) * indices.size > MOST:
         raise Wordless("much of few")
-    try:
-        return constant(np.asarray(np.take(values, indices, axis)))
-    except (IndexError, ValueError) as error:
-        raise Wordless("rows beyond the end") from error
+    return constant(np.asarray(np.take(values, indices, axis)))
 
 
 def _gather_elements(call: NodeCall) -> Term:
@@ -101,14 +98,18 @@ def _copied(function: Callable[[Array, list[int]], Array], call: NodeCall) -> Te
     values, sizes = call.array(0), call.ints(1) or []
     if np.prod(sizes, dtype=np.float64) * values.size > MOST or min(sizes, default=0) < 0:
         raise Wordless("many copies")
-    try:
-        return constant(np.ascontiguousarray(function(values, sizes)))
-    except ValueError as error:
-        raise Wordless("sizes that do not fit") from error
+    return constant(np.ascontiguousarray(function(values, sizes)))
 
 
 def _expanded(values: Array, sizes: list[int]) -> Array:
     return np.broadcast_to(values, np.broadcast_shapes(values.shape, tuple(sizes)))
+
+
+def _tiled(values: Array, sizes: list[int]) -> Array:
+    # NumPy takes other numbers of axes, ONNX does not.
+    if len(sizes) != values.ndim:
+        raise Wordless("copies of another rank")
+    return np.tile(values, sizes)
 
 
 _JOINED: dict[str, Callable[[Array, Array], Array]] = {
@@ -145,7 +146,7 @@ WORDS: dict[str, Words] = {
     "GatherElements": _gather_elements,
     "Mod": _mod,
     "Range": _range,
-    "Tile": functools.partial(_copied, np.tile),
+    "Tile": functools.partial(_copied, _tiled),
     "Where": _where,
 }
 """Operators to what they make of few constants."""

@@ -74,6 +74,8 @@ def _slice(call: NodeCall) -> Term:
         raise Wordless("sizes that are computed")
     axes = list(range(len(starts))) if axes is None else [source.axis(axis) for axis in axes]
     steps = [1] * len(starts) if steps is None else steps
+    if len(set(axes)) != len(axes):
+        raise Wordless("an axis twice")
     rows = {}
     for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
         size = source.sizes[axis]

@@ -14,7 +14,7 @@ from trtconv.runtimes.proof.terms.windows import Window, convolved, pooled
 from trtconv.runtimes.tensorrt.layers import numpy_name
 from trtconv.runtimes.tensorrt.readback.call import axes_of
 from trtconv.runtimes.tensorrt.readback.execute import KINDS, kernel_results, results_of
-from trtconv.runtimes.tensorrt.readback.records import NotProven, ReadLayer, ReadNetwork
+from trtconv.runtimes.tensorrt.readback.records import ReadLayer, ReadNetwork
 from trtconv.runtimes.tensorrt.readback.surface import SURFACES
 from trtconv.runtimes.tensorrt.readback.types import numpy_type
 
@@ -82,11 +82,8 @@ def _folded(network: ReadNetwork, layer: ReadLayer, results: Mapping[int | None,
     surface = SURFACES[layer.kind]
     if not layer.values.keys() <= {*surface.attributes, *surface.newer}:
         raise Wordless("more than is written down here")
-    try:
-        values = kernel_results(network, layer, KINDS[layer.kind], arrays.__getitem__, _MOST_MEGABYTES)
-        (result,) = results_of(network, layer, values)
-    except NotProven as error:
-        raise Wordless(error.reason) from error
+    values = kernel_results(network, layer, KINDS[layer.kind], arrays.__getitem__, _MOST_MEGABYTES)
+    (result,) = results_of(network, layer, values)
     return terms.constant(result)
 
 
@@ -302,7 +299,8 @@ def _slice(call: LayerCall) -> Term:
     mode, fill = call.take("mode"), call.optional(4)
     if any(row is None for row in rows):
         raise Wordless("a part that is computed")
-    source, axes = call.operand(), call.ints(5) or (call.take("axes") if call.has("axes") else None)
+    source, written = call.operand(), call.take("axes") if call.has("axes") else None
+    axes = call.ints(5) or written
     starts, sizes, steps = _on_all_axes(source, axes, rows) if axes else rows
     if set(steps) != {1} or not source.is_static:
         return parts.cut(source, starts, sizes, steps)
