@@ -18,7 +18,6 @@ import onnx
 from numpy.typing import NDArray
 from onnx import helper
 
-from trtconv.core.errors import TrtconvError
 from trtconv.graph.folding import FOLDED, evaluate
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.scope import Scope
@@ -191,7 +190,7 @@ def folded(model: OnnxModel) -> dict[str, Array]:
         room -= sum(array.nbytes for array in feeds.values())
         if room < 0:
             break
-        values = _dequantized(node, feeds) if op in _QUANTIZERS else _evaluated(node, feeds, opsets)
+        values = _result(node, feeds, opsets)
         if values is not None:
             results[node.output[0]] = values
     return results
@@ -201,10 +200,13 @@ def _value(scope: Scope, results: Mapping[str, Array], name: str) -> Array | Non
     return results[name] if name in results else scope.values(name)
 
 
-def _evaluated(node: onnx.NodeProto, feeds: Mapping[str, Array], opsets: Any) -> Array | None:
+def _result(node: onnx.NodeProto, feeds: Mapping[str, Array], opsets: Any) -> Array | None:
     try:
+        if node.op_type in _QUANTIZERS:
+            return _dequantized(node, feeds)
         return evaluate([node], feeds, node.output[0], opsets)
-    except (TrtconvError, ValueError, TypeError, IndexError, RuntimeError):  # The reference raises what NumPy raises.
+    # Whatever the reference and NumPy raise over a stranger's node means one thing here: not known.
+    except Exception:
         return None
 
 
@@ -215,8 +217,9 @@ def _dequantized(node: onnx.NodeProto, feeds: Mapping[str, Array]) -> Array | No
     codes, scale = feeds[node.input[0]], feeds[node.input[1]]
     zero = feeds.get(node.input[2]) if len(node.input) > 2 else None
     axis = next((helper.get_attribute_value(attribute) for attribute in node.attribute if attribute.name == "axis"), 1)
-    if scale.ndim > 1 or codes.dtype.kind not in "iu" or (scale.size > 1 and not -codes.ndim <= axis < codes.ndim):
+    if scale.ndim > 1 or codes.dtype.kind not in "iu":
         return None
-    shape = [-1 if scale.size > 1 and i == axis % codes.ndim else 1 for i in range(codes.ndim)]
+    place = range(codes.ndim)[axis] if scale.size > 1 else 0
+    shape = [-1 if i == place else 1 for i in range(codes.ndim)]
     wide = codes.astype(np.int32) - (0 if zero is None else zero.astype(np.int32).reshape(shape))
     return np.asarray(wide.astype(scale.dtype) * scale.reshape(shape))
