@@ -50,6 +50,10 @@ MUCH: dict[str, tuple[str, dict[str, Any]]] = {
         "y = ConvTranspose <strides = [400, 400], output_padding = [399, 399]> (x, k)",
         {"k": np.ones((6, 8, 1, 1), np.float32)},
     ),
+    "copies": ("y = Expand (a, n)", {"a": np.zeros((1, 1)), "n": np.array([4096, 4096])}),
+    "tiles": ("y = Tile (a, n)", {"a": np.zeros((1, 1)), "n": np.array([4096, 4096])}),
+    "tiles of which none is left": ("y = Tile (a, n)", {"a": np.zeros((1, 1)), "n": np.array([1 << 24, 0])}),
+    "one value": ("y = ConstantOfShape (n)", {"n": np.array([4096, 4096])}),
     "doubles": (
         """a = Concat <axis = 0> (w, w) b = Concat <axis = 0> (a, a) c = Concat <axis = 0> (b, b)
         y = Concat <axis = 0> (c, c)""",

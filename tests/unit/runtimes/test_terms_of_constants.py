@@ -46,12 +46,15 @@ FOLDED: list[tuple[str, str, dict[str, Any]]] = [
     ("y = ConstantOfShape <value = int64[1] {7}> (a)", "int64", {"a": [2]}),
     ("y = Expand (a, b)", "int64", {"a": [[1], [2]], "b": [3, 1, 4]}),
     ("y = Expand (a, b)", "int64", {"a": [[1], [2]], "b": [1]}),
+    ("y = Expand (a, b)", "int64", {"a": [1, 2], "b": np.zeros(0)}),
+    ("t = Transpose (a) y = Reshape (t, b)", "int64", {"a": [[1, 2, 3], [4, 5, 6]], "b": [2, 3]}),
     ("y = Tile (a, b)", "int64", {"a": [[1, 2]], "b": [2, 3]}),
     ("y = Constant <value = float[2] {1, 2}> ()", "float32", {}),
     ("y = Transpose (a)", "int64", {"a": [[1, 2]]}),
     ("y = Concat <axis = 0> (a, b)", "int64", {"a": [1, 2], "b": [3]}),
     ("y = Slice (a, b, c, d, e)", "int64", {"a": [1, 2, 3, 4], "b": [3], "c": [0], "d": [0], "e": [-2]}),
     ("y = Slice (a, b, c, d, e)", "int64", {"a": [1, 2, 3, 4], "b": [3], "c": [-9], "d": [0], "e": [-1]}),
+    ("y = Slice (a, b, c, d, e)", "int64", {"a": [1, 2, 3, 4], "b": [3], "c": [0], "d": [0], "e": [-1]}),
     ("y = Reshape (a, b)", "int64", {"a": [1, 2, 3, 4], "b": [2, 2]}),
 ]  # fmt: skip
 """Nodes that read constants of a type alone."""
@@ -70,6 +73,9 @@ UNFOLDED: list[tuple[str, str, dict[str, Any]]] = [
     ("y = Tile (a, b)", "int64", {"a": [[1, 2]], "b": [2]}),
     ("y = Tile (a, b)", "int64", {"a": [1, 2], "b": [-1]}),
     ("y = Cast <to = 8> (a)", "int64", {"a": [1, 2]}),
+    ("y = Cast (a)", "int64", {"a": [1, 2]}),
+    ("y = Identity (a)", "object", {"a": ["text"]}),
+    ("y = Expand (a, b)", "int64", {"a": [1, 2], "b": [-1]}),
     ("y = Cast <to = 3> (a)", "float32", {"a": [300, -1.5]}),
     ("y = Constant <value_floats = [1.0, 2.0]> ()", "float32", {}),
 ]  # fmt: skip

@@ -245,7 +245,7 @@ def others(name: str, value: Any) -> Iterator[Any]:
     if isinstance(value, bool):
         yield not value
     elif isinstance(value, int):
-        yield from (value + 1, value - 1, 0)
+        yield from (value + 1, value - 1, 0, -1)
     elif isinstance(value, float):
         yield from (value * 1.25 + 0.01, -value - 1)
     elif isinstance(value, str):

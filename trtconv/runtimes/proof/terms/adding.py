@@ -10,7 +10,7 @@ import numpy as np
 from trtconv.graph.deconv import crops, extend_kernel, fold, geometry_of
 from trtconv.runtimes.proof.terms import term as terms
 from trtconv.runtimes.proof.terms.node_call import NodeCall, Words, axes_of
-from trtconv.runtimes.proof.terms.term import MOST, Term, Wordless
+from trtconv.runtimes.proof.terms.term import MAX_ELEMENTS, Term, Wordless
 from trtconv.runtimes.proof.terms.windows import Window, convolved, pooled
 
 
@@ -63,7 +63,7 @@ def _deconvolution(call: NodeCall) -> Term:
         if kernel.array is None:
             raise Wordless("a kernel that is computed")
         shape = [sum(sizes) for sizes in zip(growth.low, kernel.sizes[2:], growth.high, strict=True)]
-        if math.prod((*kernel.sizes[:2], *shape)) > max(MOST, _MOST_GROWTH * kernel.array.size):
+        if math.prod((*kernel.sizes[:2], *shape)) > max(MAX_ELEMENTS, _MOST_GROWTH * kernel.array.size):
             raise Wordless("zeros for the most part")
         kernel = terms.constant(extend_kernel(kernel.array, growth, 0))
     low, high = (tuple(getattr(crop, end) for crop in growth.crops) for end in ("begin", "end"))
@@ -75,7 +75,7 @@ def _pool(kind: str, call: NodeCall) -> Term:
     source = call.operand()
     shape = tuple(call.take("kernel_shape", ()))
     counts = call.flag("count_include_pad", 0)
-    if call.take("ceil_mode", 0) or call.take("storage_order", 0) or call.results != 1:
+    if call.take("ceil_mode", 0) or call.take("storage_order", 0):
         raise Wordless("a pool of its own")
     return pooled(kind, source, shape, _window(call, len(shape)), counts)
 
@@ -113,7 +113,7 @@ def _softmax(call: NodeCall) -> Term:
 def _layer_normalization(call: NodeCall) -> Term:
     source, scale, bias = call.operand(0), call.operand(1), call.optional(2)
     axis = source.axis(call.take("axis", -1))
-    if call.take("stash_type", 1) != 1 or call.results != 1:
+    if call.take("stash_type", 1) != 1:
         raise Wordless("a normalisation of its own")
     axes, epsilon = range(axis, source.rank), call.take("epsilon", 1e-5)
     return terms.normalized(source, _aligned(scale, source), bias and _aligned(bias, source), axes, epsilon)
@@ -140,7 +140,7 @@ def _batch_normalization(call: NodeCall) -> Term:
     parameters = [call.array(at).reshape(-1) for at in (1, 2, 3, 4)]
     epsilon = parameters[3].dtype.type(call.take("epsilon", 1e-5))
     call.take("momentum", 0.9)
-    if call.take("spatial", 1) != 1 or call.take("training_mode", 0) or call.results != 1 or source.rank < 2:
+    if call.take("spatial", 1) != 1 or call.take("training_mode", 0) or source.rank < 2:
         raise Wordless("a normalisation of its own")
     scale, bias, mean, deviation = (
         terms.reshaped(terms.constant(values), shape) for values in (*parameters[:3], np.sqrt(parameters[3] + epsilon))

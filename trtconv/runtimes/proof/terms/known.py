@@ -10,7 +10,7 @@ import numpy as np
 
 from trtconv.graph.types import known_dtype_name
 from trtconv.runtimes.proof.terms.node_call import NodeCall, Words
-from trtconv.runtimes.proof.terms.term import MOST, Array, Term, Wordless, constant
+from trtconv.runtimes.proof.terms.term import MAX_ELEMENTS, Array, Term, Wordless, constant
 
 
 def _joined(function: Callable[[Array, Array], Array], call: NodeCall) -> Term:
@@ -22,7 +22,7 @@ def _joined(function: Callable[[Array, Array], Array], call: NodeCall) -> Term:
 
 
 def _require_few(*arrays: Array) -> None:
-    if math.prod(np.broadcast_shapes(*(array.shape for array in arrays))) > MOST:
+    if math.prod(np.broadcast_shapes(*(array.shape for array in arrays))) > MAX_ELEMENTS:
         raise Wordless("much of few")
 
 
@@ -60,7 +60,7 @@ def _cast(call: NodeCall) -> Term:
 
 def _gather(call: NodeCall) -> Term:
     values, indices, axis = call.array(0), call.array(1), call.take("axis", 0)
-    if values.size // max(1, values.shape[axis]) * indices.size > MOST:
+    if values.size // max(1, values.shape[axis]) * indices.size > MAX_ELEMENTS:
         raise Wordless("much of few")
     return constant(np.asarray(np.take(values, indices, axis)))
 
@@ -81,7 +81,7 @@ def _where(call: NodeCall) -> Term:
 def _range(call: NodeCall) -> Term:
     first, limit, step = (call.array(at).reshape(()) for at in (0, 1, 2))
     # Python's integers, which do not overflow.
-    if not step or first.dtype.kind not in "iu" or abs(int(limit) - int(first)) // abs(int(step)) > MOST:
+    if not step or first.dtype.kind not in "iu" or abs(int(limit) - int(first)) // abs(int(step)) > MAX_ELEMENTS:
         raise Wordless("a range of its own")
     return constant(np.arange(int(first), int(limit), int(step)).astype(first.dtype))
 
@@ -89,14 +89,15 @@ def _range(call: NodeCall) -> Term:
 def _filled(call: NodeCall) -> Term:
     sizes, tensor = call.ints(0), call.take("value", None)
     value = np.zeros(1, np.float32) if tensor is None else call.values_of(tensor)
-    if sizes is None or np.prod(sizes, dtype=np.float64) > MOST or min(sizes, default=0) < 0:
+    if sizes is None or math.prod(sizes) > MAX_ELEMENTS:
         raise Wordless("much of one value")
     return constant(np.full(sizes, value.reshape(()), value.dtype))
 
 
 def _copied(function: Callable[[Array, list[int]], Array], call: NodeCall) -> Term:
     values, sizes = call.array(0), call.ints(1) or []
-    if np.prod(sizes, dtype=np.float64) * values.size > MOST or min(sizes, default=0) < 0:
+    # NumPy makes copies along one axis after the other, also where none are left in the end.
+    if math.prod(max(1, abs(size)) for size in sizes) * values.size > MAX_ELEMENTS:
         raise Wordless("many copies")
     return constant(np.ascontiguousarray(function(values, sizes)))
 

@@ -201,10 +201,10 @@ def _shuffle(call: LayerCall) -> Term:
 def _is_shape_of(sizes: Term, term: Term) -> bool:
     """Whether sizes are those that a term has in any case: its own, or those of what its softmax is of."""
     while sizes.op == "cast" and sizes.dtype in INTEGERS:
-        sizes = sizes.operands[0]
-    while term.op == "softmax" and sizes.op == "shape" and sizes.operands[0] is not term:
-        term = term.operands[0]
-    return sizes.op == "shape" and sizes.operands[0] is term
+        sizes = sizes.source
+    while term.op == "softmax" and sizes.op == "shape" and sizes.source is not term:
+        term = term.source
+    return sizes.op == "shape" and sizes.source is term
 
 
 def _squeeze(call: LayerCall) -> Term:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from trtconv.runtimes.proof.terms.term import INTEGERS, MOST, Term, Wordless, constant, require_floats
+from trtconv.runtimes.proof.terms.term import INTEGERS, MAX_ELEMENTS, Term, Wordless, constant, require_floats
 
 
 def padded(term: Term, low: Sequence[int], high: Sequence[int], mode: str, fill: float) -> Term:
@@ -34,13 +34,13 @@ def padded(term: Term, low: Sequence[int], high: Sequence[int], mode: str, fill:
 def gathered(source: Term, indices: Term, axis: int) -> Term:
     """Returns the rows of a term that indices name, along an axis whose size is known."""
     axis = source.axis(axis)
-    while indices.op == "cast" and {indices.dtype, indices.operands[0].dtype} <= INTEGERS:
-        # An index that another type of integer does not hold is beyond the end.
-        indices = indices.operands[0]
     size = source.sizes[axis]
     if size < 1 or indices.dtype not in INTEGERS:
         # From the end of what has no size that is known, TensorRT counts in no way that it says.
         raise Wordless(f"rows of {size}")
+    while indices.op == "cast" and indices.source.dtype in INTEGERS:
+        # An index that another type of integer does not hold is beyond the end.
+        indices = indices.source
     if indices.array is not None:
         rows = indices.array.astype(np.int64)
         if ((rows < -size) | (rows >= size)).any():
@@ -52,26 +52,23 @@ def gathered(source: Term, indices: Term, axis: int) -> Term:
 
 def concatenated(terms: Sequence[Term], axis: int) -> Term:
     """Returns terms one after the other along an axis."""
-    place = terms[0].axis(axis)
+    first, *_ = terms
+    place = first.axis(axis)
     if len({term.dtype for term in terms}) != 1 or len({term.rank for term in terms}) != 1:
         raise Wordless("operands of several types or ranks")
     arrays = [term.array for term in terms if term.array is not None]
-    if len(arrays) == len(terms) and sum(array.size for array in arrays) <= MOST:
+    if len(arrays) == len(terms) and sum(array.size for array in arrays) <= MAX_ELEMENTS:
         return constant(np.concatenate(arrays, place))
     along = [term.sizes[place] for term in terms]
-    sizes = [max(term.sizes[at] for term in terms) for at in range(terms[0].rank)]
+    sizes = [max(term.sizes[at] for term in terms) for at in range(first.rank)]
     sizes[place] = -1 if -1 in along else sum(along)
-    return Term("concat", tuple(terms), (place,), terms[0].dtype, tuple(sizes))
+    return Term("concat", tuple(terms), (place,), first.dtype, tuple(sizes))
 
 
 def cut(term: Term, starts: Sequence[int], sizes: Sequence[int], steps: Sequence[int]) -> Term:
     """Returns a part of a term: for each axis the first place, how many, and how far from one another."""
-    if not len(starts) == len(sizes) == len(steps) == term.rank:
-        raise Wordless("a part of some axes")
     for size, first, count, step in zip(term.sizes, starts, sizes, steps, strict=True):
-        if (first, count, step) == (0, size, 1) and size >= 0:
-            continue
-        if size < 0 or count < 1 or not 0 <= first < size or not 0 <= first + (count - 1) * step < size:
+        if count < 0 or not 0 <= first < size or not 0 <= first + (count - 1) * step < size:
             raise Wordless("a part that depends on sizes")
     if tuple(sizes) == term.sizes and set(steps) == {1}:
         return term

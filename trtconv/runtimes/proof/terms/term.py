@@ -28,15 +28,15 @@ _MOST_LOOKS = 2000
 """Comparisons of two terms, beyond which nothing is said: sums of sums may be in any order."""
 
 
-_FEW = 4096
+_MOST_ELEMENTS = 4096
 """Elements of a constant that is computed with: sizes, axes, scales."""
-MOST = 1 << 16
+MAX_ELEMENTS = 1 << 16
 """Elements of what is computed so: of few, much may be made."""
 
 
 def is_small(array: Array | None) -> bool:
     """Whether an array is known, and has few elements."""
-    return array is not None and array.size <= _FEW
+    return array is not None and array.size <= _MOST_ELEMENTS
 
 
 class Wordless(Exception):
@@ -68,6 +68,11 @@ class Term:
     ) -> None:
         self.op, self.operands, self.details, self.dtype = op, operands, details, dtype
         self.sizes, self.array = sizes, array
+
+    @property
+    def source(self) -> Term:
+        """The first of its operands."""
+        return self.operands[0]
 
     @property
     def rank(self) -> int:
@@ -206,7 +211,7 @@ def transposed(term: Term, permutation: Sequence[int]) -> Term:
     if term.array is not None:
         return constant(term.array.transpose(order))
     if term.op == "transpose":
-        return transposed(term.operands[0], [term.details[0][axis] for axis in order])
+        return transposed(term.source, [term.details[0][axis] for axis in order])
     return Term("transpose", (term,), (order,), term.dtype, tuple(term.sizes[axis] for axis in order))
 
 
@@ -248,10 +253,10 @@ def _in_shape(term: Term, sizes: Sizes) -> Term:
     """Returns a term whose sizes are all known in another shape of as many elements."""
     if sizes == term.sizes:
         return term
-    if term.array is not None and (term.array.size <= MOST or term.array.flags.c_contiguous):
+    if term.array is not None and (term.array.size <= MAX_ELEMENTS or term.array.flags.c_contiguous):
         return constant(term.array.reshape(sizes))
-    if term.op == "reshape" and term.operands[0].is_static:
-        return _in_shape(term.operands[0], sizes)
+    if term.op == "reshape" and term.source.is_static:
+        return _in_shape(term.source, sizes)
     return Term("reshape", (term,), sizes, term.dtype, sizes)
 
 

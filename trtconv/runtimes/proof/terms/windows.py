@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from trtconv.runtimes.proof.terms.term import FLOATS, Sizes, Term, Wordless, reshaped, squeezed, unsqueezed
+from trtconv.runtimes.proof.terms.term import FLOATS, Sizes, Term, Wordless, squeezed, unsqueezed
 
 
 class Window(NamedTuple):
@@ -51,10 +51,8 @@ def convolved(source: Term, kernel: Term, window: Window, bias: Term | None, gro
         flat = Window(*((values[0], rest) for values, rest in zip(window, (1, 0, 0, 1), strict=True)))
         image = unsqueezed(source, (3,))
         return squeezed(convolved(image, unsqueezed(kernel, (3,)), flat, bias, groups, transpose), (3,))
-    if bias is not None:
-        bias = reshaped(bias, (-1,))
-        if bias.dtype != source.dtype:
-            raise Wordless("a bias of another type")
+    if bias is not None and (bias.rank, bias.dtype) != (1, source.dtype):
+        raise Wordless("a bias of another type or rank")
     maps = kernel.sizes[1] * groups if transpose else kernel.sizes[0]
     measure = _spread if transpose else _covered
     sizes = (source.sizes[0], maps, *map(measure, source.sizes[2:], kernel.sizes[2:], *window))
@@ -96,7 +94,6 @@ def pooled(kind: str, source: Term, shape: Sequence[int], window: Window, counts
         source.dtype not in FLOATS
         or kind not in ("MAX", "AVERAGE")
         or len(shape) != axes
-        or axes < 2
         or set(window.dilations) != {1}
     ):
         raise Wordless("a pool of its own")
