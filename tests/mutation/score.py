@@ -135,7 +135,8 @@ class Reaching:
         command = [sys.executable, "-m", "coverage", "run", f"--data-file={data}", source, *how]
         state, code = folder / "measured", _digest()
         if not state.is_file() or state.read_text("utf-8") != code:
-            subprocess.run(command, check=True, env={**_environment(), "TEST_TIMES": str(times.resolve())})
+            told = {"TEST_TIMES": str(times.resolve()), "TEST_ROOM": f"trtconv.{room.replace('/', '.')}"}
+            subprocess.run(command, check=True, env={**_environment(), **told})
             state.write_text(code, "utf-8")
         self._data = coverage.CoverageData(str(data))
         self._data.read()
