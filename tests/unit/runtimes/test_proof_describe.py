@@ -192,6 +192,12 @@ def test_a_reshape_to_a_computed_shape_binds_no_size() -> None:
     assert described("y = Reshape (x, n)", "float[5,5] x, int64[1] n").bound == frozenset()
 
 
+def test_sizes_that_the_network_does_not_know_are_open() -> None:
+    assert described("y = Abs (x)", "float[1,4] x").shape("x") == (1, 4)
+    assert described("y = Abs (x)", "float[0,4] x").shape("x") == (0, 4)
+    assert described("y = Abs (x)", "float[1,4] x").shape("nothing") == ()
+
+
 def test_layers_that_hold_sizes_and_layers_that_move_are_told() -> None:
     flags = {
         kind: (described("y = Abs (x)", kind=kind).any_size, described("y = Abs (x)", kind=kind).moves)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from pathlib import Path
 
@@ -61,6 +62,24 @@ def test_what_is_not_known_or_empty_tells_of_no_smaller_sizes(own: tuple[int | N
     network, piece = piece_of((1, 16, 128, 96), (1, 1, 1, 96))
     part = part_of(network, piece, {"x": 0, "y": 4}, {"x": fed}, {"x": own})
     assert part.layers[2].values["reshape_dims"] == (1, 16, 128, 96)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "smaller"),
+    [
+        ((1, 16, 12288), (1, 16, 768)),
+        ((2048, 96), (128, 96)),
+        # Smaller than any that changes, or no multiple of the factor: a constant.
+        ((128, 112, 16), (8, 112, 16)),
+        ((1, 127, 130), (1, 127, 130)),
+    ],
+)
+def test_multiples_of_sizes_that_are_divided_are_divided_too(sizes: Shape, smaller: Shape) -> None:
+    network, piece = piece_of((1, 16, 128, 96), (1, 1, 1, 96))
+    first = dataclasses.replace(network.layers[2], values={"reshape_dims": sizes})
+    network = dataclasses.replace(network, layers=(*network.layers[:2], first, network.layers[3]))
+    part = part_of(network, piece, {"x": 0, "y": 4}, {"x": (1, 16, 8, 96)}, {"x": (1, 16, 128, 96)})
+    assert part.layers[2].values["reshape_dims"] == smaller
 
 
 def test_small_sizes_differ_where_large_ones_do() -> None:

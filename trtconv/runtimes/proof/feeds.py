@@ -278,7 +278,7 @@ def _floats(
     source: Source, shape: Shape, kind: InputKind, limits: Sequence[float], largest: float, place: _Stretch
 ) -> Array:
     count = math.prod(shape)
-    period = next((candidate for candidate in _PERIODS if all(size % candidate for size in shape)), _PERIODS[0])
+    period = min(_PERIODS, key=lambda period: any(size % period == 0 for size in shape))
     stretch = slice(place.start or 0, (place.start or 0) + min(count, period))
     owner = "" if place.start is not None else source.name
     if kind is InputKind.LIMITS:

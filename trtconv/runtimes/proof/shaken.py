@@ -39,8 +39,8 @@ def shaken(part: onnx.ModelProto, model: OnnxModel, by: float, seed: int) -> onn
     for tensor in copy.graph.initializer:
         if tensor.data_type in _FLOATS.values():
             values = model.array(tensor)
-            signs = random.choice([-1.0, 1.0], values.shape)
-            tensor.CopyFrom(numpy_helper.from_array(np.asarray(values * (1 + by * signs), values.dtype), tensor.name))
+            factors = 1 + random.choice([-by, by], values.shape)
+            tensor.CopyFrom(numpy_helper.from_array(np.asarray(values * factors, values.dtype), tensor.name))
     results = {output.name for output in copy.graph.output}
     nodes = []
     for node in copy.graph.node:
@@ -49,7 +49,7 @@ def shaken(part: onnx.ModelProto, model: OnnxModel, by: float, seed: int) -> onn
             kind = _FLOATS.get(model.main.dtype(name) or "") if name not in results else None
             if kind is not None:
                 node.output[slot] = f"{name}:exact"
-                factor = helper.make_tensor(f"{name}:factor", kind, [], [1 + by * random.choice([-1.0, 1.0])])
+                factor = helper.make_tensor(f"{name}:factor", kind, [], [1 + random.choice([-by, by])])
                 copy.graph.initializer.append(factor)
                 nodes.append(helper.make_node("Mul", [f"{name}:exact", factor.name], [name]))
     nodes = [onnx.NodeProto.FromString(node.SerializeToString()) for node in nodes]
