@@ -299,8 +299,8 @@ def _slice(call: LayerCall) -> Term:
     mode, fill = call.take("mode"), call.optional(4)
     if any(row is None for row in rows):
         raise Wordless("a part that is computed")
-    source, written = call.operand(), call.take("axes") if call.has("axes") else None
-    axes = call.ints(5) or written
+    source, own_axes = call.operand(), call.take("axes") if call.has("axes") else None
+    axes = call.ints(5) or own_axes
     starts, sizes, steps = _on_all_axes(source, axes, rows) if axes else rows
     if set(steps) != {1} or not source.is_static:
         return parts.cut(source, starts, sizes, steps)
