@@ -177,6 +177,19 @@ def test_passes_are_not_judged_where_numbers_are_drawn(proven: Callable[..., Pro
     assert proven(*layers, given=given).agrees is True
 
 
+def test_passes_are_not_judged_by_runs_on_other_inputs(proven: Callable[..., ProofResult]) -> None:
+    given = "(float16[n,4] x) => (float[n,4] y) <float s = {3}> { h = Cast <to = 1> (x)  b = Abs (h)  y = Mul (b, s) }"
+    layers = (("x", "UNARY", "b", {"op": "ABS"}), constant(3, "s"), ("b s", "ELEMENTWISE", "y", {"op": "PROD"}))
+    proof = proven(*layers, given=given)
+    assert proof.divergence is None or not proof.divergence.by_passes
+
+
+def test_an_input_that_the_passes_left_out_is_no_other_input(proven: Callable[..., ProofResult]) -> None:
+    text = CHAIN.replace("(float[n,4] x)", "(float[n,4] x, float[n,4] z)")
+    sizes = (Size("opt", {"x": (2, 4), "z": (2, 4)}),)
+    assert proven(FIRST, SECOND, THIRD, text=text, given=CHAIN, sizes=sizes).agrees is True
+
+
 def test_what_cannot_be_looked_for_is_found_at_the_output_alone(proven: Callable[..., ProofResult]) -> None:
     """The model that the parser was given does not run here, so that no tensor inside is known."""
     given = "(float[n,4] x) => (float[n,4] y) <int64[1] bad = {7}> { [last] y = Reshape (x, bad) }"
