@@ -25,6 +25,7 @@ FOLDED: list[tuple[str, str, dict[str, Any]]] = [
         (f"y = {op} (a, b)", "float32", {"a": [[7], [-0.5]], "b": [0.25, -2, 7]})
         for op in ("Add", "Sub", "Mul", "Div", "Max", "Min", "Equal", "Greater", "LessOrEqual")
     ),
+    ("y = Div (a, b)", "int64", {"a": [2**62 + 1, -(2**62) - 1], "b": [1, 1]}),
     *((f"y = {op} (a, b)", "bool", {"a": [0, 0, 1, 1], "b": [0, 1, 0, 1]}) for op in ("And", "Or")),
     *((f"y = {op} (a)", "float32", {"a": [2.5, -1.5, 9, 0.25]}) for op in ("Abs", "Ceil", "Floor", "Neg", "Sqrt")),
     ("y = Not (a)", "bool", {"a": [0, 1]}),

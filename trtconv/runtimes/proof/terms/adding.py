@@ -36,8 +36,6 @@ def _window(call: NodeCall, axes: int) -> Window:
     if call.take("auto_pad", b"NOTSET") != b"NOTSET":
         raise Wordless("pads that are computed")
     pads = tuple(call.take("pads", (0,) * 2 * axes))
-    if len(pads) != 2 * axes:
-        raise Wordless("pads of another rank")
     strides, dilations = (tuple(call.take(name, (1,) * axes)) for name in ("strides", "dilations"))
     return Window(strides, pads[:axes], pads[axes:], dilations)
 
@@ -88,15 +86,13 @@ def _global_pool(op: str, call: NodeCall) -> Term:
 def _reduction(op: str, call: NodeCall) -> Term:
     axes = axes_of(call, 13 if op == "SUM" else 18)
     # It says something of no axes alone.
-    call.take("noop_with_empty_axes", 0)
+    call.take("noop_with_empty_axes", None)
     return terms.reduced(op, call.operand(), axes, keep=call.flag("keepdims", 1))
 
 
 def _cumulative_sum(call: NodeCall) -> Term:
-    source, axes = call.operand(0), call.ints(1)
-    if axes is None or len(axes) != 1:
-        raise Wordless("an axis that is computed")
-    return terms.accumulated(source, axes[0], call.flag("exclusive", 0), call.flag("reverse", 0))
+    source, (axis,) = call.operand(0), call.ints(1) or []
+    return terms.accumulated(source, axis, call.flag("exclusive", 0), call.flag("reverse", 0))
 
 
 _REDUCED = {"ReduceMean": "AVG", "ReduceSum": "SUM", "ReduceMax": "MAX", "ReduceMin": "MIN", "ReduceProd": "PROD"}
@@ -139,7 +135,7 @@ def _batch_normalization(call: NodeCall) -> Term:
     shape = (1, -1, *(1,) * (source.rank - 2))
     parameters = [call.array(at).reshape(-1) for at in (1, 2, 3, 4)]
     epsilon = parameters[3].dtype.type(call.take("epsilon", 1e-5))
-    call.take("momentum", 0.9)
+    call.take("momentum", None)
     if call.take("spatial", 1) != 1 or call.take("training_mode", 0) or source.rank < 2:
         raise Wordless("a normalisation of its own")
     scale, bias, mean, deviation = (

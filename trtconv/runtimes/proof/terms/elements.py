@@ -24,7 +24,7 @@ def _identity(call: NodeCall) -> Term:
 
 
 def _cast(call: NodeCall) -> Term:
-    call.take("saturate", 1)
+    call.take("saturate", None)
     dtype = known_dtype_name(call.take("to", 0))
     if dtype is None:
         raise Wordless("a type that is not known")
@@ -85,10 +85,10 @@ def _thresholded_relu(call: NodeCall) -> Term:
 
 
 def _gelu(call: NodeCall) -> Term:
-    how = call.take("approximate", b"none")
-    if how not in (b"none", b"tanh"):
-        raise Wordless(f"approximation {how!r}")
-    return terms.applied("GELU_ERF" if how == b"none" else "GELU_TANH", call.operand())
+    return terms.applied(_GELUS[call.take("approximate", b"none")], call.operand())
+
+
+_GELUS = {b"none": "GELU_ERF", b"tanh": "GELU_TANH"}
 
 
 def _clip(call: NodeCall) -> Term:

@@ -51,7 +51,7 @@ def _mod(call: NodeCall) -> Term:
 
 def _cast(call: NodeCall) -> Term:
     values, dtype = call.array(0), known_dtype_name(call.take("to", 0))
-    call.take("saturate", 1)
+    call.take("saturate", None)
     if dtype not in ("float32", "float16", "int32", "int64", "bool"):
         raise Wordless(f"values as {dtype}")
     with np.errstate(all="ignore"):

@@ -28,7 +28,6 @@ def _flatten(call: NodeCall) -> Term:
     source, axis = call.operand(), call.take("axis", 1)
     if not source.is_static or not -source.rank <= axis <= source.rank:
         raise Wordless("sizes that are computed")
-    axis = axis + source.rank if axis < 0 else axis
     return terms.reshaped(source, (int(np.prod(source.sizes[:axis], dtype=np.int64)), -1))
 
 
@@ -53,7 +52,7 @@ def _split(call: NodeCall) -> list[Term]:
         if size % count:
             raise Wordless("uneven parts")
         lengths = [size // count] * count
-    if len(lengths) != call.results or sum(lengths) != source.sizes[axis]:
+    if sum(lengths) != source.sizes[axis]:
         raise Wordless("other parts")
     starts = [sum(lengths[:at]) for at in range(len(lengths))]
     return [_part(source, {axis: (start, length, 1)}) for start, length in zip(starts, lengths, strict=True)]
@@ -109,8 +108,8 @@ def _expand(call: NodeCall) -> Term:
 
 def _depth_to_space(call: NodeCall) -> Term:
     source, block, mode = call.operand(), call.take("blocksize", 0), call.take("mode", b"DCR")
-    if not source.is_static or block < 1 or mode not in (b"DCR", b"CRD"):
-        raise Wordless("a block of its own")
+    if mode not in (b"DCR", b"CRD"):
+        raise Wordless("a mode of its own")
     batch, channels, height, width = source.sizes
     depth, order = channels // block**2, (0, 3, 4, 1, 5, 2)
     split = (batch, block, block, depth, height, width)
@@ -138,7 +137,7 @@ _NEAREST = {"round_prefer_floor": "HALF_DOWN", "round_prefer_ceil": "HALF_UP", "
 def _resize(call: NodeCall) -> Term:
     source = call.operand(0)
     # What lies around it counts in one mode of the places alone, which has no words.
-    call.optional(1), call.take("extrapolation_value", 0.0)
+    call.optional(1), call.take("extrapolation_value", None)
     scales, sizes = call.optional(2), call.ints(3)
     if not sizes:
         if scales is None or scales.array is None:
@@ -146,10 +145,10 @@ def _resize(call: NodeCall) -> Term:
         sizes = parts.scaled_sizes(source, scales.array.reshape(-1).tolist())
     elif scales is not None and scales.sizes != (0,):
         raise Wordless("sizes and scales")
-    places = _PLACES.get(call.take("coordinate_transformation_mode", b"half_pixel").decode())
-    nearest = _NEAREST.get(call.take("nearest_mode", b"round_prefer_floor").decode())
+    places = _PLACES[call.take("coordinate_transformation_mode", b"half_pixel").decode()]
+    nearest = _NEAREST[call.take("nearest_mode", b"round_prefer_floor").decode()]
     smooth = call.take("exclude_outside", 0) or call.take("antialias", 0)
-    if places is None or nearest is None or smooth or call.take("keep_aspect_ratio_policy", b"stretch") != b"stretch":
+    if smooth or call.take("keep_aspect_ratio_policy", b"stretch") != b"stretch":
         raise Wordless("places of its own")
     mode, cubic = call.take("mode", b"nearest").decode().upper(), call.take("cubic_coeff_a", -0.75)
     return parts.resized(source, sizes, mode, places[0], nearest=nearest, cubic=cubic, single=places[1])

@@ -88,9 +88,9 @@ class NodeCall(Operands):
         super().finish()
 
 
-def axes_of(call: NodeCall, as_input_from: int, at: int = 1) -> list[int]:
+def axes_of(call: NodeCall, as_input_from: int) -> list[int]:
     """Returns axes that became an input with an opset."""
-    axes = call.ints(at) if call.opset >= as_input_from else call.take("axes", None)
+    axes = call.ints(1) if call.opset >= as_input_from else call.take("axes", None)
     if not axes:
         raise Wordless("axes of its own")
     return list(axes)

@@ -9,7 +9,7 @@ import numpy as np
 from trtconv.runtimes.proof.terms import parts
 from trtconv.runtimes.proof.terms import term as terms
 from trtconv.runtimes.proof.terms.layer_call import LayerCall
-from trtconv.runtimes.proof.terms.term import INTEGERS, Array, Sizes, Term, Wordless, is_small
+from trtconv.runtimes.proof.terms.term import INTEGERS, Sizes, Term, Wordless, is_small
 from trtconv.runtimes.proof.terms.windows import Window, convolved, pooled
 from trtconv.runtimes.tensorrt.layers import numpy_name
 from trtconv.runtimes.tensorrt.readback.call import axes_of
@@ -101,7 +101,7 @@ def _constant(call: LayerCall) -> Term:
     if values.dtype != dtype and values.dtype.itemsize == dtype.itemsize:
         values = values.view(dtype)
     shape = call.take("shape")
-    if values.dtype != dtype or shape is None or values.size != int(np.prod(shape, dtype=np.int64)):
+    if values.dtype != dtype or shape is None:
         raise Wordless("values of another type")
     return terms.constant(values.reshape(shape))
 
@@ -237,22 +237,15 @@ def _convolution(call: LayerCall) -> Term:
     transpose = call.kind == "DECONVOLUTION"
     weights, bias = call.weights("kernel"), call.weights("bias")
     shape, groups, maps = tuple(call.take("kernel_size_nd")), call.take("num_groups"), call.take("num_output_maps")
-    kernel = kernel_operand or terms.constant(_kernel(weights, shape, groups, maps, transpose))
-    if kernel.rank != source.rank or kernel.sizes[2:] != shape:
+    channels = (-1, maps // groups) if transpose else (maps, -1)
+    kernel = kernel_operand or terms.constant(weights.reshape(*channels, *shape))
+    if kernel.sizes[2:] != shape:
         raise Wordless("a kernel of another shape")
     if (kernel.sizes[1] * groups if transpose else kernel.sizes[0]) != maps:
         raise Wordless("other maps")
     own = terms.constant(bias) if bias.size else None
     window = _window(call, tuple(call.take("dilation_nd")))
     return convolved(source, kernel, window, bias_operand or own, groups, transpose)
-
-
-def _kernel(weights: Array, shape: tuple[int, ...], groups: int, maps: int, transpose: bool) -> Array:
-    size = int(np.prod(shape, dtype=np.int64)) * (maps // groups if transpose else maps)
-    if not weights.size or not size or weights.size % size or maps % groups:
-        raise Wordless("a kernel of another shape")
-    rest = weights.size // size
-    return weights.reshape(*((rest, maps // groups) if transpose else (maps, rest)), *shape)
 
 
 def _window(call: LayerCall, dilations: tuple[int, ...]) -> Window:
@@ -274,17 +267,15 @@ def _reduce(call: LayerCall) -> Term:
 
 
 def _cumulative(call: LayerCall) -> Term:
-    axes = call.ints(1)
-    if call.take("op") != "SUM" or axes is None or len(axes) != 1:
+    (axis,) = call.ints(1) or []
+    if call.take("op") != "SUM":
         raise Wordless("an operation of its own")
-    return terms.accumulated(call.operand(0), axes[0], bool(call.take("exclusive")), bool(call.take("reverse")))
+    return terms.accumulated(call.operand(0), axis, bool(call.take("exclusive")), bool(call.take("reverse")))
 
 
 def _softmax(call: LayerCall) -> Term:
-    axes = axes_of(call.take("axes"))
-    if len(axes) != 1:
-        raise Wordless("several axes")
-    return terms.softened(call.operand(), axes[0])
+    (axis,) = axes_of(call.take("axes"))
+    return terms.softened(call.operand(), axis)
 
 
 def _concatenation(call: LayerCall) -> Term:

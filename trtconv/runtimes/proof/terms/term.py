@@ -240,10 +240,7 @@ def reshaped(term: Term, target: Sequence[int], zero_copies: bool = True) -> Ter
 
 def _filled(sizes: list[int], elements: int) -> Sizes:
     if -1 in sizes:
-        rest = -math.prod(sizes)
-        if rest <= 0 or elements % rest:
-            raise Wordless(f"target {sizes}")
-        sizes[sizes.index(-1)] = elements // rest
+        sizes[sizes.index(-1)] = elements // -math.prod(sizes)
     if math.prod(sizes) != elements:
         raise Wordless(f"target {sizes}")
     return tuple(sizes)

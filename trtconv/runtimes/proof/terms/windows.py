@@ -24,8 +24,8 @@ class Window(NamedTuple):
     dilations: Sizes
 
     def require(self, axes: int) -> None:
-        """Raises `Wordless` where it is not for so many axes, or of no use."""
-        if axes < 1 or any(len(values) != axes for values in self):
+        """Raises `Wordless` where it is not for so many axes, or of no use; there is one at least."""
+        if any(len(values) != axes for values in self):
             raise Wordless("windows of another rank")
         if min((*self.strides, *self.dilations)) < 1 or min((*self.low, *self.high)) < 0:
             raise Wordless("negative pads")
@@ -44,11 +44,11 @@ def convolved(source: Term, kernel: Term, window: Window, bias: Term | None, gro
     """
     axes = source.rank - 2
     window.require(axes)
-    if axes < 1 or kernel.rank != source.rank or kernel.dtype != source.dtype or not kernel.is_static or groups < 1:
+    if kernel.rank != source.rank or kernel.dtype != source.dtype or not kernel.is_static or groups < 1:
         raise Wordless("kernels of another rank")
     if axes == 1:
         # As TensorRT's parsers have it, which convolve images and volumes alone.
-        flat = Window(*((values[0], rest) for values, rest in zip(window, (1, 0, 0, 1), strict=True)))
+        flat = Window(*((*values, rest) for values, rest in zip(window, (1, 0, 0, 1), strict=True)))
         image = unsqueezed(source, (3,))
         return squeezed(convolved(image, unsqueezed(kernel, (3,)), flat, bias, groups, transpose), (3,))
     if bias is not None and (bias.rank, bias.dtype) != (1, source.dtype):
@@ -90,12 +90,7 @@ def pooled(kind: str, source: Term, shape: Sequence[int], window: Window, counts
     """
     axes = source.rank - 2
     window.require(axes)
-    if (
-        source.dtype not in FLOATS
-        or kind not in ("MAX", "AVERAGE")
-        or len(shape) != axes
-        or set(window.dilations) != {1}
-    ):
+    if source.dtype not in FLOATS or kind not in ("MAX", "AVERAGE") or set(window.dilations) != {1}:
         raise Wordless("a pool of its own")
     if any(pad >= size for size, *pads in zip(shape, window.low, window.high, strict=True) for pad in pads):
         raise Wordless("windows on padding alone")
