@@ -190,6 +190,17 @@ KNOWN: list[tuple[str, str] | tuple[str, str, int]] = [
     (IMAGE, 'y = Resize <mode = "cubic", cubic_coeff_a = -0.5> (x, , twice)'),
     (IMAGE, "y = Resize <extrapolation_value = 2.0> (x, roi, unscaled, resized)", 11),
     (IMAGE, "y = Resize (x, roi, twice)", 11),
+    # Where attributes became inputs.
+    ("float[1,3,1,4] x", "y = Squeeze (x, sides)", 13),
+    ("float[1,3,1,4] x", "y = Squeeze <axes = [0, -2]> (x)", 12),
+    ("float[3,4] x", "y = Unsqueeze (x, sides)", 13),
+    ("float[3,4] x", "y = Unsqueeze <axes = [0, 3]> (x)", 12),
+    (IMAGE, "y = ReduceSum <axes = [1, -1]> (x)", 12),
+    (IMAGE, "a, y = Split <axis = 2> (x, parts)", 13),
+    (IMAGE, "y, a = Split <axis = 2, split = [3, 5]> (x)", 12),
+    (IMAGE, "y = Pad (x, pads, low)", 11),
+    (ROW, "y = Clip (x, low, high)", 11),
+    (ROW, "y = Clip <min = -0.5, max = 0.75> (x)", 10),
     # Sizes.
     *(
         (IMAGE, f"a = Shape <{ends}> (x) y = Cast <to = 1> (a)")
