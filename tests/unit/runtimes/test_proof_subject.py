@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from pathlib import Path
 from types import SimpleNamespace
@@ -193,6 +194,13 @@ def test_more_time_is_advised_where_that_is_what_was_lacking(scene: Scene) -> No
         for lacks in ((Lack.KIND,), (Lack.TIME,), (Lack.KIND, Lack.TIME))
     }
     assert ["--prove-time" in fix for fix in fixes.values()] == [False, True, True]
+
+
+@pytest.mark.parametrize("by_passes", [False, True])
+def test_passes_are_left_out_where_they_are_at_fault_and_kept_elsewhere(scene: Scene, by_passes: bool) -> None:
+    divergence = dataclasses.replace(DIFFERS, by_passes=by_passes)
+    (finding,) = scene.proven(ProofResult("network", agrees=False, divergence=divergence))[1]
+    assert ("--skip" in (finding.fix or "")) is by_passes
 
 
 def test_what_nobody_compared_is_not_shown(scene: Scene) -> None:

@@ -141,6 +141,7 @@ LAYERS: list[tuple[str, list[Array | None], dict[str, Any]]] = [
     ("NORMALIZATION", [X, floats(1, 1, 8, 6), floats(1, 1, 8, 6)], NORM),
     ("NORMALIZATION", [X, floats(1, 4, 1, 1), floats(1, 4, 1, 1)], NORM),
     ("SLICE", [X], SLICE),
+    ("SLICE", [X], {**SLICE, "start": (0, 1, 2, 0), "shape": (1, 2, 3, 2), "stride": (2, 2, 2, 3)}),
     ("SLICE", [X], {**SLICE, "start": (2, 1), "shape": (2, 3), "stride": (3, 1), "axes": (2, -1)}),
     ("SLICE", [X, ints(2, 1), ints(2, 3), ints(3, 1), None, ints(2, -1)], {**dict.fromkeys(SLICE), "mode": "FILL"}),
     ("SLICE", [X], {**SLICE, "start": (0, 1, 2, 0), "shape": (2, 3, 6, 6), "stride": (1, 1, 1, 1), "mode": "CLAMP"}),
