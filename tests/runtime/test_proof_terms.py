@@ -80,6 +80,7 @@ STATIC: dict[str, tuple[str, str]] = {
         """s = Identity (n4) t = Identity (o4) m = Identity (m4) v = Identity (v4)
         y = BatchNormalization (x, s, t, m, v)""",
     ),
+    "norms of constants": (IMAGE, "a = BatchNormalization (x, n4, o4, m4, v4) y = Relu (a)"),
     "moves": (
         IMAGE,
         """a = Transpose <perm = [0, 2, 3, 1]> (x) b = Reshape (a, to) c = Unsqueeze (b, first) d = Squeeze (c, first)
@@ -158,7 +159,6 @@ FREE: dict[str, tuple[str, str]] = {
 UNKNOWN: dict[str, tuple[str, str]] = {
     "a pool that rounds up": (IMAGE, "y = MaxPool <kernel_shape = [3, 3], strides = [2, 2], ceil_mode = 1> (x)"),
     "factors": ("float[4,5] x", "y = Gemm <alpha = 2.0, transB = 1> (x, g, c)"),
-    "scales": (IMAGE, "y = BatchNormalization (x, n4, o4, m4, v4)"),
     "sums of many": (IMAGE, "y = Sum (x, x, x)"),
     "sizes that are rounded": (IMAGE, 'y = Resize <mode = "linear"> (x, , odd)'),
     "a softmax of several axes": (IMAGE, "y = LogSoftmax <axis = 1> (x)"),

@@ -90,6 +90,8 @@ def value_of(term: Term, feeds: Mapping[str, Array]) -> Array:
     operands = [value_of(operand, feeds) for operand in term.operands]
     if term.op == "tensor":
         value = feeds[term.details[0]]
+    elif term.folded is not None:
+        value = term.folded.values.astype(term.dtype).reshape(term.sizes)
     elif term.op == "constant":
         assert term.array is not None
         value = term.array
@@ -180,7 +182,13 @@ def _by_runtime(op: str, inputs: list[Any], **attributes: Any) -> Any:
     return session(model).run(["y"], feeds)[0]
 
 
+def _either(_: Term, __: str, one: Array, other: Array) -> Array:
+    np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-4)
+    return one
+
+
 _KINDS: dict[str, Callable[..., Any]] = {
+    "either": _either,
     "cast": lambda term, _, x: x.astype(term.dtype),
     "transpose": lambda term, _, x: x.transpose(term.details[0]),
     "reshape": _reshaped,

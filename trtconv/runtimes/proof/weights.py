@@ -24,6 +24,7 @@ from trtconv.core.findings import Location
 from trtconv.core.frozen import frozen
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.scope import Scope
+from trtconv.runtimes.proof.batch_norm import Folded, folded
 from trtconv.runtimes.proof.bits import elements, same_bits, stored
 from trtconv.runtimes.proof.origin import Derivation, constants
 from trtconv.runtimes.tensorrt.readback.records import ReadLayer, ReadNetwork
@@ -38,9 +39,6 @@ _REORDERED = ("Gemm", "MatMul", "LSTM", "GRU", "RNN", "Einsum")
 _OWN_NAMES = ("tmp_weight", "ONNXTRT_")
 """Of constants that parsers make themselves; a model's that are called so are looked for by their values."""
 _NUMBERED = re.compile(r"_\d+$")
-_ROUNDING = 4
-"""How many steps of its type a scale may be off that is computed in that type and not in float64."""
-_BFLOAT16_STEP = 2.0**-7
 
 
 class Relation(enum.Enum):
@@ -286,20 +284,14 @@ def _normalization(weight: Weight, place: _Place) -> Account:
     epsilon = next(
         (helper.get_attribute_value(attribute) for attribute in node.attribute if attribute.name == "epsilon"), 1e-5
     )
-    if len(arrays) != 4 or any(array is None for array in arrays):
+    parameters = [array for array in arrays if array is not None]
+    if len(parameters) != 4:
         return Account(weight, Relation.OWN)
-    gamma, beta, mean, variance = (np.asarray(array, np.float64) for array in arrays)
-    with np.errstate(all="ignore"):
-        scale = gamma / np.sqrt(variance + epsilon)
-    expected = {"scale": scale, "shift": beta - mean * scale, "power": np.ones_like(scale)}.get(weight.attribute)
-    if expected is None or expected.size != weight.values.size:
+    scale, shift = folded(parameters, epsilon)
+    ones = np.ones_like(scale.values)
+    expected = {"scale": scale, "shift": shift, "power": Folded(ones, ones)}.get(weight.attribute)
+    if expected is None or expected.values.size != weight.values.size:
         return Account(weight, Relation.OWN)
-    # A difference of two numbers is as exact as they are, and not as it is itself.
-    size = np.abs(expected) + (np.abs(beta) + np.abs(mean * scale) if weight.attribute == "shift" else 0)
-    got = weight.values.reshape(-1)
-    step = float(np.finfo(got.dtype).eps) if got.dtype.kind == "f" else _BFLOAT16_STEP
-    got = got.astype(np.float64)
-    with np.errstate(invalid="ignore"):
-        close = (np.abs(got - expected) <= _ROUNDING * step * size) | ~np.isfinite(expected)
+    close = expected.near(weight.values.reshape(-1)) | ~np.isfinite(expected.values)
     relation = Relation.DERIVED if bool(close.all()) else Relation.DIFFERENT
     return Account(weight, relation, tuple(node.input[1:5]), place.location)

@@ -8,6 +8,7 @@ import math
 import numpy as np
 
 from trtconv.graph.deconv import crops, extend_kernel, fold, geometry_of
+from trtconv.runtimes.proof.batch_norm import folded
 from trtconv.runtimes.proof.terms import term as terms
 from trtconv.runtimes.proof.terms.node_call import NodeCall, Words, axes_of
 from trtconv.runtimes.proof.terms.term import MAX_ELEMENTS, Term, Wordless
@@ -142,7 +143,9 @@ def _batch_normalization(call: NodeCall) -> Term:
         terms.reshaped(terms.constant(values), shape) for values in (*parameters[:3], np.sqrt(parameters[3] + epsilon))
     )
     even = terms.joined("DIV", terms.joined("SUB", source, mean), deviation)
-    return terms.joined("SUM", terms.joined("PROD", even, scale), bias)
+    written_out = terms.joined("SUM", terms.joined("PROD", even, scale), bias)
+    factor, summand = (terms.constant_near(values, source.dtype, scale.sizes) for values in folded(parameters, epsilon))
+    return terms.either(written_out, terms.joined("SUM", terms.joined("PROD", source, factor), summand))
 
 
 _MOST_GROWTH = 16

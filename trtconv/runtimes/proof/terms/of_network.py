@@ -125,6 +125,19 @@ def _gather(call: LayerCall) -> Term:
     return parts.gathered(call.operand(0), call.operand(1), call.take("axis"))
 
 
+def _scale(call: LayerCall) -> Term:
+    result, axis = call.operand(), call.take("channel_axis")
+    factors, summands, powers = (call.weights(name) for name in ("scale", "shift", "power"))
+    if call.take("mode") != "CHANNEL" or not 0 <= axis < result.rank or (powers != 1).any():
+        raise Wordless("a scale of its own")
+    shape = tuple(-1 if at == axis else 1 for at in range(result.rank))
+    for op, values in (("PROD", factors), ("SUM", summands)):
+        if values.size not in (0, result.sizes[axis]):
+            raise Wordless("a scale of its own")
+        result = terms.joined(op, result, terms.constant(values.reshape(shape))) if values.size else result
+    return result
+
+
 def _select(call: LayerCall) -> Term:
     operands = call.operand(0), call.operand(1), call.operand(2)
     if len({operand.rank for operand in operands}) != 1:
@@ -340,6 +353,7 @@ _WORDS: dict[str, Words] = {
     "POOLING": _pooling,
     "REDUCE": _reduce,
     "RESIZE": _resize,
+    "SCALE": _scale,
     "SELECT": _select,
     "SHAPE": _shape,
     "SHUFFLE": _shuffle,

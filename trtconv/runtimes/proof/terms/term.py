@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from trtconv.runtimes.proof.batch_norm import Folded
 from trtconv.runtimes.proof.bits import same_bits
 
 Array = NDArray[Any]
@@ -53,9 +54,10 @@ class Term:
         dtype: Of the result, as NumPy or ml_dtypes names it.
         sizes: Of the result.
         array: The values of a constant.
+        folded: Of a constant that a parser computes, what it comes to.
     """
 
-    __slots__ = ("array", "details", "dtype", "op", "operands", "sizes")
+    __slots__ = ("array", "details", "dtype", "folded", "op", "operands", "sizes")
 
     def __init__(
         self,
@@ -65,9 +67,10 @@ class Term:
         dtype: str,
         sizes: Sizes,
         array: Array | None = None,
+        folded: Folded | None = None,
     ) -> None:
         self.op, self.operands, self.details, self.dtype = op, operands, details, dtype
-        self.sizes, self.array = sizes, array
+        self.sizes, self.array, self.folded = sizes, array, folded
 
     @property
     def source(self) -> Term:
@@ -101,6 +104,16 @@ def constant(array: Array) -> Term:
     return Term("constant", (), (), _name_of(array.dtype), array.shape, array)
 
 
+def constant_near(values: Folded, dtype: str, sizes: Sizes) -> Term:
+    """Returns the term of values that a parser computes in a type of its own."""
+    return Term("constant", (), (), dtype, sizes, folded=values)
+
+
+def either(one: Term, other: Term) -> Term:
+    """Returns the term of what is written down in two ways, each of which is right."""
+    return Term("either", (one, other), (), one.dtype, one.sizes)
+
+
 @functools.cache
 def _name_of(dtype: np.dtype[Any]) -> str:
     # NumPy makes it up in Python each time.
@@ -119,10 +132,14 @@ def same(one: Term, other: Term) -> bool:
         return verdicts[key]
 
     def compared(a: Term, b: Term) -> bool:
+        if (a.op == "either") != (b.op == "either"):
+            return any(alike(form, other) for form in _forms(a) for other in _forms(b))
         if a.op != b.op or a.details != b.details or a.dtype != b.dtype or len(a.operands) != len(b.operands):
             return False
         if a.sizes != b.sizes:
             return False
+        if a.folded is not None or b.folded is not None:
+            return _is_near(a, b)
         if a.array is not None or b.array is not None:
             return a.array is not None and b.array is not None and _same_values(a.array, b.array)
         if all(map(alike, a.operands, b.operands)):
@@ -130,6 +147,18 @@ def same(one: Term, other: Term) -> bool:
         return a.op in _COMMUTATIVE and all(map(alike, a.operands, reversed(b.operands)))
 
     return alike(one, other)
+
+
+def _forms(term: Term) -> tuple[Term, ...]:
+    return term.operands if term.op == "either" else (term,)
+
+
+def _is_near(one: Term, other: Term) -> bool:
+    """Whether constants of which one is folded are the same: two that are, if they were made of the same numbers."""
+    if one.folded is not None and other.folded is not None:
+        return one.folded.is_same(other.folded)
+    values, array = (one.folded, other.array) if one.folded is not None else (other.folded, one.array)
+    return values is not None and array is not None and bool(values.near(array.reshape(-1)).all())
 
 
 def _same_values(a: Array, b: Array) -> bool:
