@@ -37,6 +37,7 @@ from trtconv.rules.output_padding_exceeds_pads import OutputPaddingExceedsPads
 from trtconv.rules.output_padding_too_large import OutputPaddingTooLarge
 from trtconv.rules.output_shape_misread import OutputShapeMisread
 from trtconv.rules.pool_beyond_input import PoolBeyondInput
+from trtconv.rules.quantized_type import QuantizedType
 from trtconv.rules.recurrent_layout import RecurrentLayout
 from trtconv.rules.reduction_axes_input import ReductionAxesInput
 from trtconv.rules.reduction_noop import ReductionNoop
@@ -114,6 +115,7 @@ CHECKS: tuple[Rule, ...] = (
     ZeroPointShape(),
     ZeroPointType(),
     SharedSkipScale(),
+    QuantizedType(),
     TriluWithoutUpper(),
     AttentionWindow(),
     AttentionValidLengths(),

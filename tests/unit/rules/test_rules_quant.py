@@ -19,7 +19,7 @@ from trtconv.passes import PASSES
 from trtconv.rules import STANDING, run_rules
 from trtconv.rules.deconv_not_int8 import may_be_computed, why_in_float
 
-QUANT = tuple(f"TC3{n:02}" for n in range(1, 14))
+QUANT = tuple(f"TC3{n:02}" for n in range(1, 16))
 
 
 def found(proto: onnx.ModelProto, target: Target = RTX) -> list[Finding]:
@@ -212,6 +212,33 @@ def test_a_type_that_no_zero_point_tells(dtype: str, code: int) -> None:
         return
     assert [f.code for f in findings] == ([] if dtype == "int8" else ["TC308", "TC308"])
     assert all(f.message.startswith(f"{dtype} without a zero point") for f in findings)
+
+
+@pytest.mark.parametrize("form", ["zero point", "output_dtype"])
+@pytest.mark.parametrize(
+    ("kind", "targets"),
+    [
+        ("FLOAT8E4M3FN", [False, True]),
+        ("INT4", [False, True]),
+        ("INT8", [False, False]),
+        *((kind, [True, True]) for kind in ("FLOAT8E5M2", "FLOAT8E5M2FNUZ", "FLOAT8E4M3FNUZ", "UINT4")),
+    ],
+)
+def test_a_type_that_nothing_is_quantised_to_is_named(kind: str, targets: list[bool], form: str) -> None:
+    code = onnx.TensorProto.DataType.Value(kind)
+    attribute, point = ("", ", z") if form == "zero point" else (f"<output_dtype = {code}>", "")
+    proto = parse(
+        f"""<ir_version: 10, opset_import: ["": 21]>
+        g (float[1,2] x) => (float[1,2] y) <float s = {{0.1}}>
+        {{ [quant] q = QuantizeLinear {attribute} (x, s{point})
+          y = DequantizeLinear (q, s{point}) }}"""
+    )
+    if point:
+        zero = np.zeros((), onnx.helper.tensor_dtype_to_np_dtype(code))
+        proto.graph.initializer.append(numpy_helper.from_array(zero, "z"))
+    findings = [[f for f in found(proto, target) if f.code == "TC315"] for target in (RTX, TENSORRT_8)]
+    assert [[f.location.node for f in ours] for ours in findings] == [["quant"] * refused for refused in targets]
+    assert all(kind in f.message for ours in findings for f in ours)
 
 
 def test_a_zero_point_of_another_shape() -> None:
