@@ -86,20 +86,25 @@ def _literal_elements(graph: onnx.GraphProto, columns: Columns, inference: Mappi
     lengths = {tensor.name: _size(tensor) for tensor in graph.initializer}
     lengths |= {value.name: _length(value) for value in graph.input if value.name not in lengths}
     lengths = {name: length for name, length in lengths.items() if length}
+    floats = {tensor.name: float(tensor.dims[0]) for tensor in graph.initializer if _is_float_vector(tensor)}
     # Several numbers are the shape of something that is no vector.
     shapes = {tensor.name for tensor in graph.initializer if len(tensor.dims) == 1 and tensor.dims[0] > 1}
     count = 0.0
     for node, op, inputs, outputs in zip(columns.nodes, columns.ops, columns.inputs, columns.outputs, strict=True):
-        if op in _OF_VECTORS and (not lengths or lengths.keys().isdisjoint(inputs)):
+        reads_vectors = not lengths.keys().isdisjoint(inputs) or not floats.keys().isdisjoint(inputs[:1])
+        if op in _OF_VECTORS and not reads_vectors:
             continue
         constant = constant_of(node)
         if constant is not None:
             length = _size(constant)
             shapes.update(outputs if list(constant.dims) not in ([], [1]) else ())
+            floats.update(dict.fromkeys(outputs, float(constant.dims[0])) if _is_float_vector(constant) else {})
         else:
             parts = [lengths.get(name, _NO_VECTOR) for name in inputs]
             length = (
-                _NO_VECTOR if op in _ANY_LENGTH and not shapes.isdisjoint(inputs[-1:]) else _length_after(node, parts)
+                _NO_VECTOR
+                if op in _ANY_LENGTH and not shapes.isdisjoint(inputs[-1:])
+                else _length_after(node, _with_floats(op, inputs, parts, floats))
             )
             if math.isinf(length) and inference is not None:
                 length = max((inference.get(name, _NO_VECTOR) for name in outputs), default=_NO_VECTOR)
@@ -108,6 +113,25 @@ def _literal_elements(graph: onnx.GraphProto, columns: Columns, inference: Mappi
         if length:
             lengths.update(dict.fromkeys(outputs, length))
     return count
+
+
+def _with_floats(
+    op: str, inputs: Sequence[str], parts: Sequence[float], floats: Mapping[str, float]
+) -> Sequence[float]:
+    """Returns the lengths of the vectors that a node reads, of float constants too where it makes a vector of them.
+
+    Args:
+        op: The operator.
+        inputs: What the node reads.
+        parts: The lengths without those of float constants, of which inference writes down what is computed alone.
+        floats: Those of float constants.
+    """
+    if op in _LOWERING or floats.keys().isdisjoint(inputs):
+        return parts
+    lengths = [part or floats.get(name, _NO_VECTOR) for name, part in zip(inputs, parts, strict=True)]
+    # A bias beside an image makes no vector of it.
+    alone = all(length for name, length in zip(inputs, lengths, strict=True) if name)
+    return lengths if alone or op in _LIKE_THE_FIRST or op in _LONGER else parts
 
 
 def _length_after(node: onnx.NodeProto, parts: Sequence[float]) -> float:
@@ -136,6 +160,11 @@ def _size(tensor: onnx.TensorProto) -> float:
     # Of constants inference takes integers alone.
     whole = tensor.data_type in (onnx.TensorProto.INT32, onnx.TensorProto.INT64)
     return float(math.prod(tensor.dims)) if whole and len(tensor.dims) < 2 else _NO_VECTOR
+
+
+def _is_float_vector(tensor: onnx.TensorProto) -> bool:
+    dims = tensor.dims
+    return len(dims) == 1 and dims[0] > 0 and not _size(tensor)
 
 
 def _length(value: onnx.ValueInfoProto) -> float:

@@ -39,6 +39,28 @@ def test_long_vectors_are_not_followed(nodes: str, length: int) -> None:
     assert data_can_be_propagated(model.graph, model) == (length != LONG)
 
 
+@pytest.mark.parametrize("length", [300, LONG])
+@pytest.mark.parametrize(
+    "nodes",
+    [
+        "a = Neg(c) y = Add(a, a)",
+        "a = Identity(c) y = Add(a, a)",
+        "a = Mul(v, c) y = Add(a, a)",
+        "a = Mul(c, v) y = Add(a, a)",
+        "a = Max(c, v) y = Add(a, a)",
+        "a = Concat<axis=0>(c, v) y = Add(a, a)",
+        "p = Constant<value_ints=[0, {length}]>() a = Pad(one, p) y = Add(a, a)",
+        "p = Constant<value_ints=[0, {length}]>() o = Constant<value_floats=[1.0]>() a = Pad(o, p) y = Add(a, a)",
+    ],
+)
+def test_long_vectors_of_float_constants_are_not_followed(nodes: str, length: int) -> None:
+    text = TEXT.replace("float[{length}] v", "float[1] v").format(length=2, nodes=nodes.format(length=length))
+    model = onnx.parser.parse_model(text)
+    for name, size in (("c", length), ("one", 1)):
+        model.graph.initializer.append(onnx.TensorProto(name=name, data_type=onnx.TensorProto.FLOAT, dims=[size]))
+    assert data_can_be_propagated(model.graph, model) == (length != LONG)
+
+
 def test_random_vectors_are_not_followed() -> None:
     text = f"a = RandomUniform<shape=[{LONG}]>() y = Add(a, a)"
     model = onnx.parser.parse_model(TEXT.format(length=2, nodes=text))
