@@ -140,7 +140,7 @@ def _shapes(
     graph.output.extend(onnx.ValueInfoProto(name=name) for name in node.output if name)
     model = onnx.ModelProto(ir_version=8, graph=graph, opset_import=opsets)
     try:
-        inferred = onnx.shape_inference.infer_shapes(model, strict_mode=True, data_prop=True)
+        inferred = onnx.shape_inference.infer_shapes(model, strict_mode=True)
     # Whatever inference raises over a stranger's node means one thing here: not known.
     except Exception:
         return [None]

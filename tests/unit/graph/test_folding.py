@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -53,6 +56,29 @@ def test_more_elements_than_the_budget_has_are_refused_before_they_are_made() ->
     assert folded("y = ConstantOfShape (k)", elements=6) is not None
     with pytest.raises(BudgetExceeded):
         folded("y = ConstantOfShape (k)", elements=5)
+
+
+SUM_OF_4_MEGABYTES = """
+import resource
+import numpy as np
+from onnx import helper
+from trtconv.graph.folding import evaluate
+
+def sums(size):
+    node = helper.make_node("Add", ["a", "a"], ["y"])
+    return evaluate([node], {"a": np.ones(size, np.int8)}, "y", [helper.make_opsetid("", 17)])
+
+assert sums(1) is not None
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+assert sums(1 << 22) is not None
+print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)
+"""
+
+
+def test_how_many_there_are_is_known_without_a_list_of_them() -> None:
+    """Inference that follows values writes down each element, in some 150 bytes."""
+    grown = subprocess.run([sys.executable, "-c", SUM_OF_4_MEGABYTES], capture_output=True, text=True, check=True)
+    assert int(grown.stdout) < 100
 
 
 def test_products_have_a_budget_of_their_own() -> None:
