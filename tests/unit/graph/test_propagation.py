@@ -49,7 +49,10 @@ def test_long_vectors_are_not_followed(nodes: str, length: int) -> None:
         "a = Mul(c, v) y = Add(a, a)",
         "a = Max(c, v) y = Add(a, a)",
         "a = Concat<axis=0>(c, v) y = Add(a, a)",
+        "i = Constant<value_ints=[0]>() j = Constant<value_ints=[9]>() a = Slice(c, i, j, , i) y = Add(a, a)",
+        "m = Constant<value_float=0.0>() a = Clip(c, m) y = Add(a, a)",
         "p = Constant<value_ints=[0, {length}]>() a = Pad(one, p) y = Add(a, a)",
+        "p = Constant<value_ints=[0, {length}]>() z = Constant<value_float=0.0>() a = Pad(one, p, z) y = Add(a, a)",
         "p = Constant<value_ints=[0, {length}]>() o = Constant<value_floats=[1.0]>() a = Pad(o, p) y = Add(a, a)",
     ],
 )
@@ -59,6 +62,20 @@ def test_long_vectors_of_float_constants_are_not_followed(nodes: str, length: in
     for name, size in (("c", length), ("one", 1)):
         model.graph.initializer.append(onnx.TensorProto(name=name, data_type=onnx.TensorProto.FLOAT, dims=[size]))
     assert data_can_be_propagated(model.graph, model) == (length != LONG)
+
+
+@pytest.mark.parametrize(
+    "nodes",
+    [
+        "a = Add(c, x) y = Add(a, a)",
+        "a = Div(c, x) y = Add(a, a)",
+        "i = Shape(v) a = Gather(c, i) y = Add(a, a)",
+    ],
+)
+def test_long_float_constants_do_no_harm_where_no_vector_is_made_of_them(nodes: str) -> None:
+    model = onnx.parser.parse_model(TEXT.format(length=2, nodes=nodes))
+    model.graph.initializer.append(onnx.TensorProto(name="c", data_type=onnx.TensorProto.FLOAT, dims=[LONG]))
+    assert data_can_be_propagated(model.graph, model)
 
 
 def test_random_vectors_are_not_followed() -> None:
