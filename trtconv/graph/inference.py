@@ -27,7 +27,7 @@ def infer(whole: Whole, model: Callable[[], onnx.ModelProto], light: Callable[[]
         model: Returns a copy that may be changed, without weights.
         light: Returns the model as bytes, its weights only if they are small.
     """
-    data = _in_standard_domain(whole, _without_misread_pads(whole, model) or light())
+    data = _with_copies(whole, _in_standard_domain(whole, _without_misread_pads(whole, model) or light()))
     # Inference gives up with an exception on some models that are valid otherwise; little is then known.
     main = whole.scopes[0]
     for data_prop in (True, False) if data_can_be_propagated(main.graph, data, main.columns) else (False,):
@@ -56,6 +56,34 @@ def _in_standard_domain(whole: Whole, data: bytes) -> bytes:
                 node.ClearField("domain")
     serialized: bytes = copy.SerializeToString()
     return serialized
+
+
+def _with_copies(whole: Whole, data: bytes) -> bytes:
+    """Returns a model whose copies of constants that may be sizes are constants themselves: inference does not follow
+    them, and torch's older exporter has one for each further layer that has the same."""
+    copies = [
+        (scope.position, index, tensor)
+        for scope in whole.scopes
+        for index in scope.positions("Identity")
+        for name in scope.columns.inputs[index][:1]
+        if (tensor := scope.initializer(name)) is not None and _may_be_sizes(tensor)
+    ]
+    if not copies:
+        return data
+    copy = onnx.ModelProto.FromString(data)
+    twins = [copy.graph, *inner_graphs(copy.graph.node)]
+    for position, index, tensor in copies:
+        twin = twins[position].node[index]
+        twin.op_type = "Constant"
+        twin.ClearField("input")
+        twin.attribute.append(onnx.helper.make_attribute("value", tensor))
+    serialized: bytes = copy.SerializeToString()
+    return serialized
+
+
+def _may_be_sizes(tensor: onnx.TensorProto) -> bool:
+    is_here = not uses_external_data(tensor) and math.prod(tensor.dims) <= SMALL_ELEMENTS
+    return is_here and tensor.data_type == onnx.TensorProto.INT64
 
 
 def _without_misread_pads(whole: Whole, model: Callable[[], onnx.ModelProto]) -> bytes | None:
