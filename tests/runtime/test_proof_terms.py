@@ -80,6 +80,15 @@ STATIC: dict[str, tuple[str, str]] = {
         """s = Identity (n4) t = Identity (o4) m = Identity (m4) v = Identity (v4)
         y = BatchNormalization (x, s, t, m, v)""",
     ),
+    "norms of what is computed": (
+        "float[2,4,8,6] x, float[4] s, float[4] m",
+        "v = Exp (m) y = BatchNormalization <epsilon = 0.001> (x, s, o4, m, v)",
+    ),
+    "pools that round nothing up": (
+        IMAGE,
+        """a = MaxPool <kernel_shape = [2, 2], strides = [2, 2], ceil_mode = 1> (x)
+        y = AveragePool <kernel_shape = [2, 3], strides = [2, 2], pads = [0, 1, 0, 1], ceil_mode = 1> (a)""",
+    ),
     "norms of constants": (IMAGE, "a = BatchNormalization (x, n4, o4, m4, v4) y = Relu (a)"),
     "moves": (
         IMAGE,
@@ -153,11 +162,16 @@ FREE: dict[str, tuple[str, str]] = {
         "a = MatMul (x, w8) b = Reshape (a, heads) c = Transpose <perm = [0, 2, 1, 3]> (b) y = Softmax (c)",
     ),
     "line": ("float[n,4,t] x", "a = Conv (x, k1) y = LeakyRelu (a)"),
+    "norms": ("float[n,4,h,w] x", "a = BatchNormalization (x, n4, o4, m4, v4) y = Sigmoid (a)"),
     "means": ("float[n,4,h,w] x", "a = GlobalAveragePool (x) y = Mul (a, x)"),
 }
 """Those whose sizes are free."""
 UNKNOWN: dict[str, tuple[str, str]] = {
     "a pool that rounds up": (IMAGE, "y = MaxPool <kernel_shape = [3, 3], strides = [2, 2], ceil_mode = 1> (x)"),
+    "a pool that may round up": (
+        "float[n,4,h,w] x",
+        "y = MaxPool <kernel_shape = [2, 2], strides = [2, 2], ceil_mode = 1> (x)",
+    ),
     "factors": ("float[4,5] x", "y = Gemm <alpha = 2.0, transB = 1> (x, g, c)"),
     "sums of many": (IMAGE, "y = Sum (x, x, x)"),
     "sizes that are rounded": (IMAGE, 'y = Resize <mode = "linear"> (x, , odd)'),

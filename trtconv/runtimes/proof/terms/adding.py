@@ -74,9 +74,10 @@ def _pool(kind: str, call: NodeCall) -> Term:
     source = call.operand()
     shape = tuple(call.take("kernel_shape", ()))
     counts = call.flag("count_include_pad", 0)
-    if call.take("ceil_mode", 0) or call.take("storage_order", 0):
+    rounds_up = call.flag("ceil_mode", 0)
+    if call.take("storage_order", 0):
         raise Wordless("a pool of its own")
-    return pooled(kind, source, shape, _window(call, len(shape)), counts)
+    return pooled(kind, source, shape, _window(call, len(shape)), counts, rounds_up)
 
 
 def _global_pool(op: str, call: NodeCall) -> Term:
@@ -134,18 +135,25 @@ def _instance_normalization(call: NodeCall) -> Term:
 def _batch_normalization(call: NodeCall) -> Term:
     source = call.operand(0)
     shape = (1, -1, *(1,) * (source.rank - 2))
-    parameters = [call.array(at).reshape(-1) for at in (1, 2, 3, 4)]
-    epsilon = parameters[3].dtype.type(call.take("epsilon", 1e-5))
+    parameters = [call.operand(at) for at in (1, 2, 3, 4)]
+    epsilon = call.take("epsilon", 1e-5)
     call.take("momentum", None)
     if call.take("spatial", 1) != 1 or call.take("training_mode", 0) or source.rank < 2:
         raise Wordless("a normalisation of its own")
-    scale, bias, mean, deviation = (
-        terms.reshaped(terms.constant(values), shape) for values in (*parameters[:3], np.sqrt(parameters[3] + epsilon))
-    )
-    even = terms.joined("DIV", terms.joined("SUB", source, mean), deviation)
+    scale, bias, mean, variance = (terms.reshaped(parameter, shape) for parameter in parameters)
+    even = terms.joined("DIV", terms.joined("SUB", source, mean), _deviation(variance, epsilon))
     written_out = terms.joined("SUM", terms.joined("PROD", even, scale), bias)
-    factor, summand = (terms.constant_near(values, source.dtype, scale.sizes) for values in folded(parameters, epsilon))
+    arrays = [parameter.array for parameter in parameters if parameter.array is not None]
+    if len(arrays) < len(parameters):
+        return written_out
+    factor, summand = (terms.constant_near(values, source.dtype, scale.sizes) for values in folded(arrays, epsilon))
     return terms.either(written_out, terms.joined("SUM", terms.joined("PROD", source, factor), summand))
+
+
+def _deviation(variance: Term, epsilon: float) -> Term:
+    if variance.array is not None:
+        return terms.constant(np.sqrt(variance.array + variance.array.dtype.type(epsilon)))
+    return terms.applied("SQRT", terms.joined("SUM", variance, terms.constant(np.array(epsilon, variance.dtype))))
 
 
 _MOST_GROWTH = 16

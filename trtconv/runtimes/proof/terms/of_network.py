@@ -246,6 +246,8 @@ def _turned(matrix: Term, how: str) -> Term:
 
 
 def _convolution(call: LayerCall) -> Term:
+    if call.take("padding_mode") != "EXPLICIT_ROUND_DOWN":
+        raise Wordless("pads that are computed")
     source, kernel_operand, bias_operand = call.operand(0), call.optional(1), call.optional(2)
     transpose = call.kind == "DECONVOLUTION"
     weights, bias = call.weights("kernel"), call.weights("bias")
@@ -262,8 +264,6 @@ def _convolution(call: LayerCall) -> Term:
 
 
 def _window(call: LayerCall, dilations: tuple[int, ...]) -> Window:
-    if call.take("padding_mode") != "EXPLICIT_ROUND_DOWN":
-        raise Wordless("pads that are computed")
     strides, low, high = (tuple(call.take(name)) for name in ("stride_nd", "pre_padding", "post_padding"))
     return Window(strides, low, high, dilations)
 
@@ -271,8 +271,11 @@ def _window(call: LayerCall, dilations: tuple[int, ...]) -> Window:
 def _pooling(call: LayerCall) -> Term:
     shape, counts = tuple(call.take("window_size_nd")), not call.take("average_count_excludes_padding")
     call.drop("blend_factor")
-    window = _window(call, (1,) * len(shape))
-    return pooled(call.take("type"), call.operand(), shape, window, counts)
+    mode = call.take("padding_mode")
+    if mode not in ("EXPLICIT_ROUND_DOWN", "EXPLICIT_ROUND_UP"):
+        raise Wordless("pads that are computed")
+    window, rounds_up = _window(call, (1,) * len(shape)), mode == "EXPLICIT_ROUND_UP"
+    return pooled(call.take("type"), call.operand(), shape, window, counts, rounds_up)
 
 
 def _reduce(call: LayerCall) -> Term:

@@ -69,6 +69,11 @@ def _covered(size: int, window: int, stride: int, low: int, high: int, dilation:
     return count
 
 
+def _leaves(size: int, window: int, stride: int, low: int, high: int) -> bool:
+    """Whether some elements are left behind the last whole window, or that is not known."""
+    return size < 0 or (size + low + high - window) % stride != 0
+
+
 def _spread(size: int, window: int, stride: int, low: int, high: int, dilation: int) -> int:
     if size < 0:
         return -1
@@ -78,7 +83,9 @@ def _spread(size: int, window: int, stride: int, low: int, high: int, dilation: 
     return left
 
 
-def pooled(kind: str, source: Term, shape: Sequence[int], window: Window, counts_padding: bool) -> Term:
+def pooled(
+    kind: str, source: Term, shape: Sequence[int], window: Window, counts_padding: bool, rounds_up: bool
+) -> Term:
     """Returns a pool that ends where its last whole window does.
 
     Args:
@@ -87,6 +94,7 @@ def pooled(kind: str, source: Term, shape: Sequence[int], window: Window, counts
         shape: Of the window.
         window: How it is moved.
         counts_padding: Whether an average counts what is padded.
+        rounds_up: Whether there is a window more where some elements are left, which has no words.
     """
     axes = source.rank - 2
     window.require(axes)
@@ -94,6 +102,8 @@ def pooled(kind: str, source: Term, shape: Sequence[int], window: Window, counts
         raise Wordless("a pool of its own")
     if any(pad >= size for size, *pads in zip(shape, window.low, window.high, strict=True) for pad in pads):
         raise Wordless("windows on padding alone")
+    if rounds_up and any(map(_leaves, source.sizes[2:], shape, window.strides, window.low, window.high)):
+        raise Wordless("a window that is cut off")
     counts = counts_padding and kind == "AVERAGE" and any((*window.low, *window.high))
     sizes = (*source.sizes[:2], *map(_covered, source.sizes[2:], shape, *window))
     return Term(f"pool {kind}", (source,), (tuple(shape), *window, counts), source.dtype, sizes)
