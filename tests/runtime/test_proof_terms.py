@@ -146,6 +146,11 @@ STATIC: dict[str, tuple[str, str]] = {
         """a = Pad (x, pads) b = Pad (a, pads, number) c = Pad <mode = "edge"> (b, pads)
         y = Pad <mode = "reflect"> (c, pads)""",
     ),
+    "copies along axes": (
+        "float[1,1,6] x",
+        "a = Expand (x, same) b = Relu (a) c = Unsqueeze (b, last) y = Expand (c, many)",
+    ),
+    "rows of several axes": (IMAGE, "a = GatherND (x, pairs) y = GatherND <batch_dims = 1> (a, ones2)"),
     "nothing copied": (IMAGE, "a = Expand (x, same) y = Relu (a)"),
     "half": ("float16[2,4,8,6] x", "a = Relu (x) b = Transpose (a) y = Softmax (b)"),
 }
@@ -199,6 +204,8 @@ CONSTANTS = {
     "nopads": np.zeros(8, np.int64), "pads": np.array([0, 0, 1, 2, 0, 0, 2, 0]), "number": np.float32(0.5),
     "table": floats(3, 9), "some": np.array([[8, 0, -1, 3], [1, 1, 2, 2]]), "minus0": np.array(-1),
     "same": np.array([4, 1, 6]), "heads": np.array([0, -1, 2, 4]),
+    "many": np.array([3, 1, 4, 6, 5]),
+    "pairs": np.array([[1, -1], [0, 2]]), "ones2": np.array([[-1], [4]]),
     "odd": np.array([1, 1, 1.3, 1.7], np.float32),
 }  # fmt: skip
 

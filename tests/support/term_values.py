@@ -146,6 +146,11 @@ def _cut(term: Term, _: str, x: Array) -> Array:
     return x[np.ix_(*rows)]
 
 
+def _gathered(term: Term, kind: str, x: Array, indices: Array) -> Any:
+    (where,) = term.details
+    return _by_runtime("GatherND", [x, indices], batch_dims=where) if kind == "nd" else np.take(x, indices, where)
+
+
 def _resized(term: Term, _: str, x: Array) -> Any:
     mode, places, *own = term.details
     rounding = {"nearest_mode": NEAREST[own.pop(0)]} if mode == "NEAREST" else {}
@@ -199,7 +204,7 @@ _KINDS: dict[str, Callable[..., Any]] = {
     "softmax": _softmax,
     "normalize": _normalized,
     "pad": _padded,
-    "gather": lambda term, _, x, indices: np.take(x, indices, term.details[0]),
+    "gather": _gathered,
     "concat": lambda term, _, *operands: np.concatenate(operands, term.details[0]),
     "slice": _cut,
     "resize": _resized,

@@ -99,11 +99,12 @@ _MODES = {b"constant": "FILL", b"edge": "CLAMP", b"reflect": "REFLECT", b"wrap":
 
 def _expand(call: NodeCall) -> Term:
     source, target = call.operand(0), call.ints(1)
-    if target is None or len(target) > source.rank or not source.is_static:
+    if target is None or not source.is_static:
         raise Wordless("sizes that are computed")
-    if tuple(np.broadcast_shapes(source.sizes, target)) != source.sizes:
-        raise Wordless("copies")
-    return source
+    source = terms.unsqueezed(source, range(len(target) - source.rank))
+    sizes = np.broadcast_shapes(source.sizes, tuple(target))
+    steps = [int(new == own) for new, own in zip(sizes, source.sizes, strict=True)]
+    return parts.cut(source, [0] * source.rank, sizes, steps)
 
 
 def _depth_to_space(call: NodeCall) -> Term:
@@ -121,6 +122,10 @@ def _depth_to_space(call: NodeCall) -> Term:
 
 def _gather(call: NodeCall) -> Term:
     return parts.gathered(call.operand(0), call.operand(1), call.take("axis", 0))
+
+
+def _gather_nd(call: NodeCall) -> Term:
+    return parts.gathered_nd(call.operand(0), call.operand(1), call.take("batch_dims", 0))
 
 
 _PLACES = {
@@ -160,6 +165,7 @@ WORDS: dict[str, Words] = {
     "Expand": _expand,
     "Flatten": _flatten,
     "Gather": _gather,
+    "GatherND": _gather_nd,
     "Pad": _pad,
     "Reshape": _reshape,
     "Resize": _resize,

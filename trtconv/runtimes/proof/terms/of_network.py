@@ -120,9 +120,12 @@ def _shape(call: LayerCall) -> Term:
 
 
 def _gather(call: LayerCall) -> Term:
-    if call.take("mode") != "DEFAULT" or call.take("num_elementwise_dims"):
+    mode, shared, axis = call.take("mode"), call.take("num_elementwise_dims"), call.take("axis")
+    if mode == "ND":
+        return parts.gathered_nd(call.operand(0), call.operand(1), shared)
+    if mode != "DEFAULT" or shared:
         raise Wordless("rows of its own")
-    return parts.gathered(call.operand(0), call.operand(1), call.take("axis"))
+    return parts.gathered(call.operand(0), call.operand(1), axis)
 
 
 def _scale(call: LayerCall) -> Term:

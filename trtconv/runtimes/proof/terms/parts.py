@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from trtconv.runtimes.proof.terms.term import INTEGERS, MAX_ELEMENTS, Term, Wordless, constant, require_floats
+from trtconv.runtimes.proof.terms.term import INTEGERS, MAX_ELEMENTS, Array, Term, Wordless, constant, require_floats
 
 
 def padded(term: Term, low: Sequence[int], high: Sequence[int], mode: str, fill: float) -> Term:
@@ -34,20 +34,43 @@ def padded(term: Term, low: Sequence[int], high: Sequence[int], mode: str, fill:
 def gathered(source: Term, indices: Term, axis: int) -> Term:
     """Returns the rows of a term that indices name, along an axis whose size is known."""
     axis = source.axis(axis)
-    size = source.sizes[axis]
-    if size < 1 or indices.dtype not in INTEGERS:
+    indices = _places(indices, np.array(source.sizes[axis]))
+    sizes = (*source.sizes[:axis], *indices.sizes, *source.sizes[axis + 1 :])
+    return Term("gather", (source, indices), (axis,), source.dtype, sizes)
+
+
+def gathered_nd(source: Term, indices: Term, shared: int) -> Term:
+    """Returns the elements or parts of a term that rows of indices name, of axes whose sizes are known.
+
+    Args:
+        source: The term.
+        indices: [..., axes]: one row for each part.
+        shared: How many axes in front both have.
+    """
+    if not indices.rank or not 0 <= shared < min(indices.rank, source.rank):
+        raise Wordless(f"{shared} shared axes")
+    depth = indices.sizes[-1]
+    rest = source.sizes[shared + depth :]
+    if depth < 1 or shared + depth > source.rank or source.sizes[:shared] != indices.sizes[:shared]:
+        raise Wordless("rows of another length")
+    indices = _places(indices, np.array(source.sizes[shared : shared + depth]))
+    return Term("gather nd", (source, indices), (shared,), source.dtype, (*indices.sizes[:-1], *rest))
+
+
+def _places(indices: Term, sizes: Array) -> Term:
+    """Returns indices into axes of such sizes, counted from the front where they are known."""
+    if (sizes < 1).any() or indices.dtype not in INTEGERS:
         # From the end of what has no size that is known, TensorRT counts in no way that it says.
-        raise Wordless(f"rows of {size}")
+        raise Wordless(f"rows of {sizes}")
     while indices.op == "cast" and indices.source.dtype in INTEGERS:
         # An index that another type of integer does not hold is beyond the end.
         indices = indices.source
-    if indices.array is not None:
-        rows = indices.array.astype(np.int64)
-        if ((rows < -size) | (rows >= size)).any():
-            raise Wordless("rows beyond the end")
-        indices = constant(rows % size)
-    sizes = (*source.sizes[:axis], *indices.sizes, *source.sizes[axis + 1 :])
-    return Term("gather", (source, indices), (axis,), source.dtype, sizes)
+    if indices.array is None:
+        return indices
+    rows = indices.array.astype(np.int64)
+    if ((rows < -sizes) | (rows >= sizes)).any():
+        raise Wordless("rows beyond the end")
+    return constant(rows % sizes)
 
 
 def concatenated(terms: Sequence[Term], axis: int) -> Term:
@@ -70,9 +93,11 @@ def cut(term: Term, starts: Sequence[int], sizes: Sequence[int], steps: Sequence
     for size, first, count, step in zip(term.sizes, starts, sizes, steps, strict=True):
         if count < 0 or not 0 <= first < size or not 0 <= first + (count - 1) * step < size:
             raise Wordless("a part that depends on sizes")
+    # How far it is from one to the next says nothing of one.
+    steps = [1 if count == 1 else step for count, step in zip(sizes, steps, strict=True)]
     if tuple(sizes) == term.sizes and set(steps) == {1}:
         return term
-    if term.array is not None:
+    if term.array is not None and 0 not in steps:
         ends = [first + step * n for first, n, step in zip(starts, sizes, steps, strict=True)]
         rows = [
             slice(first, end if end >= 0 else None, step) for first, end, step in zip(starts, ends, steps, strict=True)
