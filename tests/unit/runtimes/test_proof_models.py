@@ -58,6 +58,14 @@ def test_each_kind_has_its_result(tmp_path: Path) -> None:
         np.testing.assert_array_equal(answer["arrays"][f"value {kind}"], np.maximum(fed(piece, kind)["x"], 0))
 
 
+def test_a_kind_that_it_does_not_take_leaves_the_others(tmp_path: Path) -> None:
+    body = """(float[2,4] x) => (float[2,4] y) <float[1] row = {7}>
+    { i = Cast <to = 7> (x)  y = Gather (row, i) }"""
+    piece = task(nodes=(0, 1), kinds=(InputKind.LARGE, InputKind.ZEROS))
+    (answer,) = answers(tmp_path, body, piece)
+    assert answer["arrays"].keys() == {"value 5"} and (answer["arrays"]["value 5"] == 7).all()
+
+
 def test_of_a_sum_the_magnitudes_are_summed(tmp_path: Path) -> None:
     body = """(float[2,4] x, float[2,4] z) => (float[2,3] y)
     <float[4,3] w = {-1,2,-3, 4,-5,6, -7,8,-9, 1,-1,1}> { d = Sub (x, z)  y = MatMul (d, w) }"""

@@ -94,12 +94,10 @@ class Conditioning:
 
 def _moved(feeds: Mapping[str, Array], seed: int) -> dict[str, Array]:
     """Returns inputs that are moved a little."""
-    random = np.random.default_rng(seed)
+    random, by = np.random.default_rng(seed), tolerance.PERTURBATION
     with np.errstate(all="ignore"):
         return {
-            name: np.asarray(values * (1 + tolerance.PERTURBATION * random.choice([-1.0, 1.0], values.shape))).astype(
-                values.dtype
-            )
+            name: np.asarray(values * (1 + random.choice([-by, by], values.shape))).astype(values.dtype)
             if values.dtype.kind == "f"
             else values
             for name, values in feeds.items()
