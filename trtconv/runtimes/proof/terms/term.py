@@ -140,8 +140,8 @@ def same(one: Term, other: Term) -> bool:
             return False
         if a.folded is not None or b.folded is not None:
             return _is_near(a, b)
-        if a.array is not None or b.array is not None:
-            return a.array is not None and b.array is not None and _same_values(a.array, b.array)
+        if a.array is not None and b.array is not None:
+            return _same_values(a.array, b.array)
         if all(map(alike, a.operands, b.operands)):
             return True
         return a.op in _COMMUTATIVE and all(map(alike, a.operands, reversed(b.operands)))
