@@ -129,6 +129,7 @@ KNOWN: list[tuple[str, str] | tuple[str, str, int]] = [
     ("float[2,4] x", "y = BatchNormalization (x, of4, row4, m4, v4)"),
     ("float[n,4,h,w] x", "y = BatchNormalization (x, of4, row4, m4, v4)", 9),
     ("float[1,4,0,6] x", "y = Conv <pads = [3, 0, 1, 0]> (x, k)"),
+    ("float[1,4,0,6] x", "y = ConvTranspose (x, kt)"),
     ("float[2,4,9] x", "y = MaxPool <kernel_shape = [2], strides = [2]> (x)"),
     # Moves.
     ("float[2,3,4] x", "y = Transpose (x)"),
@@ -148,6 +149,7 @@ KNOWN: list[tuple[str, str] | tuple[str, str, int]] = [
     ("float[1,n,1,4] x", "y = Squeeze (x, sides)"),
     ("float[1,3,1,4] x", "y = Squeeze <axes = [0, -2]> (x)", 11),
     ("float[3,4] x", "y = Unsqueeze (x, sides)"),
+    ("float[3,4] x", "y = Unsqueeze (x, m3)"),
     ("float[n,4] x", "y = Unsqueeze (x, sides)"),
     ("float[3,4] x", "y = Unsqueeze <axes = [0, 3]> (x)", 11),
     ("float[2,3] x, float[2,4] z", "y = Concat <axis = 1> (x, z, x)"),

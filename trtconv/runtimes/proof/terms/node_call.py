@@ -72,15 +72,6 @@ class NodeCall(Operands):
             raise Wordless("values that are elsewhere, or text")
         return np.asarray(onnx.numpy_helper.to_array(tensor))
 
-    def scalar(self, index: int, default: float) -> float:
-        """Returns the one number that an input is."""
-        operand = self.optional(index)
-        if operand is None:
-            return default
-        if operand.array is None or operand.array.size != 1:
-            raise Wordless("a number that is computed")
-        return float(operand.array.reshape(()))
-
     def finish(self) -> None:
         """Raises `Wordless` where something was not asked for."""
         if self._attributes:

@@ -97,13 +97,8 @@ _FOLDED = frozenset(
 
 
 def _constant(call: LayerCall) -> Term:
-    values, dtype = call.weights("weights"), numpy_type(call.dtype)
-    if values.dtype != dtype and values.dtype.itemsize == dtype.itemsize:
-        values = values.view(dtype)
-    shape = call.take("shape")
-    if values.dtype != dtype or shape is None:
-        raise Wordless("values of another type")
-    return terms.constant(values.reshape(shape))
+    # Types that NumPy has not are read as others of their size.
+    return terms.constant(call.weights("weights").view(numpy_type(call.dtype)).reshape(call.take("shape")))
 
 
 def _cast(call: LayerCall) -> Term:
@@ -306,7 +301,7 @@ def _slice(call: LayerCall) -> Term:
     for at, name in enumerate(("start", "shape", "stride"), 1):
         operand, attribute = call.ints(at), call.take(name)
         rows.append(attribute if operand is None else operand)
-    mode, fill = call.take("mode"), call.optional(4)
+    mode, fill = call.take("mode"), call.scalar(4, 0.0)
     if any(row is None for row in rows):
         raise Wordless("a part that is computed")
     source, own_axes = call.operand(), call.take("axes") if call.has("axes") else None
@@ -318,10 +313,7 @@ def _slice(call: LayerCall) -> Term:
     if max((*(-start for start in starts), *rest)) <= 0:
         # Inside, all modes are one.
         return parts.cut(source, starts, sizes, steps)
-    if fill is not None and (fill.array is None or fill.array.size != 1):
-        raise Wordless("a number that is computed")
-    number = 0.0 if fill is None or fill.array is None else float(fill.array.reshape(()))
-    return parts.padded(source, [-start for start in starts], rest, mode, number)
+    return parts.padded(source, [-start for start in starts], rest, mode, fill)
 
 
 def _on_all_axes(source: Term, axes: Sequence[int], rows: Sequence[Sequence[int]]) -> list[list[int]]:

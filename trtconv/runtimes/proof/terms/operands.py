@@ -44,6 +44,15 @@ class Operands:
             raise Wordless("sizes that are computed")
         return [int(value) for value in term.array.reshape(-1)]
 
+    def scalar(self, index: int, default: float) -> float:
+        """Returns the one number that an input is."""
+        operand = self.optional(index)
+        if operand is None:
+            return default
+        if operand.array is None or operand.array.size != 1:
+            raise Wordless("a number that is computed")
+        return float(operand.array.reshape(()))
+
     def all(self) -> list[Term]:
         """Returns the inputs up to the first that is absent."""
         operands: list[Term] = []
