@@ -116,10 +116,24 @@ def test_what_cannot_be_read_is_not_shown(tmp_path: Path) -> None:
     assert not shows_itself(OnnxModel(proto, tmp_path / "m.onnx"))
 
 
-def test_results_that_nobody_reads_have_no_words_in_between() -> None:
-    assert terms_of(model_of("a, b, y = Split <axis = 1> (x)"))["y"] is not None
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_results_without_names_have_no_words(place: int) -> None:
+    """They count: how many there are says how long each is."""
+    model = model_of("a, y = Split <axis = 1> (x)")
+    assert terms_of(model)["y"] is not None
+    proto = onnx.ModelProto()
+    proto.CopyFrom(model.proto)
+    proto.graph.node[0].output[:] = [*["a", "y"][:place], "", *["a", "y"][place:]]
     with pytest.raises(Wordless):
-        terms_of(model_of("a, , y = Split <axis = 1> (x)"))
+        terms_of(OnnxModel(proto, Path("m.onnx")))
+
+
+def test_operators_of_old_opsets_have_no_words() -> None:
+    """A BatchNormalization normalises by its batch then, where nothing is said."""
+    body, numbers = "s = Identity (n) y = BatchNormalization (x, s, s, s, s)", np.ones(6, np.float32)
+    assert terms_of(model_of(body, 7, n=numbers))["y"] is not None
+    with pytest.raises(Wordless):
+        terms_of(model_of(body, 6, n=numbers))
 
 
 def test_numbers_of_single_places_have_no_words() -> None:

@@ -14,6 +14,8 @@ from trtconv.runtimes.proof.terms.node_call import NodeCall
 from trtconv.runtimes.proof.terms.term import Term, Wordless
 
 _WORDS = {**elements.WORDS, **moving.WORDS, **adding.WORDS}
+_FIRST_OPSET = 7
+"""Before it, operators broadcast along other axes, and normalise by what is in a batch unless they are told not to."""
 
 
 def terms_of(model: OnnxModel, nodes: Iterable[int], sources: Mapping[str, Term]) -> dict[str, Term | None]:
@@ -28,6 +30,8 @@ def terms_of(model: OnnxModel, nodes: Iterable[int], sources: Mapping[str, Term]
         Wordless: One of them has none.
     """
     scope, opset = model.main, model.opset
+    if opset < _FIRST_OPSET:
+        raise Wordless(f"opset {opset}")
     columns = scope.columns
     results: dict[str, Term | None] = {**sources, "": None}
 
@@ -43,7 +47,8 @@ def terms_of(model: OnnxModel, nodes: Iterable[int], sources: Mapping[str, Term]
 
     for index in nodes:
         op, names = columns.ops[index], [name for name in columns.outputs[index] if name]
-        if columns.domains[index] not in ONNX_DOMAINS or names != list(columns.outputs[index])[: len(names)]:
+        if columns.domains[index] not in ONNX_DOMAINS or names != list(columns.outputs[index]):
+            # How many results there are tells how long each is: one without a name counts too.
             raise Wordless(op)
         call = NodeCall(columns.attributes[index], [read(name) for name in columns.inputs[index]], len(names), opset)
         folding = known.WORDS.get(op)
