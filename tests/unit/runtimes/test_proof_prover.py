@@ -278,7 +278,8 @@ def test_what_is_shown_by_its_definition_is_not_run(prover: Any) -> None:
     assert (scene.runs, scene.left, found.pieces) == ([SIZES], ["y"], PieceCounts(1, 1))
 
 
-def test_what_no_piece_makes_takes_the_whole(prover: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def returns_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Sizes that are returned follow from no input's values: no piece makes them."""
     text = """<ir_version: 8, opset_import: ["": 17]> g (float[n] x) => (float[n] y, int64[1] s)
     { y = Neg (x) s = Shape (x) }"""
@@ -287,8 +288,51 @@ def test_what_no_piece_makes_takes_the_whole(prover: Any, monkeypatch: pytest.Mo
     network = dataclasses.replace(NETWORK, tensors=tensors, layers=(*NETWORK.layers, shape), outputs=(1, 2))
     monkeypatch.setattr("test_proof_prover.MODEL", OnnxModel(onnx.parser.parse_model(text), Path("m.onnx")))
     monkeypatch.setattr("test_proof_prover.NETWORK", network)
+
+
+@pytest.mark.usefixtures("returns_sizes")
+@pytest.mark.parametrize(("elements", "sizes"), [(100, SIZES), (5, SIZES[:1]), (1, SIZES)])
+def test_what_no_piece_makes_takes_the_whole(prover: Any, elements: float, sizes: tuple[Size, ...]) -> None:
+    """At all sizes where it is too large to be run at once at any."""
+    scene, found = prover(DIFFERS, NONE, elements, defined=True)
+    assert (scene.runs, scene.left, found.agrees) == ([sizes], [], False)
+
+
+@pytest.mark.usefixtures("returns_sizes")
+@pytest.mark.parametrize("seconds", [60.0, -1.0])
+def test_what_no_piece_makes_is_missing_where_the_whole_shows_nothing(prover: Any, seconds: float) -> None:
+    _, found = prover(UNSHOWN, ALL, 1, seconds=seconds)
+    assert (found.agrees, [lack.where for lack in found.missing][-1:]) == (None, ["the whole network"])
+
+
+@pytest.mark.parametrize("fault", ["made", "constant", "unknown", "fixed", "through"])
+def test_ends_that_are_others_take_the_whole(prover: Any, monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
+    """Each piece is right: what comes in, or goes out, is not what the model takes or returns."""
+    x, y = TENSORS
+    z = ReadTensor(2, "z", "float32", (-1,))
+    neg = NETWORK.layers[0]
+    ends = "float[n] x, float[n] z) => (float[n] y)"
+    tensors: tuple[ReadTensor, ...] = (x, y, z)
+    layers: tuple[ReadLayer, ...] = (neg,)
+    inputs: tuple[int, ...] = (0, 2)
+    outputs: tuple[int, ...] = (1,)
+    if fault == "made":
+        layers, inputs = (dataclasses.replace(neg, index=1), ReadLayer(0, "x", "UNARY", (2,), (0,), {})), (2,)
+    elif fault == "constant":
+        layers, inputs = (dataclasses.replace(neg, index=1), ReadLayer(0, "x", "CONSTANT", (), (0,), {})), (2,)
+    elif fault == "unknown":
+        inputs = (0,)
+    elif fault == "fixed":
+        tensors = (dataclasses.replace(x, shape=(4,)), y, z)
+    else:
+        ends, tensors = ends.replace("=> (", "=> (float[n] z, "), (*tensors, dataclasses.replace(z, index=3))
+        layers, outputs = (neg, ReadLayer(1, "z", "UNARY", (2,), (3,), {})), (1, 3)
+    network = ReadNetwork(tensors, layers, inputs, outputs)
+    text = f'<ir_version: 8, opset_import: ["": 17]> g ({ends} {{ y = Neg (x) }}'
+    monkeypatch.setattr("test_proof_prover.MODEL", OnnxModel(onnx.parser.parse_model(text), Path("m.onnx")))
+    monkeypatch.setattr("test_proof_prover.NETWORK", network)
     scene, found = prover(DIFFERS, NONE, defined=True)
-    assert (scene.runs, scene.left, found.agrees) == ([SIZES], [], False)
+    assert (scene.runs, found.agrees) == ([SIZES], False)
 
 
 def test_a_tensor_that_became_an_input_takes_the_whole(prover: Any, monkeypatch: pytest.MonkeyPatch) -> None:

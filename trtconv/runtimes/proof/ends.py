@@ -1,8 +1,8 @@
-"""What a network takes and returns, beside what its model does: names and types, which no run compares."""
+"""What a network takes and returns, beside what its model does: names, types and sizes, which no piece compares."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from trtconv.graph.model import OnnxModel
 from trtconv.runtimes.proof.result import Divergence
@@ -25,6 +25,24 @@ def ends_that_differ(network: ReadNetwork, model: OnnxModel) -> Iterator[Diverge
         declared = model.main.dtype(tensor.name)
         if declared not in (None, numpy_name(tensor.dtype)) and (declared, tensor.dtype) not in _NARROWED:
             yield _divergence(network, tensor, f"its type is {tensor.dtype} instead of {declared}")
+
+
+def are_made(network: ReadNetwork, model: OnnxModel, targets: Collection[int]) -> bool:
+    """Whether a network takes what its model takes, and returns what the model returns, all of it made by pieces.
+
+    No piece makes what follows from sizes alone. Nor does one say that a tensor from which others start became an
+    input, or that an input became a constant, or has other sizes.
+
+    Args:
+        network: The network.
+        model: The model as the parser was given it.
+        targets: Numbers of the tensors that pieces make.
+    """
+    taken = {network.tensors[number].name: network.tensors[number].shape for number in network.inputs}
+    wanted = {spec.name: tuple(-1 if isinstance(size, str) else size for size in spec.dims) for spec in model.inputs}
+    returned = {network.tensors[number].name for number in network.outputs}
+    is_made = set(network.outputs) <= {*network.inputs, *targets}
+    return taken == wanted and returned == set(model.outputs) and is_made
 
 
 def _divergence(network: ReadNetwork, tensor: ReadTensor, why: str) -> Divergence:

@@ -18,7 +18,7 @@ from trtconv.core.scratch import Scratch
 from trtconv.graph.extract import shapes_with
 from trtconv.runtimes.proof import SERVE, cost, cut, roles
 from trtconv.runtimes.proof.ahead import Ahead
-from trtconv.runtimes.proof.ends import ends_that_differ
+from trtconv.runtimes.proof.ends import are_made, ends_that_differ
 from trtconv.runtimes.proof.feeds import Shape
 from trtconv.runtimes.proof.pieces import Pieces
 from trtconv.runtimes.proof.reference import Expected, Wanted, expect, feeds_of
@@ -182,6 +182,7 @@ class Prover:
         self._whole: WholeRun | None = None
         self._large = True
         """Whether the whole is not run at the first size, unless a piece is not shown."""
+        self._makes_ends = True
         self._decided = threading.Event()
         """Set once it is known whether the whole is run."""
         self._pieces: Pieces | None = None
@@ -200,7 +201,9 @@ class Prover:
             seams = cut.Seams(self._network, meaning.parsed)
             pieces = list(seams.pieces())
             left = pieces if self._thorough else self._undefined(seams, pieces, deadline)
-            if self._thorough or left or not self._makes_all_ends(pieces) or not self._means_the_file():
+            targets = {seams.numbers[piece.target] for piece in pieces}
+            self._makes_ends = are_made(self._network, meaning.parsed, targets)
+            if self._thorough or left or not self._makes_ends or not self._means_the_file():
                 self._begin_whole()
             self._decided.set()
             size = self._sizes[0]
@@ -237,14 +240,6 @@ class Prover:
             self._bug = error
         finally:
             self._decided.set()
-
-    def _makes_all_ends(self, pieces: Sequence[cut.Piece]) -> bool:
-        """Whether pieces make all that the network returns of what the model takes: what follows from sizes alone is in
-        none of them, nor is a tensor of the model that became an input."""
-        network, model = self._network, self._meaning.parsed
-        inputs, outputs = ({network.tensors[n].name for n in end} for end in (network.inputs, network.outputs))
-        seams = inputs | {piece.target for piece in pieces}
-        return outputs == set(model.outputs) <= seams and inputs <= {spec.name for spec in model.inputs}
 
     def _means_the_file(self) -> bool:
         """Whether the model that the parser was given is the file, or is shown by its definition to mean the same."""
@@ -302,12 +297,13 @@ class Prover:
         whole = None if self._whole is None else self._whole.finish(seconds)
         pieces = self._piecewise(until)
         agrees = whole is None or whole.agrees is not False
-        if self._large and agrees and pieces.missing and pieces.divergence is None and time.monotonic() < until:
+        is_left = pieces.divergence is None and (pieces.missing or not self._makes_ends)
+        if self._large and agrees and is_left and time.monotonic() < until:
             if self._whole is not None:
                 self._whole.close()
             self._whole = self._start(sizes=self._sizes)
             whole = self._whole.finish(until - time.monotonic())
-        return _together(whole or ProofResult("network", why="the whole was not run: its pieces are enough"), pieces)
+        return _together(whole or ProofResult("network", why="the whole was not run"), pieces, self._makes_ends)
 
     def _broken(self) -> Divergence | None:
         """Returns an assertion that does not hold at the first size, where the whole is not run there."""
@@ -355,17 +351,18 @@ def _elements(size: Size) -> int:
     return max(1, sum(map(math.prod, size.shapes.values())))
 
 
-def _together(whole: ProofResult, pieces: PiecesResult) -> ProofResult:
+def _together(whole: ProofResult, pieces: PiecesResult, makes_ends: bool = True) -> ProofResult:
     """Returns what the whole and the pieces show together.
 
-    Where every piece is proven, what the whole could not show is shown: that it could not is of no interest.
+    Where every piece is proven, and they make all ends, what the whole could not show is shown: that it could not is of
+    no interest.
     """
     proof = dataclasses.replace(whole, pieces=PieceCounts(pieces.proven, pieces.of, pieces.defined))
     if proof.agrees is False:
         return dataclasses.replace(proof, missing=pieces.missing)
     if pieces.divergence is not None:
         return dataclasses.replace(proof, agrees=False, divergence=pieces.divergence, missing=pieces.missing)
-    complete = bool(pieces.of) and not pieces.missing
+    complete = bool(pieces.of) and not pieces.missing and makes_ends
     if complete:
         return dataclasses.replace(proof, agrees=True)
     unshown = () if whole.agrees else (Unshown(Lack.SIZE, "the whole network", whole.why),)
