@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import threading
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,6 +16,7 @@ import pytest
 from trtconv.core.documents.proof import Lack, PieceCounts, Unshown
 from trtconv.graph.model import OnnxModel
 from trtconv.runtimes.proof import cost, prove
+from trtconv.runtimes.proof.cut import Seams
 from trtconv.runtimes.proof.feeds import Shape
 from trtconv.runtimes.proof.prove import Prover
 from trtconv.runtimes.proof.result import Divergence, PiecesResult, ProofResult
@@ -355,3 +357,38 @@ def test_what_is_written_down_takes_no_more_time_than_there_is(prover: Any, monk
     scene, found = prover(RIGHT, ALL, seconds=0.2)
     assert (scene.runs, found.agrees) == ([], None)
     assert [lack.what for lack in found.missing] == [Lack.TIME, Lack.SIZE]
+
+
+@pytest.mark.parametrize("most", [1, 2])
+def test_pieces_may_hold_no_more_than_there_is_room_for(
+    prover: Any, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    """A node and a layer are two; where it is too much, the whole is run."""
+    monkeypatch.setattr(prove, "_MOST_HELD", most)
+    scene, found = prover(RIGHT, PiecesResult(1, 1), defined=True)
+    assert (scene.runs, bool(found.missing), found.agrees) == ([SIZES] if most < 2 else [], most < 2, True)
+
+
+def test_pieces_are_written_down_until_nobody_waits(prover: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each may hold all of a model, and there are as many as nodes."""
+    closed, late = threading.Event(), list[int]()
+    original = Prover.close
+
+    def close(self: Prover) -> None:
+        closed.set()
+        original(self)
+
+    def pieces(self: object) -> Any:
+        piece = SimpleNamespace(nodes=(), layers=(), target="y")
+        while not closed.is_set():
+            yield piece
+        while len(late) < 5:
+            time.sleep(0.05)
+            late.append(1)
+            yield piece
+
+    monkeypatch.setattr(Prover, "close", close)
+    monkeypatch.setattr(Seams, "pieces", pieces)
+    _, found = prover(RIGHT, ALL, seconds=0.2)
+    assert [lack.what for lack in found.missing] == [Lack.TIME, Lack.SIZE]
+    assert len(late) < 5

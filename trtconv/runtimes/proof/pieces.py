@@ -81,7 +81,7 @@ class Pieces:
         network: The network.
         model: The model as the parser was given it.
         seams: Where both are cut.
-        pieces: What is left to be shown between these.
+        pieces: What is left to be shown between these; an empty sequence where nothing is.
         data: The model, serialized; None: it is its file.
         shapes: Of the inputs, at one size that they take.
         batch: The largest batch that inputs may have whose first axis is dynamic.
@@ -95,7 +95,7 @@ class Pieces:
         network: ReadNetwork,
         model: OnnxModel,
         seams: cut.Seams,
-        pieces: Sequence[cut.Piece],
+        pieces: Iterable[cut.Piece],
         data: bytes | None,
         shapes: Mapping[str, Shape],
         batch: int,

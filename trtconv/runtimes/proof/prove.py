@@ -9,7 +9,7 @@ import functools
 import math
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 from trtconv.core.documents.proof import Lack, PieceCounts, Unshown
@@ -26,7 +26,7 @@ from trtconv.runtimes.proof.result import Divergence, PiecesResult, ProofResult
 from trtconv.runtimes.proof.terms.defined import is_defined
 from trtconv.runtimes.proof.whole import Meaning, Size, all_sizes, assertion, choose
 from trtconv.runtimes.tensorrt.readback.execute import Run
-from trtconv.runtimes.tensorrt.readback.records import NotProven, ReadNetwork
+from trtconv.runtimes.tensorrt.readback.records import NotProven, OutOfTime, ReadNetwork
 
 
 class WholeRun:
@@ -199,8 +199,8 @@ class Prover:
         meaning = self._meaning
         try:
             seams = cut.Seams(self._network, meaning.parsed)
-            pieces = list(seams.pieces())
-            left = pieces if self._thorough else self._undefined(seams, pieces, deadline)
+            pieces = list(self._in_time(seams.pieces(), deadline))
+            left = pieces if self._thorough else self._undefined(seams, self._in_time(pieces, deadline))
             targets = {seams.numbers[piece.target] for piece in pieces}
             self._makes_ends = are_made(self._network, meaning.parsed, targets)
             if self._thorough or left or not self._makes_ends or not self._means_the_file():
@@ -214,7 +214,7 @@ class Prover:
                 self._network,
                 meaning.parsed,
                 seams,
-                left,
+                self._in_time(left, deadline) if left else (),
                 meaning.edited,
                 meaning.typical or size.shapes,
                 meaning.batch,
@@ -236,10 +236,26 @@ class Prover:
             )
             if self._whole is not None:
                 self._whole.run_ahead()
+        except OutOfTime:
+            # There is no result then.
+            pass
         except Exception as error:  # Nobody hears a thread: `finish` tells.
             self._bug = error
         finally:
             self._decided.set()
+
+    def _in_time(self, pieces: Iterable[cut.Piece], deadline: float) -> Iterator[cut.Piece]:
+        """Yields pieces as long as there is time, and somebody waits; what each of them holds may be all of a model.
+
+        Raises:
+            OutOfTime: There is none, or they hold too much.
+        """
+        held = 0
+        for piece in pieces:
+            held += len(piece.nodes) + len(piece.layers)
+            if self._closed or time.monotonic() > deadline or held > _MOST_HELD:
+                raise OutOfTime(_LATE.reason)
+            yield piece
 
     def _means_the_file(self) -> bool:
         """Whether the model that the parser was given is the file, or is shown by its definition to mean the same."""
@@ -247,15 +263,10 @@ class Prover:
             return True
         return self._meaning.same_numbers and self._changes is not None and self._changes.is_defined()
 
-    def _undefined(self, seams: cut.Seams, pieces: Sequence[cut.Piece], deadline: float) -> list[cut.Piece]:
+    def _undefined(self, seams: cut.Seams, pieces: Iterable[cut.Piece]) -> list[cut.Piece]:
         """Returns the pieces that are not shown by their definition."""
         network, model = self._network, self._meaning.parsed
-        late = (self._closed or time.monotonic() > deadline for _ in pieces)
-        return [
-            piece
-            for piece, is_late in zip(pieces, late, strict=True)
-            if is_late or not is_defined(network, model, seams.numbers, piece)
-        ]
+        return [piece for piece in pieces if not is_defined(network, model, seams.numbers, piece)]
 
     def _begin_whole(self) -> None:
         """Runs the whole where that is not too much."""
@@ -374,6 +385,8 @@ MOST_PRODUCTS = 2e10
 _BESIDES = 0.1
 """Share of that at sizes besides those that count."""
 _LATE = Unshown(Lack.TIME, "all pieces", "there was no time left for them")
+_MOST_HELD = 3 * 10**6
+"""Positions of nodes and layers in all pieces together."""
 _MOST_AHEAD = 2
 """What the network returns at these sizes is held until it is compared."""
 _POLL_SECONDS = 0.1
