@@ -84,6 +84,31 @@ def test_what_is_much_is_not_made(name: str) -> None:
     assert most < 3 * sum(np.asarray(held).nbytes for held in constants.values()) + (4 << 20)
 
 
+def test_what_many_make_of_few_is_not_made() -> None:
+    """Each makes no more than it may."""
+    body = " ".join(f"e{at} = Expand (one, sizes)" for at in range(200))
+    constants: dict[str, Any] = {"one": np.ones(1, np.float32), "sizes": np.array([1 << 16])}
+    assert terms_of(model_of(f"{body[:24]} y = Identity (e0)", **constants))["y"] is not None
+    with pytest.raises(Wordless):
+        terms_of(model_of(f"{body} y = Identity (e0)", **constants))
+    # What a model has itself is not made.
+    body = " ".join(f"e{at} = Identity (w)" for at in range(99))
+    assert terms_of(model_of(f"{body} y = Identity (e0)", w=np.zeros(1 << 17, np.uint8)))["y"] is not None
+
+
+def test_what_many_layers_make_of_few_is_not_made() -> None:
+    values = {"start": (0,), "shape": (1 << 16,), "stride": (0,), "mode": "FILL"}
+    tensors = [
+        ReadTensor(0, "c", "float32", (1,)),
+        *(ReadTensor(n, f"e{n}", "float32", (1 << 16,)) for n in range(1, 99)),
+    ]
+    layers = tuple(ReadLayer(n, "", "SLICE", (0,), (n + 1,), values) for n in range(98))
+    network, one = ReadNetwork(tuple(tensors), layers, (), ()), terms.constant(np.ones(1, np.float32))
+    assert of_network.terms_of(network, range(9), {0: one})[9] is not None
+    with pytest.raises(Wordless):
+        of_network.terms_of(network, range(98), {0: one})
+
+
 def test_what_occurs_in_many_places_is_compared_once(monkeypatch: pytest.MonkeyPatch) -> None:
     term, others = terms.constant(np.zeros(9000, np.float32)), terms.constant(np.zeros(9000, np.float32))
     looks = list[Any]()

@@ -34,6 +34,7 @@ def terms_of(model: OnnxModel, nodes: Iterable[int], sources: Mapping[str, Term]
         raise Wordless(f"opset {opset}")
     columns = scope.columns
     results: dict[str, Term | None] = {**sources, "": None}
+    room = terms.Room()
 
     def read(name: str) -> Term | None:
         if name in results:
@@ -57,5 +58,7 @@ def terms_of(model: OnnxModel, nodes: Iterable[int], sources: Mapping[str, Term]
             raise Wordless(op)
         outcome = words(call)
         call.finish()
-        results.update(zip(names, [outcome] if isinstance(outcome, Term) else outcome, strict=True))
+        parts = [outcome] if isinstance(outcome, Term) else outcome
+        room.take(parts)
+        results.update(zip(names, parts, strict=True))
     return results

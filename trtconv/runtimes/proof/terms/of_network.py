@@ -33,6 +33,7 @@ def terms_of(network: ReadNetwork, layers: Iterable[int], sources: Mapping[int, 
         Wordless: One of them has none.
     """
     results: dict[int | None, Term | None] = {None: None, **dict(sources.items())}
+    room = terms.Room()
     for layer in _in_order([network.layers[index] for index in layers], results.keys()):
         if len(layer.outputs) != 1:
             raise Wordless("several results")
@@ -40,6 +41,7 @@ def terms_of(network: ReadNetwork, layers: Iterable[int], sources: Mapping[int, 
         term = _folded(network, layer, results) or _term_of(layer, result.dtype, results)
         if term.dtype != result.dtype or not _fits(term.sizes, result.shape):
             raise Wordless("a result of another type, or of other sizes")
+        room.take([term])
         results[result.index] = term
     return results
 

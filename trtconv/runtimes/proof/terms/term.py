@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -33,6 +33,28 @@ _MOST_ELEMENTS = 4096
 """Elements of a constant that is computed with: sizes, axes, scales."""
 MAX_ELEMENTS = 1 << 16
 """Elements of what is computed so: of few, much may be made."""
+
+
+_MOST_TOGETHER = 1 << 22
+"""Of what is computed so in one piece."""
+
+
+class Room:
+    """How many elements may still be made in a piece: many nodes, each with a few bytes, may each make much of few."""
+
+    def __init__(self) -> None:
+        self._left = _MOST_TOGETHER
+
+    def take(self, written: Iterable[Term]) -> None:
+        """Counts constants, but for large ones, which only a model has.
+
+        Raises:
+            Wordless: There are too many.
+        """
+        arrays = (term.array for term in written)
+        self._left -= sum(array.size for array in arrays if array is not None and array.size <= MAX_ELEMENTS)
+        if self._left < 0:
+            raise Wordless("much of few")
 
 
 def is_small(array: Array | None) -> bool:
