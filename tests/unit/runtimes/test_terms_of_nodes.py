@@ -30,7 +30,7 @@ KNOWN: list[tuple[str, str] | tuple[str, str, int]] = [
     (ROW, 'y = Gelu <approximate = "tanh"> (x)'),
     (ROW, "y = Clip (x, low, high)"),
     (ROW, "y = Clip (x, high, high)"),
-    (ROW, "y = Clip <min = -0.5, max = 0.75> (x)", 6),
+    (ROW, "y = Clip <min = -0.5, max = 0.75> (x)", 10),
     (ROW, "b = IsInf (x) y = Cast <to = 1> (b)"),
     (ROW, "r = Log (x) b = IsNaN (r) y = Cast <to = 1> (b)"),
     (ROW, "y = PRelu (x, row)"),
