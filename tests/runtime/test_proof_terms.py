@@ -146,6 +146,12 @@ STATIC: dict[str, tuple[str, str]] = {
         """a = Pad (x, pads) b = Pad (a, pads, number) c = Pad <mode = "edge"> (b, pads)
         y = Pad <mode = "reflect"> (c, pads)""",
     ),
+    "sums of products": (
+        "float[2,3,4] x, float[2,5,4] z",
+        """a = Einsum <equation = "bij,bkj->bik"> (x, z) b = Softplus (a)
+        y = Einsum <equation = "bik,bij->bjk"> (b, x)""",
+    ),
+    "constants that are computed": (IMAGE, "e = Exp (n6) m = Neg (e) a = Mul (x, m) p = Pow (n6, o6) y = Add (a, p)"),
     "copies along axes": (
         "float[1,1,6] x",
         "a = Expand (x, same) b = Relu (a) c = Unsqueeze (b, last) y = Expand (c, many)",
@@ -254,6 +260,7 @@ def test_what_has_no_words_is_left(name: str, tmp_path: Path) -> None:
 NAMES = {
     "type": ("RELU", "TANH", "ELU", "SELU", "CLIP", "MAX", "AVERAGE", "MAX_AVERAGE_BLEND", "GELU_TANH"),
     "op": ("SUM", "SUB", "PROD", "MAX", "AVG", "DIV", "EXP", "ABS", "FLOOR_DIV", "EQUAL", "LESS"),
+    "equation": ("bij,bkj->bki", "bij,bkj->bij", "bij,bkj->bik", "bik,bij->bjk", "bik,bij->bkj", "bik,bij->bij"),
     "mode": ("ND", "ELEMENT", "FILL", "CLAMP", "WRAP", "REFLECT"),
     "op0": ("TRANSPOSE", "NONE", "VECTOR"),
     "op1": ("TRANSPOSE", "NONE", "VECTOR"),

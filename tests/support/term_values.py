@@ -28,6 +28,7 @@ ELEMENTS: dict[str, Callable[..., Any]] = {
     "THRESHOLDED_RELU": lambda x, a: np.where(x > a, x, 0),
     "HARD_SIGMOID": lambda x, a, b: np.clip(a * x + b, 0, 1),
     "CLIP": lambda x, low, high: np.clip(x, low, high) if low <= high else None,
+    "SOFTPLUS": lambda x, a, b: a * np.log1p(np.exp(b * x)),
     "ERF": _erf,
     "RECIP": lambda x: 1 / x,
     "ROUND": np.rint,
@@ -122,6 +123,12 @@ def _cumulative(term: Term, _: str, x: Array) -> Array:
     return np.flip(sums, axis) if reverse else sums
 
 
+def _summed(term: Term, _: str, *operands: Array) -> Any:
+    *rows, result = term.details
+    pairs = [part for pair in zip(operands, map(list, rows), strict=True) for part in pair]
+    return np.einsum(*pairs, list(result))
+
+
 def _softmax(term: Term, _: str, x: Array) -> Any:
     wide = np.exp(x.astype(np.float64) - x.max(term.details[0], keepdims=True))
     return wide / wide.sum(term.details[0], keepdims=True)
@@ -202,6 +209,7 @@ _KINDS: dict[str, Callable[..., Any]] = {
     "reduce": lambda term, op, x: REDUCED[op](x, term.details[0], keepdims=term.details[1]),
     "cumulative": _cumulative,
     "softmax": _softmax,
+    "einsum": _summed,
     "normalize": _normalized,
     "pad": _padded,
     "gather": _gathered,

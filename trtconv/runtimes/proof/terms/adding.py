@@ -10,6 +10,7 @@ import numpy as np
 from trtconv.graph.deconv import crops, extend_kernel, fold, geometry_of
 from trtconv.runtimes.proof.batch_norm import folded
 from trtconv.runtimes.proof.terms import term as terms
+from trtconv.runtimes.proof.terms.einsum import contracted
 from trtconv.runtimes.proof.terms.node_call import NodeCall, Words, axes_of
 from trtconv.runtimes.proof.terms.term import MAX_ELEMENTS, Term, Wordless
 from trtconv.runtimes.proof.terms.windows import Window, convolved, pooled
@@ -97,6 +98,10 @@ def _cumulative_sum(call: NodeCall) -> Term:
     return terms.accumulated(source, axis, call.flag("exclusive", 0), call.flag("reverse", 0))
 
 
+def _einsum(call: NodeCall) -> Term:
+    return contracted(call.take("equation", b"").decode(), call.all())
+
+
 _REDUCED = {"ReduceMean": "AVG", "ReduceSum": "SUM", "ReduceMax": "MAX", "ReduceMin": "MIN", "ReduceProd": "PROD"}
 
 
@@ -166,6 +171,7 @@ WORDS: dict[str, Words] = {
     "Conv": _convolution,
     "ConvTranspose": _deconvolution,
     "CumSum": _cumulative_sum,
+    "Einsum": _einsum,
     "Gemm": _gemm,
     "GlobalAveragePool": functools.partial(_global_pool, "AVG"),
     "GlobalMaxPool": functools.partial(_global_pool, "MAX"),

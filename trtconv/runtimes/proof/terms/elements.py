@@ -70,6 +70,10 @@ def _elu(call: NodeCall) -> Term:
     return terms.applied("ELU", call.operand(), call.number("alpha", 1.0))
 
 
+def _softplus(call: NodeCall) -> Term:
+    return terms.applied("SOFTPLUS", call.operand(), 1.0, 1.0)
+
+
 def _hard_sigmoid(call: NodeCall) -> Term:
     return terms.applied("HARD_SIGMOID", call.operand(), call.number("alpha", 0.2), call.number("beta", 0.5))
 
@@ -154,6 +158,7 @@ WORDS: dict[str, Words] = {
     "LeakyRelu": _leaky_relu,
     "PRelu": _prelu,
     "Shape": _shape,
+    "Softplus": _softplus,
     "ThresholdedRelu": _thresholded_relu,
     "Where": _where,
 }

@@ -134,6 +134,7 @@ _APPLIED: dict[str, Callable[[Array], Array]] = {
     "Floor": np.floor,
     "Neg": np.negative,
     "Not": np.logical_not,
+    "Sign": np.sign,
     "Sqrt": np.sqrt,
 }
 

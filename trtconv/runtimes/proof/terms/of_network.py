@@ -8,6 +8,7 @@ import numpy as np
 
 from trtconv.runtimes.proof.terms import parts
 from trtconv.runtimes.proof.terms import term as terms
+from trtconv.runtimes.proof.terms.einsum import contracted
 from trtconv.runtimes.proof.terms.layer_call import LayerCall
 from trtconv.runtimes.proof.terms.term import INTEGERS, Sizes, Term, Wordless, is_small
 from trtconv.runtimes.proof.terms.windows import Window, convolved, pooled
@@ -81,6 +82,8 @@ def _folded(network: ReadNetwork, layer: ReadLayer, results: Mapping[int | None,
     arrays = {number: term.array for number in layer.inputs if (term := results[number]) is not None}
     if not arrays or layer.kind not in _FOLDED or not all(map(is_small, arrays.values())):
         return None
+    if layer.values.get("op") in _UNFOLDED:
+        return None
     surface = SURFACES[layer.kind]
     if not layer.values.keys() <= {*surface.attributes, *surface.newer}:
         raise Wordless("more than is written down here")
@@ -96,6 +99,12 @@ _FOLDED = frozenset(
     ).split()
 )
 """Kinds of layer that are computed where all that they read is few constants: sizes, axes, scales."""
+_UNFOLDED = frozenset(
+    (  # noqa: SIM905
+        "ACOS ACOSH ASIN ASINH ATAN ATANH COS COSH ERF EXP ISINF ISNAN LOG POW RECIP ROUND SIN SINH TAN XOR"
+    ).split()
+)
+"""Operations that no sizes come of, and that of nodes are not computed either (`known`)."""
 
 
 def _constant(call: LayerCall) -> Term:
@@ -123,6 +132,10 @@ def _gather(call: LayerCall) -> Term:
     if mode != "DEFAULT" or shared:
         raise Wordless("rows of its own")
     return parts.gathered(call.operand(0), call.operand(1), axis)
+
+
+def _einsum(call: LayerCall) -> Term:
+    return contracted(call.take("equation"), call.all())
 
 
 def _scale(call: LayerCall) -> Term:
@@ -168,6 +181,7 @@ _ACTIVATIONS: Mapping[str, tuple[str, ...]] = {
     "THRESHOLDED_RELU": ("alpha",),
     "HARD_SIGMOID": ("alpha", "beta"),
     "CLIP": ("alpha", "beta"),
+    "SOFTPLUS": ("alpha", "beta"),
 }
 """Kinds of activation to the numbers that count in them."""
 
@@ -344,6 +358,7 @@ _WORDS: dict[str, Words] = {
     "CONVOLUTION": _convolution,
     "CUMULATIVE": _cumulative,
     "DECONVOLUTION": _convolution,
+    "EINSUM": _einsum,
     "ELEMENTWISE": _elementwise,
     "GATHER": _gather,
     "IDENTITY": _cast,
