@@ -146,6 +146,13 @@ STATIC: dict[str, tuple[str, str]] = {
         """a = Pad (x, pads) b = Pad (a, pads, number) c = Pad <mode = "edge"> (b, pads)
         y = Pad <mode = "reflect"> (c, pads)""",
     ),
+    "lengths": (IMAGE, "a = ReduceL2 (x, last) b = ReduceL1 (x, last) y = Add (a, b)"),
+    "one limit": (IMAGE, "a = Clip (x, low) b = Clip (a, , high) y = Mish (b)"),
+    "lines": (
+        "float[2,4,9] x",
+        """a = AveragePool <kernel_shape = [3], pads = [1, 1]> (x) b = MaxPool <kernel_shape = [3], strides = [2]> (a)
+        y = Selu <alpha = 1.5, gamma = 0.5> (b)""",
+    ),
     "sums of products": (
         "float[2,3,4] x, float[2,5,4] z",
         """a = Einsum <equation = "bij,bkj->bik"> (x, z) b = Softplus (a)
@@ -178,6 +185,8 @@ FREE: dict[str, tuple[str, str]] = {
 }
 """Those whose sizes are free."""
 UNKNOWN: dict[str, tuple[str, str]] = {
+    # TensorRT-RTX 1.7 has rounded ones of its own, for which a pass writes the right ones down.
+    "factors that are left out": (IMAGE, "y = Selu (x)"),
     "a pool that rounds up": (IMAGE, "y = MaxPool <kernel_shape = [3, 3], strides = [2, 2], ceil_mode = 1> (x)"),
     "a pool that may round up": (
         "float[n,4,h,w] x",

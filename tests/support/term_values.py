@@ -28,6 +28,7 @@ ELEMENTS: dict[str, Callable[..., Any]] = {
     "THRESHOLDED_RELU": lambda x, a: np.where(x > a, x, 0),
     "HARD_SIGMOID": lambda x, a, b: np.clip(a * x + b, 0, 1),
     "CLIP": lambda x, low, high: np.clip(x, low, high) if low <= high else None,
+    "SELU": lambda x, a, b: b * np.where(x > 0, x, a * np.expm1(x)),
     "SOFTPLUS": lambda x, a, b: a * np.log1p(np.exp(b * x)),
     "ERF": _erf,
     "RECIP": lambda x: 1 / x,

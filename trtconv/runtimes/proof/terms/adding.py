@@ -93,6 +93,15 @@ def _reduction(op: str, call: NodeCall) -> Term:
     return terms.reduced(op, call.operand(), axes, keep=call.flag("keepdims", 1))
 
 
+def _norm(how: str, call: NodeCall) -> Term:
+    """Sums of magnitudes, or of squares, and their roots."""
+    axes, source = axes_of(call, 18), call.operand()
+    call.take("noop_with_empty_axes", None)
+    each = terms.applied("ABS", source) if how == "L1" else terms.joined("PROD", source, source)
+    total = terms.reduced("SUM", each, axes, keep=call.flag("keepdims", 1))
+    return terms.applied("SQRT", total) if how == "L2" else total
+
+
 def _cumulative_sum(call: NodeCall) -> Term:
     source, (axis,) = call.operand(0), call.ints(1) or []
     return terms.accumulated(source, axis, call.flag("exclusive", 0), call.flag("reverse", 0))
@@ -166,6 +175,7 @@ _MOST_GROWTH = 16
 
 WORDS: dict[str, Words] = {
     **{op: functools.partial(_reduction, name) for op, name in _REDUCED.items()},
+    **{f"Reduce{how}": functools.partial(_norm, how) for how in ("L1", "L2", "SumSquare")},
     "AveragePool": functools.partial(_pool, "AVERAGE"),
     "BatchNormalization": _batch_normalization,
     "Conv": _convolution,

@@ -74,6 +74,16 @@ def _softplus(call: NodeCall) -> Term:
     return terms.applied("SOFTPLUS", call.operand(), 1.0, 1.0)
 
 
+def _mish(call: NodeCall) -> Term:
+    source = call.operand()
+    return terms.joined("PROD", source, terms.applied("TANH", terms.applied("SOFTPLUS", source, 1.0, 1.0)))
+
+
+def _selu(call: NodeCall) -> Term:
+    alpha, gamma = call.number("alpha", 1.67326319217681884765625), call.number("gamma", 1.05070102214813232421875)
+    return terms.applied("SELU", call.operand(), alpha, gamma)
+
+
 def _hard_sigmoid(call: NodeCall) -> Term:
     return terms.applied("HARD_SIGMOID", call.operand(), call.number("alpha", 0.2), call.number("beta", 0.5))
 
@@ -96,12 +106,21 @@ _GELUS = {b"none": "GELU_ERF", b"tanh": "GELU_TANH"}
 
 
 def _clip(call: NodeCall) -> Term:
-    limits = call.scalar(1, np.nan), call.scalar(2, np.nan)
+    source = call.operand(0)
+    # Of narrower types TensorRT's parser has these, and ONNX their own.
+    ends = (-_LARGEST, _LARGEST) if source.dtype == "float32" else (np.nan, np.nan)
     if call.opset < 11:
-        limits = call.number("min", np.nan), call.number("max", np.nan)
+        limits = call.number("min", ends[0]), call.number("max", ends[1])
+    else:
+        limits = call.scalar(1, ends[0]), call.scalar(2, ends[1])
     if not np.isfinite(limits).all() or limits[0] > limits[1]:
         raise Wordless("limits of its own")
-    return terms.applied("CLIP", call.operand(), *limits)
+    low, high = (terms.constant(np.array(limit, source.dtype)) for limit in limits)
+    written_out = terms.joined("MIN", terms.joined("MAX", source, low), high)
+    return terms.either(terms.applied("CLIP", source, *limits), written_out)
+
+
+_LARGEST = float(np.finfo(np.float32).max)
 
 
 def _prelu(call: NodeCall) -> Term:
@@ -156,7 +175,9 @@ WORDS: dict[str, Words] = {
     "HardSwish": _hard_swish,
     "Identity": _identity,
     "LeakyRelu": _leaky_relu,
+    "Mish": _mish,
     "PRelu": _prelu,
+    "Selu": _selu,
     "Shape": _shape,
     "Softplus": _softplus,
     "ThresholdedRelu": _thresholded_relu,

@@ -38,7 +38,8 @@ class LayerCall(Operands):
 
     def number(self, name: str) -> float:
         """Returns an attribute as the number that 32 bits hold."""
-        return float(np.float32(self.take(name)))
+        with np.errstate(over="ignore"):
+            return float(np.float32(self.take(name)))
 
     def drop(self, *names: str) -> None:
         """Takes attributes that say nothing here."""

@@ -181,6 +181,7 @@ _ACTIVATIONS: Mapping[str, tuple[str, ...]] = {
     "THRESHOLDED_RELU": ("alpha",),
     "HARD_SIGMOID": ("alpha", "beta"),
     "CLIP": ("alpha", "beta"),
+    "SELU": ("alpha", "beta"),
     "SOFTPLUS": ("alpha", "beta"),
 }
 """Kinds of activation to the numbers that count in them."""

@@ -98,6 +98,11 @@ def pooled(
     """
     axes = source.rank - 2
     window.require(axes)
+    if axes == 1:
+        # As convolutions are.
+        flat = Window(*((*values, rest) for values, rest in zip(window, (1, 0, 0, 1), strict=True)))
+        image = unsqueezed(source, (3,))
+        return squeezed(pooled(kind, image, (*shape, 1), flat, counts_padding, rounds_up), (3,))
     if source.dtype not in FLOATS or kind not in ("MAX", "AVERAGE") or set(window.dilations) != {1}:
         raise Wordless("a pool of its own")
     if any(pad >= size for size, *pads in zip(shape, window.low, window.high, strict=True) for pad in pads):
