@@ -8,6 +8,7 @@ from trtconv.passes.cast_first import CastBytesFirst
 from trtconv.passes.channel_scales import MoveChannelScales
 from trtconv.passes.clip_limits import UncrossClipLimits
 from trtconv.passes.constant_forms import SettleConstants
+from trtconv.passes.crop_windows import CropPoolWindows
 from trtconv.passes.dilate_kernel import DilateDeconvKernel
 from trtconv.passes.explicit_deconv import Chooser, MakeDeconvExplicit, chooser_of
 from trtconv.passes.fold_batch_norm import FoldBatchNorm
@@ -101,6 +102,7 @@ PASSES: tuple[Pass, ...] = (
     OrderChannels(),
     UncrossClipLimits(),
     PutTimeFirst(),
+    CropPoolWindows(),
     WritePoolPads(),
     CastBytesFirst(),
     FoldBatchNorm(),
