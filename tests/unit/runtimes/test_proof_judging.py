@@ -83,6 +83,19 @@ def test_what_lies_before_given_tensors_and_behind_counts_for_nothing() -> None:
     assert not passes(chain(PLAIN, PLAIN, dtypes={2: "float16"}), 1, within)
 
 
+@pytest.mark.parametrize("inputs", [(1, 2), (2, 1)])
+def test_types_behind_every_input_count(inputs: tuple[int, int]) -> None:
+    """Beside an input of the network, too, which nothing makes."""
+    dtypes = ("float16", "float32", "float32", "float32")
+    tensors = tuple(ReadTensor(number, f"t{number}", dtype, (1, 2, 4)) for number, dtype in enumerate(dtypes))
+    layers = (
+        ReadLayer(0, "cast", "CAST", (0,), (1,), {}),
+        ReadLayer(1, "sum", "ELEMENTWISE", inputs, (3,), {"op": "SUM"}),
+    )
+    judge = Judge(ReadNetwork(tensors, layers, (0, 2), (3,)), TOLERANCES["quantized"])
+    assert passes(judge, 3, 0.9 * TOLERANCES["fp16"].relative)
+
+
 @pytest.mark.parametrize("kind", ["QUANTIZE", "DEQUANTIZE"])
 def test_steps_of_quantisers_count_and_none_is_further_off_than_allowed(kind: str) -> None:
     steps = chain((kind, ""), PLAIN)

@@ -119,6 +119,35 @@ def test_codes_may_come_to_mean_something_else(runner: Process) -> None:
     assert found.changed is not None
 
 
+@pytest.mark.parametrize(("factor", "changed"), [(2, None), (0, "y")])
+def test_what_reads_other_codes_is_compared_through_them(factor: int, changed: str | None, runner: Process) -> None:
+    """Where it comes to the same in the end, other integers in between are no matter."""
+    text = f"""<ir_version: 8, opset_import: ["": 17]> g (float[n,64] x) => (float[n,64] y) <int32 k = {{{factor}}}> {{
+        CODES  b = Cast <to = 9> (c)  y = Cast <to = 1> (b) }}"""
+    file, given = (
+        OnnxModel(onnx.shape_inference.infer_shapes(onnx.parser.parse_model(text.replace("CODES", codes))), Path("m"))
+        for codes in ("c = Cast <to = 6> (x)", "p = Cast <to = 6> (x)  c = Mul (p, k)")
+    )
+    found = compared_pieces(Differences(file, given), EXACT, runner)
+    assert (found.changed and found.changed.tensor) == changed
+    assert found.matches == (changed is None) and not found.missing
+
+
+def test_what_reads_sizes_that_are_not_known_is_missing_and_all_else_is_compared(runner: Process) -> None:
+    text = """<ir_version: 8, opset_import: ["": 17]> g (float[n,4] x) => (float[n,4] y, float[n,4] z, int64[2,m] q)
+        <float zero = {0}, float minus = {-1}, int64[2] axes = {0, 1}> { q = NonZero (x)  NODES }"""
+    file, given = (
+        OnnxModel(onnx.shape_inference.infer_shapes(onnx.parser.parse_model(text.replace("NODES", nodes))), Path("m"))
+        for nodes in (
+            "y = Relu (x)  z = Neg (x)",
+            """r = Relu (x)  f = Cast <to = 1> (q)  s = ReduceSum <keepdims = 0> (f, axes)  t = Mul (s, zero)
+            y = Add (r, t)  z = Mul (x, minus)""",
+        )
+    )
+    found = compared_pieces(Differences(file, given), EXACT, runner)
+    assert (found.changed, found.matches, [*found.missing]) == (None, 1, ["y"])
+
+
 def test_the_same_model_needs_no_run() -> None:
     file, _ = both()
     renamed = file.copy()

@@ -70,6 +70,7 @@ def proven(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Pro
             edited=None,
             tolerance=TOLERANCES["float32"],
             megabytes=1e5,
+            batch=1,
             inputs=model.inputs,
             rewritten_error=error,
         )

@@ -51,13 +51,13 @@ class Meaning:
         makers: Returns for each tensor of that model the name of the node that makes it.
         tolerance: How far outputs may be off.
         megabytes: How much memory the model may take.
+        batch: The largest batch that inputs may have whose first axis is dynamic.
         inputs: The model's inputs.
         steps: Steps of the quantisers that make outputs.
         rewritten_error: How far, relatively, the given model may be from the one that counts.
         parsed: The model as the parser was given it; must not change.
         edited: The same, serialized; None where it is the file.
         same_numbers: Whether it differs from the one that counts by what passes changed alone, and by no cast.
-        batch: The largest batch that inputs may have whose first axis is dynamic.
         typical: Shapes of the inputs at which sizes can be told apart; empty where none are known.
     """
 
@@ -69,11 +69,11 @@ class Meaning:
     edited: bytes | None
     tolerance: Tolerance
     megabytes: float
+    batch: int
     inputs: Sequence[InputSpec] = ()
     steps: Mapping[str, float] = dataclasses.field(default_factory=dict)
     rewritten_error: float = math.inf
     same_numbers: bool = False
-    batch: int = 1
     typical: Mapping[str, tuple[int, ...]] = dataclasses.field(default_factory=dict)
 
 
