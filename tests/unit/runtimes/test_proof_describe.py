@@ -134,6 +134,17 @@ def test_a_piece_rounds_as_its_coarsest_type_and_what_is_approximated_takes_smal
     assert described("y = Cast <to = 8> (x)", result="string").narrow
 
 
+def test_a_piece_of_no_nodes_is_exact_and_has_no_places() -> None:
+    model = OnnxModel(
+        onnx.parser.parse_model("<ir_version: 9> g (float[2] x) => (float[2] y) { y = Neg (x) }"), Path("m")
+    )
+    tensor = ReadTensor(0, "x", "float32", (2,))
+    found = Description.of(
+        ReadNetwork((tensor,), (), (0,), (0,)), model, Piece("x", ("x",), (), (), True, frozenset()), {}
+    )
+    assert (found.rough, found.placed, found.extent) == (0, 0, 1)
+
+
 def test_places_are_rounded_where_they_are_computed() -> None:
     assert described("y = Resize (x, , s)", constants="float[4] s = {1,1,2,2}").placed == 1
     assert described("y = DFT (x)", "float[1,8,1] x").placed == pytest.approx(2 * math.pi)

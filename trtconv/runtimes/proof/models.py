@@ -87,8 +87,8 @@ class Models:
         gc.collect()
 
     def _read(self, path: str) -> OnnxModel:
-        """Returns the model of a file, which is read once."""
-        if self._file is None or self._file.path != Path(path):
+        """Returns the model of a file, the same in each call, which is read once."""
+        if self._file is None:
             self._file = light_model(Path(path))
         return self._file
 
