@@ -199,6 +199,11 @@ def test_sizes_that_a_reshape_states_or_joins_bind(
     assert found - {len(target)} == bound - {len(target)}
 
 
+def test_a_reshape_behind_other_nodes_binds_too() -> None:
+    found = described("a = Abs (x)  y = Reshape (a, n)", "float[5,7] x", constants="int64[1] n = {35}")
+    assert found.bound == {5, 7, 35}
+
+
 def test_a_reshape_to_a_computed_shape_binds_no_size() -> None:
     assert described("y = Reshape (x, n)", "float[5,5] x, int64[1] n").bound == frozenset()
 

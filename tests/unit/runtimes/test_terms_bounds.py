@@ -51,7 +51,7 @@ MUCH: dict[str, tuple[str, dict[str, Any]]] = {
         {"k": np.ones((6, 8, 1, 1), np.float32)},
     ),
     "copies": ("y = Expand (a, n)", {"a": np.zeros((1, 1)), "n": np.array([4096, 4096])}),
-    "tiles": ("y = Tile (a, n)", {"a": np.zeros((1, 1)), "n": np.array([4096, 4096])}),
+    "tiles": ("y = Tile (a, n)", {"a": np.zeros((4096, 1)), "n": np.array([1, 4096])}),
     "tiles of which none is left": ("y = Tile (a, n)", {"a": np.zeros((1, 1)), "n": np.array([1 << 24, 0])}),
     "one value": ("y = ConstantOfShape (n)", {"n": np.array([4096, 4096])}),
     "doubles": (
