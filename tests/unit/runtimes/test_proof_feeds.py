@@ -73,6 +73,7 @@ def test_sizes_become_the_smallest_that_leave_the_rest_or_parts_of_one_factor(
 def test_sizes_are_made_small_along_places_and_not_along_channels() -> None:
     (small, *_) = schemes({"x": (1, 96, 200, 208)}, 0, 1, ())
     assert small["x"][:2] == (1, 96) and max(small["x"][2:]) <= 32
+    assert all(scheme["x"][1] == 96 for scheme in schemes({"x": (1, 96, 200, 208)}, 0, 1, {200}))
     (sequence, *_) = schemes({"x": (1, 4096, 96)}, 0, 1, ())
     assert sequence["x"][0] == 1 and sequence["x"][1] <= 32
     (batched, *_) = schemes({"x": (512, 64, 96)}, 0, 1, ())

@@ -133,6 +133,17 @@ def test_what_reads_other_codes_is_compared_through_them(factor: int, changed: s
     assert found.matches == (changed is None) and not found.missing
 
 
+def test_codes_are_any_that_their_type_has(runner: Process) -> None:
+    text = """<ir_version: 8, opset_import: ["": 17]> g (uint8[n,64] x) => (float[n,64] y)
+        <uint8 most = {100}, float s = {0.5}> {
+        NODES }"""
+    file, given = (
+        OnnxModel(onnx.shape_inference.infer_shapes(onnx.parser.parse_model(text.replace("NODES", nodes))), Path("m"))
+        for nodes in ("y = DequantizeLinear (x, s)", "m = Min (x, most)  y = DequantizeLinear (m, s)")
+    )
+    assert compared_pieces(Differences(file, given), EXACT, runner).changed is not None
+
+
 def test_what_reads_sizes_that_are_not_known_is_missing_and_all_else_is_compared(runner: Process) -> None:
     text = """<ir_version: 8, opset_import: ["": 17]> g (float[n,4] x) => (float[n,4] y, float[n,4] z, int64[2,m] q)
         <float zero = {0}, float minus = {-1}, int64[2] axes = {0, 1}> { q = NonZero (x)  NODES }"""

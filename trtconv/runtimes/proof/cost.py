@@ -34,7 +34,8 @@ def layer_products(network: ReadNetwork, layer: ReadLayer, shapes: Shapes) -> fl
     if layer.kind in ("CONVOLUTION", "DECONVOLUTION"):
         maps = layer.values["num_output_maps"]
         source = _shape(network, layer.inputs[0], shapes)
-        result = _shape(network, layer.outputs[0], shapes)
+        (number,) = layer.outputs
+        result = _shape(network, number, shapes)
         channels = source[1] if len(source) > 1 else 1
         window = math.prod(layer.values["kernel_size_nd"])
         per_group = channels * maps * window / max(1, layer.values["num_groups"])
@@ -44,7 +45,8 @@ def layer_products(network: ReadNetwork, layer: ReadLayer, shapes: Shapes) -> fl
     if layer.kind == "MATRIX_MULTIPLY":
         source = _shape(network, layer.inputs[0], shapes)
         common = source[-2 if layer.values["op0"] == "TRANSPOSE" else -1] if len(source) > 1 else 1
-        return float(math.prod(_shape(network, layer.outputs[0], shapes)) * common)
+        (number,) = layer.outputs
+        return float(math.prod(_shape(network, number, shapes)) * common)
     return 0.0
 
 
