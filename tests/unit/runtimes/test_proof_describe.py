@@ -59,6 +59,12 @@ def test_what_is_no_number_to_be_near_is_no_limit(value: str) -> None:
     assert described("y = Add (x, x)", kind="ELEMENTWISE", held=np.array(onnx.numpy_helper.to_array(held))).limits == ()
 
 
+@pytest.mark.parametrize(("value", "limit"), [(1e30, False), (9e29, True), (1e-30, False), (2e-30, True)])
+def test_numbers_near_which_floats_lie_are_limits(value: float, limit: bool) -> None:
+    found = described("y = Add (x, x)", kind="ELEMENTWISE", held=np.array(value)).limits
+    assert (value in found) is limit
+
+
 def test_of_many_numbers_few_are_limits() -> None:
     assert described("y = Relu (x)", held=np.arange(1.0, 10)).limits == ()
     limits = described("y = Relu (x)", **{f"v{n}": np.arange(8.0 * n + 1, 8 * n + 9) for n in range(5)}).limits
