@@ -36,7 +36,7 @@ def layer_products(network: ReadNetwork, layer: ReadLayer, shapes: Shapes) -> fl
         source = _shape(network, layer.inputs[0], shapes)
         (number,) = layer.outputs
         result = _shape(network, number, shapes)
-        channels = source[1] if len(source) > 1 else 1
+        channels = source[1] if source else 1
         window = math.prod(layer.values["kernel_size_nd"])
         per_group = channels * maps * window / max(1, layer.values["num_groups"])
         places = math.prod(result[2:]) * result[0] if layer.kind == "CONVOLUTION" and result else 0
