@@ -46,6 +46,7 @@ def test_without_bounds_one_of_the_guesses_is_enough() -> None:
     sizes = proof_sizes(model(), [], "quick", {}, 50.0)
     assert len({each.group for each in sizes if not each.besides}) == 1
     assert any(each.besides for each in sizes)
+    assert {each.shapes["x"][0] for each in sizes if not each.besides} == {1}
 
 
 def besides(text: str, *profiles: ShapeProfile) -> list[tuple[int, ...]]:

@@ -257,6 +257,8 @@ DOUBTFUL: list[tuple[str, str] | tuple[str, str, int]] = [
     ("float[4,5] x, float[5] m", "y = MatMul (x, m)"),
     ("float[4,5] x, float[5,6] m", "y = Gemm <alpha = 0.5> (x, m, of6)"),
     ("float[4,5] x, float[5,6] m", "y = Gemm <beta = 0.5> (x, m, of6)"),
+    ("float[4,5] x, float[5,6] m", "y = Gemm <alpha = 2.0> (x, m, of6)"),
+    ("float[4,5] x, float[5,6] m", "y = Gemm <beta = 2.0> (x, m, of6)"),
     ("float[2,4,5] x, float[5,6] m", "y = Gemm (x, m)"),
     *((IMAGE, f'y = Conv <auto_pad = "{how}"> (x, k)') for how in ("SAME_UPPER", "SAME_LOWER", "VALID")),
     (IMAGE, "y = Conv <pads = [1, 1]> (x, k)"),

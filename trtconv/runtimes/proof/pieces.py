@@ -185,9 +185,8 @@ class Pieces:
         of = describe.Description.of(self._network, self._model, piece, self._shapes)
         free = self._batch > 1 and of.free_batch
         shapes = {name: self._shapes.get(name) or of.shape(name) for name in piece.sources}
-        schemes = list(feeds.schemes(shapes, min(self._batch, _BATCH) if free else 0, of.extent, of.bound))
-        if self._is_resized(piece.target):
-            schemes = schemes[-1:]
+        *smaller, own = feeds.schemes(shapes, min(self._batch, _BATCH) if free else 0, of.extent, of.bound)
+        schemes = [own] if self._is_resized(piece.target) else [*smaller, own]
         real = [all(self._is_real(name, shape) for name, shape in scheme.items()) for scheme in schemes]
         kinds, look = of.kinds_at(schemes[0], _FEW_ELEMENTS), self._first_look(piece)
         return _Trial(piece, of, schemes, real, kinds, look, wider=wider)

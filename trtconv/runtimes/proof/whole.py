@@ -134,7 +134,7 @@ def all_sizes(
     count = 0
     for expected in choose(sizes, runs):
         size = sizes[expected.number]
-        if count and time.monotonic() > deadline:
+        if proof.agrees is False or (count and time.monotonic() > deadline):
             break
         count += not size.besides
         if expected.why:
@@ -151,8 +151,6 @@ def all_sizes(
             continue
         # That it agrees there says nothing of the sizes that count.
         proof = proof.joined(dataclasses.replace(one, sizes=0, agrees=one.agrees and None) if size.besides else one)
-        if proof.agrees is False:
-            break
     left = len({size.group or str(number) for number, size in enumerate(sizes) if not size.besides}) - count
     if proof.agrees is not False and left > 0 and not proof.why:
         proof = dataclasses.replace(proof, why=f"{left} of {left + count} sizes were left out for lack of time")
