@@ -114,6 +114,17 @@ def test_large_constants_may_differ_and_small_ones_not(elements: int, alike: boo
     assert (one == other) == alike
 
 
+def test_attributes_are_alike_that_are_equal() -> None:
+    """And not one object."""
+    first, second, third, last = layers()
+    first, third = (
+        dataclasses.replace(layer, values={"op": "PROD", "alpha": float("0.25"), "dims": tuple(map(int, "79"))})
+        for layer in (first, third)
+    )
+    one, other = keys(network=ReadNetwork(TENSORS, (first, second, third, last), (X, OTHER), (Y, Z)))
+    assert one == other
+
+
 def test_numbers_of_loops_count_from_the_piece_on() -> None:
     first, *middle, last = layers(values={"axes": 2, "loop": 7})
     network = ReadNetwork(

@@ -86,6 +86,14 @@ def test_numbers_of_any_size_are_off_by_their_own_rounding(size: float) -> None:
         assert judge(Computed(value), got, EXACTLY, {}).verdict is verdict
 
 
+@pytest.mark.parametrize(("off", "verdict"), [(12, Verdict.PASSED), (24, Verdict.BEYOND)])
+def test_a_single_number_has_no_places_that_are_rounded(off: float, verdict: Verdict) -> None:
+    value = np.array(1, np.float32)
+    how = Arithmetic(2.0**-23, False, 0.0, 100.0)
+    got = value + np.float32(off * 2.0**-23)
+    assert judge(Computed(value), got, how, {"x": value}).verdict is verdict
+
+
 def test_functions_of_small_inputs_are_off_as_those_of_1() -> None:
     how = dataclasses.replace(EXACTLY, approximated=True)
     for off, verdict in ((0.9e-6, Verdict.PASSED), (1.1e-6, Verdict.BEYOND)):

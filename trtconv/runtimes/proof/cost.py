@@ -55,7 +55,7 @@ def _shape(network: ReadNetwork, number: int | None, shapes: Shapes) -> tuple[in
     if number is None:
         return ()
     tensor = network.tensors[number]
-    if tensor.shape is not None and min(tensor.shape, default=0) >= 0:
+    if tensor.shape is not None and all(size >= 0 for size in tensor.shape):
         return tensor.shape
     shape = shapes.get(tensor.name)
     return tuple(shape) if shape is not None and all(shape) else ()  # type: ignore[arg-type]

@@ -266,7 +266,7 @@ def _sizes_of_reshapes(
             continue
         stated = model.array(target).reshape(-1).tolist()
         for olds, news in _factors(source, result):  # type: ignore[arg-type]
-            if not (len(olds) == len(news) == 1 and stated[news[0]] in (0, -1)):
+            if not (len(olds) == len(news) == 1 and {stated[axis] for axis in news} <= {0, -1}):
                 sizes |= {source[axis] for axis in olds} | {result[axis] for axis in news}
     return frozenset(size for size in sizes if size is not None and size > 1)
 

@@ -68,7 +68,8 @@ def _by_lattice(model: OnnxModel, inputs: Mapping[str, Shape]) -> Mapping[str, S
     }
     if not set(sizes.names) <= set(point):
         return {}
-    return model_shapes(sizes, [point])[0]
+    (shapes,) = model_shapes(sizes, [point])
+    return shapes
 
 
 def _traced(

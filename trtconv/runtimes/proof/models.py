@@ -284,7 +284,7 @@ def _computes(part: onnx.ModelProto, path: Path, task: Task, weights: Mapping[st
     if isinstance(run, str):
         return run
     wide = {value.name for value in part.graph.input}
-    result = part.graph.output[0].name
+    (result,) = (value.name for value in part.graph.output)
 
     def computes(feeds: Mapping[str, Array]) -> Array:
         inputs = {

@@ -155,7 +155,7 @@ class _Index:
 
     def _cast(self, array: Array) -> Array:
         with np.errstate(all="ignore"):
-            return array.astype(self._dtype, copy=False)
+            return np.asarray(array, self._dtype)
 
 
 def _derived(sources: _Sources, values: Array) -> Derivation:

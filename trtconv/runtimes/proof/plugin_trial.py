@@ -122,9 +122,10 @@ def _values(model: OnnxModel, profiles: Sequence[ShapeProfile], names: list[str]
     runs: list[Expected] = []
     with Scratch("plugins") as folder, Process(SERVE, budget.allowance(model.nbytes)[1]) as runner:
         expect(runner, goal, folder.path, _SECONDS, runs, [])
-        if not runs or runs[0].why:
-            return Expected(why=runs[0].why if runs else "the model took too long")
-        tensors = {**runs[0].feeds, **runs[0].tensors}
+        run = next(iter(runs), Expected(why="the model took too long"))
+        if run.why:
+            return Expected(why=run.why)
+        tensors = {**run.feeds, **run.tensors}
         # They lie in files that go with the folder.
         return Expected(tensors={name: tensors[name].copy() for name in {*names} & tensors.keys()})
 

@@ -223,8 +223,10 @@ class Differences:
         cones = [side.cone(target, self.both) for side in (self.before, self.after)]
         names = set().union(*(sources for _, sources in cones))
         tensors = [network.named[name] for name in names if name in network.named]
-        nodes = cones[0][0], cones[1][0]
-        return len(tensors) == len(names) and is_kept(self.before.model, self.after.model, nodes, target, tensors)
+        before, after = (nodes for nodes, _ in cones)
+        return len(tensors) == len(names) and is_kept(
+            self.before.model, self.after.model, (before, after), target, tensors
+        )
 
 
 def compared_pieces(differences: Differences, claim: Claim, runner: process.Process, seconds: float = math.inf) -> Kept:

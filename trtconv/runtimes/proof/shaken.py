@@ -104,7 +104,8 @@ def steps(part: onnx.ModelProto, result: NDArray[Any]) -> float:
     ]
     if all(mode == b"nearest" for mode in modes):
         return 1.0
-    return max(1.0, max(result.shape[2:], default=0) / _STEPS_OF_POSITIONS)
+    positions: list[float] = [size / _STEPS_OF_POSITIONS for size in result.shape[2:]]
+    return max([1.0, *positions])
 
 
 def take_magnitudes(graph: onnx.GraphProto, model: OnnxModel) -> None:

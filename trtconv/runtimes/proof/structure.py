@@ -93,7 +93,7 @@ def tells(values: NDArray[Any]) -> bool:
     exchange two axes makes another one."""
     if values.dtype.kind in "OUSb" or not values.size:
         return False
-    numbers = values.astype(np.float32, copy=False)
+    numbers = np.asarray(values, np.float32)
     for axis, (size, sums) in enumerate(zip(numbers.shape, _weighted_sums(numbers), strict=True)):
         if not sums.all() or not np.isfinite(sums).all() or _has_twins(numbers, axis, sums):
             return False

@@ -246,16 +246,16 @@ def _tensor_by_tensor(
     same = {name: values for name, values in expected.feeds.items() if values.dtype.kind in "iu"}
     again = dataclasses.replace(goal, model=meaning.serialize(), inner=names, values=({**goal.feeds(0), **same},))
     with Scratch("proof") as folder:
-        reruns = _reruns(again, folder.path, deadline, meaning.megabytes)
-        if not reruns or reruns[0].why:
-            why = reruns[0].why if reruns else "there was no time to look for it"
+        none = Expected(why="there was no time to look for it")
+        rerun = next(iter(_reruns(again, folder.path, deadline, meaning.megabytes)), none)
+        if rerun.why:
             if wrong is None:
-                return dataclasses.replace(proof, sizes=0, why=why)
+                return dataclasses.replace(proof, sizes=0, why=rerun.why)
             lost = Divergence(wrong.name, meaning.makers().get(wrong.name, ""), "", "", wrong.why, shapes)
-            return dataclasses.replace(proof, agrees=False, divergence=lost, why=f"the layer is not known: {why}")
+            return dataclasses.replace(proof, agrees=False, divergence=lost, why=f"the layer is not known: {rerun.why}")
         until = deadline + _LOOKING_SECONDS
-        watch = _watch(network, meaning, reruns[0], until)
-        second = Run(network, reruns[0].feeds, watch.stand_in, watch.see, until, meaning.megabytes)
+        watch = _watch(network, meaning, rerun, until)
+        second = Run(network, rerun.feeds, watch.stand_in, watch.see, until, meaning.megabytes)
         why = ""
         try:
             second.outputs()
@@ -263,7 +263,7 @@ def _tensor_by_tensor(
             why = error.reason
         unproven = _proof_of(network, second, [], size).unproven
         proof = dataclasses.replace(proof, layers=len(second.ran), unproven=unproven)
-        rewritten = _rewritten_error(meaning, expected, reruns[0], watch.overflows)
+        rewritten = _rewritten_error(meaning, expected, rerun, watch.overflows)
     divergence = _divergence(network, meaning, watch, shapes, _extra_input(network, goal)) or _changed(
         meaning, rewritten, shapes
     )
