@@ -30,7 +30,7 @@ _SWAPS = {
     ("LShift", "RShift"),
     ("RShift", "LShift"),
 }
-_BOUND = re.compile(r"_MOST_\w+|MAX_\w+|_CHUNK|\w*SECONDS")
+_BOUND = re.compile(r"_?MOST_\w+|MAX_\w+|_CHUNK|\w*SECONDS")
 """Names of bounds on work: that something is done 1,000 times at most and not 1,001 times is no behaviour."""
 
 

@@ -33,12 +33,12 @@ from trtconv.runtimes.tensorrt.readback.types import numpy_type
 Array = NDArray[Any]
 Computes = Callable[[Mapping[str, Array]], Array]
 
-_DRAWS = 400
+_MOST_DRAWS = 400
 """How many values are tried of integers that decide sizes."""
 _MOVES = 2
 """How many moved inputs the condition is measured by."""
 _FEW_UNITS = 4
-_FEW_ELEMENTS = 1 << 16
+_MOST_ELEMENTS = 1 << 16
 """Of the sources of a piece that is run without threads."""
 
 
@@ -138,7 +138,7 @@ def _run(model: OnnxModel, task: Task) -> tuple[dict[str, Array], dict[str, int]
     calms: dict[str, int] = {}
     inputs: dict[InputKind, Mapping[str, Array]] = {}
     why = "no inputs were found that it takes"
-    ways: Sequence[int] = range(CALM[-1] + 1 + _DRAWS) if task.sizing else CALM
+    ways: Sequence[int] = range(CALM[-1] + 1 + _MOST_DRAWS) if task.sizing else CALM
     for kind in task.kinds:
         run = _first(computes, task, kind, (task.calms[kind],) if kind in task.calms else ways)
         if isinstance(run, str):
@@ -280,7 +280,7 @@ def _weights(part: onnx.ModelProto, model: OnnxModel) -> dict[str, Array]:
 
 
 def _computes(part: onnx.ModelProto, path: Path, task: Task, weights: Mapping[str, Array] | None) -> Computes | str:
-    run = runs(OnnxModel(part, path), (), weights, small=task.elements <= _FEW_ELEMENTS)
+    run = runs(OnnxModel(part, path), (), weights, small=task.elements <= _MOST_ELEMENTS)
     if isinstance(run, str):
         return run
     wide = {value.name for value in part.graph.input}

@@ -38,7 +38,7 @@ Array = NDArray[Any]
 
 _MOST_ELEMENTS = 1 << 24
 """Of the sources of a piece together, beyond which it is not run at its own sizes."""
-_FEW_ELEMENTS = 1 << 20
+_MOST_OF_ALL_KINDS = 1 << 20
 """Beyond, inputs of one kind must do."""
 _MOST_WIDER = 4
 _NOT_ROUNDING = (Verdict.MISSING, Verdict.SHAPE)
@@ -188,7 +188,7 @@ class Pieces:
         *smaller, own = feeds.schemes(shapes, min(self._batch, _BATCH) if free else 0, of.extent, of.bound)
         schemes = [own] if self._is_resized(piece.target) else [*smaller, own]
         real = [all(self._is_real(name, shape) for name, shape in scheme.items()) for scheme in schemes]
-        kinds, look = of.kinds_at(schemes[0], _FEW_ELEMENTS), self._first_look(piece)
+        kinds, look = of.kinds_at(schemes[0], _MOST_OF_ALL_KINDS), self._first_look(piece)
         return _Trial(piece, of, schemes, real, kinds, look, wider=wider)
 
     def _is_resized(self, target: str) -> bool:
@@ -314,7 +314,7 @@ class Pieces:
 
     def _restart(self, trial: _Trial, at: int) -> None:
         trial.at, trial.look, trial.matches = at, self._first_look(trial.piece), 0
-        trial.kinds, trial.calms = trial.of.kinds_at(trial.schemes[at], _FEW_ELEMENTS), {}
+        trial.kinds, trial.calms = trial.of.kinds_at(trial.schemes[at], _MOST_OF_ALL_KINDS), {}
 
     def _next(self, trial: _Trial, lack: Lack, reason: str) -> None:
         """Tries the next sizes, then a wider piece; where there is neither, says what is not shown."""

@@ -32,7 +32,7 @@ from trtconv.runtimes.proof.feeds import sizes
 from trtconv.runtimes.proof.places import apart
 from trtconv.runtimes.proof.roles import sizing_inputs
 
-_DRAWS = 400
+_MOST_DRAWS = 400
 """How many values are tried of integers that decide sizes."""
 READING = threading.Lock()
 """Held while headers of NumPy files are read: CPython 3.11 may fail in its own parser where two threads use it."""
@@ -239,7 +239,7 @@ def _ran(
     why = ""
     sizing = sizing_inputs(all_nodes(model.proto.graph.node), inputs) - goal.feeds(number).keys()
     stated = stated_sizes(model)
-    for draw in range(1 + _DRAWS if sizing else 1):
+    for draw in range(1 + _MOST_DRAWS if sizing else 1):
         feeds = _settled(model, goal, number, feeds_of(goal, number, inputs, draw, sizing, stated))
         try:
             tensors = list(computes(feeds))

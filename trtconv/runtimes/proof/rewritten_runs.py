@@ -23,7 +23,7 @@ from trtconv.runtimes.proof.numbers import numbers_of
 from trtconv.runtimes.proof.reference import has_shape, stated_shapes, stated_sizes
 from trtconv.runtimes.proof.roles import integers_of, sizing_inputs
 
-_DRAWS = 400
+_MOST_DRAWS = 400
 """How many values are tried of integers that decide sizes."""
 _INTEGERS = 4
 """Below which integers are drawn that are no codes."""
@@ -67,7 +67,7 @@ def _error(models: Sequence[OnnxModel], target: str, seed: int) -> float:
     nodes = all_nodes(models[0].proto.graph.node)
     sizing = sizing_inputs(nodes, models[0].inputs)
     shape, stated = stated_shapes(models[0]).get(target), stated_sizes(models[0])
-    for draw in range(1 + _DRAWS if sizing else 1):
+    for draw in range(1 + _MOST_DRAWS if sizing else 1):
         feeds = _feeds(models, np.random.default_rng([seed, draw]), sizing if draw else frozenset(), stated)
         with contextlib.suppress(*((Exception,) if sizing else ())):
             expected = _outcome(sessions[0], target, feeds)
