@@ -152,14 +152,20 @@ def test_indices_that_gather_from_what_is_not_known_stay(read: str) -> None:
 
 @pytest.mark.parametrize(
     "read",
-    ["Gather <axis = 0> (b, i)", "GatherND <batch_dims = 0> (b, i)", "GatherElements <axis = 0> (b, i)"],
+    [
+        "Gather <axis = 0> (b, i)",
+        "Gather <axis = 1> (b, i)",
+        "GatherND <batch_dims = 0> (b, i)",
+        "GatherElements <axis = 0> (b, i)",
+        "GatherElements <axis = 1> (b, i)",
+    ],
 )
 def test_indices_that_gather_too_are_places_of_what_they_read(read: str) -> None:
     model = model_of(
-        "(float[100,2] d, float[5,1] b, int64[3,1] i, float[3,2] u) => (float[100,2] y, float z) "
+        "(float[100,2] d, float[9,4] b, int64[3,1] i, float[3,2] u) => (float[100,2] y, float z) "
         f"{{ y = ScatterND (d, i, u)  w = {read}  z = ReduceSum <keepdims = 0> (w) }}"
     )
-    feeds = {"d": np.zeros((100, 2)), "b": np.arange(5.0).reshape(5, 1), "u": np.ones((3, 2))}
+    feeds = {"d": np.zeros((100, 2)), "b": np.arange(36.0).reshape(9, 4), "u": np.ones((3, 2))}
     given_ = {**{name: values.astype(np.float32) for name, values in feeds.items()}, "i": np.zeros((3, 1), np.int64)}
     for seed in range(20):
         made = apart(model, given_, seed)

@@ -155,7 +155,8 @@ class _Alone:
         try:
             parsed = engine.parse(alone.serialize(), alone.path)
             if isinstance(parsed, tuple):
-                return f"TensorRT's parser refuses it alone: {parsed[0].message}"
+                first, *_ = parsed
+                return f"TensorRT's parser refuses it alone: {first.message}"
             data = bytes(parsed.build(BuildPlan(engine.info.target, (profile,))).data)
             execution = loader.load(data, host_code=bool(foreign.current().serialized)).open()
             try:
