@@ -14,7 +14,7 @@ from trtconv.core.errors import InputError
 from trtconv.core.process import Lost, WorkerBug
 from trtconv.graph.model import OnnxModel
 from trtconv.runtimes.proof import reference
-from trtconv.runtimes.proof.reference import Expected, Wanted, expect, has_shape, stated_shapes, stated_sizes
+from trtconv.runtimes.proof.reference import Expected, Wanted, expect, has_shape, serve, stated_shapes, stated_sizes
 from trtconv.runtimes.proof.rewritten import Claim, Differences, compared_pieces
 
 
@@ -76,6 +76,13 @@ def test_pieces_that_passes_changed_are_missing_where_the_process_fails(error: E
     assert found.changed is None and found.matches == 0
     assert list(found.missing) == ["y"]
     assert why in found.missing["y"] and "Traceback" not in found.missing["y"]
+
+
+@pytest.mark.parametrize(("seconds", "runs"), [(0.0, 1), (60.0, 2)])
+def test_the_first_run_is_made_however_little_time_there_is(seconds: float, runs: int, tmp_path: Path) -> None:
+    told: list[Any] = []
+    serve((saved(tmp_path, "(float[2] x) => (float[2] y) { y = Neg (x) }"), str(tmp_path), seconds), told.append)
+    assert [event["event"] for event in told] == ["loaded", *["run"] * runs]
 
 
 @pytest.mark.parametrize(("most", "names"), [(32, {"y"}), (160, {"y", "z"}), (175, {"y", "z"}), (176, {"y", "z", "w"})])
