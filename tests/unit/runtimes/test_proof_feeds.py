@@ -93,6 +93,11 @@ def test_multiples_stay_multiples() -> None:
     assert small["x"][2] == 2 * small["x"][3] == 2 * small["z"][2] == 4 * small["z"][3]
 
 
+def test_what_is_small_already_is_no_part_of_the_factor() -> None:
+    (small, *_) = schemes({"x": (1, 1, 96, 288), "z": (1, 1, 4, 96)}, 0, 1, ())
+    assert small == {"x": (1, 1, 8, 24), "z": (1, 1, 4, 8)}
+
+
 def test_a_batch_comes_before_the_sizes_alone() -> None:
     assert [scheme["x"] for scheme in schemes({"x": (1, 4)}, 3, 1, ())] == [(3, 4), (1, 4)]
     assert [scheme["x"] for scheme in schemes({"x": ()}, 3, 1, ())] == [()]

@@ -150,6 +150,15 @@ def test_indices_that_gather_from_what_is_not_known_stay(read: str) -> None:
     assert apart(model, {"d": np.zeros((100, 2)), "u": np.ones((3, 2)), "i": indices})["i"] is indices
 
 
+def test_indices_that_gather_from_what_is_known_in_part_stay() -> None:
+    model = model_of(
+        "(float[9,9] d, int64[3,2] i, float[3] u) => (float[9,9] y, float z) <float[n,4] s> "
+        "{ s = TRT.Strange (d)  y = ScatterND (d, i, u)  z = GatherND (s, i) }"
+    )
+    indices = np.ones((3, 2), np.int64)
+    assert apart(model, {"d": np.zeros((9, 9)), "u": np.ones(3), "i": indices})["i"] is indices
+
+
 @pytest.mark.parametrize(
     "read",
     [

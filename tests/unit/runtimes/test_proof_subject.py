@@ -264,3 +264,6 @@ def test_the_batch_is_what_all_inputs_may_have_together(scene: Scene) -> None:
     inputs = {name: InputRange((low, 2), (low, 2), (high, 2)) for name, (low, high) in ranges.items()}
     scene.proven(ProofResult("network"), ShapeProfile({**inputs, "s": InputRange((), (), ())}, {}), text=text)
     assert scene.meaning.batch == 4
+    single = "(float s) => (float y) { y = Neg (s) }"
+    scene.proven(ProofResult("network"), ShapeProfile({"s": InputRange((), (), ())}, {}), text=single)
+    assert scene.meaning.batch == 1

@@ -102,6 +102,12 @@ def test_pieces_are_counted_and_alike_ones_are_run_once() -> None:
     assert [task.target for _, _, tasks, _ in runner.arguments for task in tasks] == ["a", "y"]
 
 
+def test_rows_in_another_order_differ() -> None:
+    """But those of boxes."""
+    turned = {"start": (1, 0), "shape": (2, 4), "stride": (-1, 1), "mode": "STRICT_BOUNDS", "axes": None}
+    assert differs(prove("y = Identity (x)", layer("x", "SLICE", "y", **turned))) == "y"
+
+
 def test_the_first_piece_that_differs_is_told() -> None:
     found = prove("a = Neg (x)  y = Abs (a)", unary("x", "NEG", "a"), unary("a", "NEG", "y"))
     assert differs(found) == "y" and found.divergence is not None
