@@ -57,6 +57,15 @@ def test_sizes_that_become_one_are_left_as_they_are() -> None:
     assert part.layers[2].values["reshape_dims"] == (1, 1, 16384, 256)
 
 
+def test_what_tensorrt_knows_no_rank_of_fits_any_shape() -> None:
+    network, piece = piece_of((1, 16, 128, 96), (1, 1, 1, 96))
+    tensors = (dataclasses.replace(network.tensors[0], shape=None), *network.tensors[1:])
+    network = dataclasses.replace(network, tensors=tensors)
+    part = part_of(network, piece, {"x": 0, "y": 4}, {"x": (1, 16, 8, 96)}, {"x": (1, 16, 128, 96)})
+    assert part.layers[2].values["reshape_dims"] == (1, 16, 128, 96)
+    assert part.tensors == tensors
+
+
 @pytest.mark.parametrize(("own", "fed"), [((1, 16, None, 96), (1, 16, 8, 96)), ((1, 16, 128, 96), (1, 16, 0, 96))])
 def test_what_is_not_known_or_empty_tells_of_no_smaller_sizes(own: tuple[int | None, ...], fed: Shape) -> None:
     network, piece = piece_of((1, 16, 128, 96), (1, 1, 1, 96))

@@ -133,6 +133,18 @@ def test_what_reads_other_codes_is_compared_through_them(factor: int, changed: s
     assert found.matches == (changed is None) and not found.missing
 
 
+def test_what_is_not_run_is_missing_and_all_else_is_compared(runner: Process) -> None:
+    text = """<ir_version: 3, opset_import: ["": 17]> g (float[n,4] x) => (float[n,4] y, float[n,4] z)
+        <float minus = {-1}> { NODES }"""
+    file, given = (
+        OnnxModel(onnx.parser.parse_model(text.replace("NODES", nodes)), Path("m"))
+        for nodes in ("y = Neg (x)  z = Neg (x)", "y = Unheard (x)  z = Mul (x, minus)")
+    )
+    found = compared_pieces(Differences(file, given), EXACT, runner)
+    assert (found.changed, found.matches, [*found.missing]) == (None, 1, ["y"])
+    assert "Unheard" in found.missing["y"]
+
+
 def test_codes_are_any_that_their_type_has(runner: Process) -> None:
     text = """<ir_version: 8, opset_import: ["": 17]> g (uint8[n,64] x) => (float[n,64] y)
         <uint8 most = {100}, float s = {0.5}> {
