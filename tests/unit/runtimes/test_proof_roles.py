@@ -56,7 +56,8 @@ INTEGERS = {
 
 def model_of(body: str) -> OnnxModel:
     text = f"""<ir_version: 8, opset_import: ["": 18]>
-    g (int64[2,1] n, int64[1] k, bool go, float[2,5] x, float[2,1] u, float[3,7,2,2] t, float[b,c] v) => (float y)
+    g (int64[2,1] n, int64[1] k, bool go, float[2,5] x, float[2,1] u, float[3,7,2,2] t, float[b,c] v,
+    int32[1] last) => (float y)
     <int64[1] o = {{0}}> {{ {body} }}"""
     return OnnxModel(onnx.parser.parse_model(text), Path("m.onnx"))
 
@@ -99,6 +100,7 @@ def test_inputs_whose_values_decide_a_shape() -> None:
     [
         ("y = Gather <axis = 1> (x, n)", {"n": 5}),
         ("y = Gather (v, n)", {}),
+        ("y = Gather (x, last)", {"last": 2}),
         ("m = Cast <to = 9> (n)  y = Where (m, x, x)", {"n": 2}),
         ("p = Equal (n, k)  y = Gather (x, n)", {"n": 2, "k": 2}),
         ("y = Add (n, k)", {}),

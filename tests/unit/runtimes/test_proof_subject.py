@@ -20,7 +20,8 @@ from trtconv.core.stages import Stage
 from trtconv.core.stopwatch import Stopwatch
 from trtconv.graph.model import OnnxModel
 from trtconv.runtimes.compare import TOLERANCES
-from trtconv.runtimes.proof import prove
+from trtconv.runtimes.proof import plugin_trial, prove
+from trtconv.runtimes.proof.plugin_trial import PluginTrial
 from trtconv.runtimes.proof.proving import LEAST_SECONDS, MOST_SECONDS, NetworkProof
 from trtconv.runtimes.proof.result import Divergence, ProofResult
 from trtconv.runtimes.proof.subject import Promise, ProofSubject, allowed_error, precision_of
@@ -126,6 +127,7 @@ class Scene:
         promise: Promise = UNCHANGED,
         network: ReadNetwork = NETWORK,
         spent: float = 0.0,
+        engine: Any = None,
     ) -> tuple[BuildProof | None, tuple[Finding, ...]]:
         """Proves; the build took so many seconds."""
 
@@ -149,7 +151,7 @@ class Scene:
         clock = Stopwatch(None)
         clock.seconds[Stage.BUILD.value] = spent
         with NetworkProof(parsed, ProofSubject(promise, model, model), profiles, level, 60.0) as proof:
-            return proof.finish(clock)
+            return proof.finish(clock, engine)
 
 
 @pytest.fixture
@@ -201,6 +203,22 @@ def test_passes_are_left_out_where_they_are_at_fault_and_kept_elsewhere(scene: S
     divergence = dataclasses.replace(DIFFERS, by_passes=by_passes)
     (finding,) = scene.proven(ProofResult("network", agrees=False, divergence=divergence))[1]
     assert ("--skip" in (finding.fix or "")) is by_passes
+
+
+@pytest.mark.parametrize("engine", [None, object()])
+def test_plugins_are_tried_where_there_is_an_engine(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, engine: object
+) -> None:
+    engines = []
+
+    def tries(model: OnnxModel, runtime: object, profiles: object) -> PluginTrial:
+        engines.append(runtime)
+        return PluginTrial(missing=(LACKS[Lack.REFERENCE],))
+
+    monkeypatch.setattr(plugin_trial, "try_plugins", tries)
+    record, _ = scene.proven(ProofResult("network", agrees=True), engine=engine)
+    assert engines == [engine] * (engine is not None)
+    assert record is not None and len(record.missing) == len(engines)
 
 
 def test_what_nobody_compared_is_not_shown(scene: Scene) -> None:
