@@ -58,6 +58,12 @@ def test_each_kind_has_its_result(tmp_path: Path) -> None:
         np.testing.assert_array_equal(answer["arrays"][f"value {kind}"], np.maximum(fed(piece, kind)["x"], 0))
 
 
+def test_files_of_old_versions_are_cut_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("test_proof_models.HEAD", HEAD.replace("8", "3"))
+    (answer,) = answers(tmp_path, "(float[2,4] x) => (float[2,4] y) <float w = {3}> { y = Mul (x, w) }", task())
+    assert answer["calm"] == {"0": 0} and not answer["why"]
+
+
 def test_a_kind_that_it_does_not_take_leaves_the_others(tmp_path: Path) -> None:
     body = """(float[2,4] x) => (float[2,4] y) <float[1] row = {7}>
     { i = Cast <to = 7> (x)  y = Gather (row, i) }"""

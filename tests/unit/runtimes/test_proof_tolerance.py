@@ -23,6 +23,8 @@ EXACTLY = Arithmetic(eps=2.0**-23, approximated=False, rough=0.0, placed=0.0)
         # Beside others at the end of the type, infinity is a matter of the order of a sum.
         ("float32", [3e38, np.inf], [3e38, np.nan], True),
         ("float32", [3e38, -np.inf], [3e38, 7e37], True),
+        ("float32", [1e30, np.inf], [1e30, np.nan], True),
+        ("float32", [1e27, np.inf], [1e27, np.nan], False),
         ("float32", [3e37, 1.0], [3e37, np.nan], False),
         # Masks and logarithms of nothing are infinite among small numbers.
         ("float32", [3.0, -np.inf], [3.0, np.nan], False),

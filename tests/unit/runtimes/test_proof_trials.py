@@ -185,6 +185,21 @@ def test_a_piece_that_differs_where_it_was_made_smaller_is_run_at_its_own_sizes(
         assert differs(found) == told and found.proven == (told is None)
 
 
+@pytest.mark.parametrize(
+    ("shape", "whole"),
+    [(None, False), ((1, 2, 128, 96), False), ((1, 2, -1, 96), False), ((1, 2, 128, 48), True), ((1, 2, 12288), True)],
+)
+def test_what_the_network_gives_another_shape_is_run_at_its_own_sizes(
+    shape: tuple[int, ...] | None, whole: bool
+) -> None:
+    runner = InProcess()
+    own = (1, 2, 128, 96)
+    ends = "(float[1,2,128,96] x) => (float[1,2,128,96] y)"
+    known = {} if shape is None else {"y": shape}
+    prove("y = Neg (x)", unary("x", "NEG", "y"), ends=ends, sizes={"x": own, "y": own}, shapes=known, runner=runner)
+    assert [task.shapes["x"] == own for _, _, tasks, _ in runner.arguments for task in tasks][:1] == [whole]
+
+
 def test_a_piece_that_shows_nothing_at_its_own_sizes_is_not_begun_again() -> None:
     body = "n = Size (x)  few = Less (n, most)  v = Where (few, x, none)  y = ReduceMax <axes = [1]> (v)"
     ends = "(float[128,200] x) => (float[128,1] y) <int64 most = {2000}, float none = {nan}>"

@@ -262,7 +262,7 @@ def _sizes_of_reshapes(
     for node in nodes:
         target = model.main.constant(node.input[1]) if node.op_type == "Reshape" and len(node.input) > 1 else None
         source, result = shapes.get(node.input[0]) if node.input else None, shapes.get(node.output[0])
-        if target is None or not source or not result or None in source or None in result:
+        if target is None or not source or not result or None in (*source, *result):
             continue
         stated = model.array(target).reshape(-1).tolist()
         for olds, news in _factors(source, result):  # type: ignore[arg-type]

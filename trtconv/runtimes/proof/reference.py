@@ -355,10 +355,9 @@ class _Files:
             if not isinstance(values, np.ndarray) or values.dtype.kind in "OUS":
                 continue
             total += values.nbytes
-            if total > most:
-                continue
-            file = f"{self._number}-{self._count}.npy"
-            self._count += 1
-            np.save(self._folder / file, values)
-            saved[name] = (file, str(values.dtype))
+            if total <= most:
+                file = f"{self._number}-{self._count}.npy"
+                self._count += 1
+                np.save(self._folder / file, values)
+                saved[name] = (file, str(values.dtype))
         return saved

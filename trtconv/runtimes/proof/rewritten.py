@@ -320,7 +320,7 @@ class _Places:
 
     def value(self, name: str) -> onnx.ValueInfoProto | None:
         """Describes a tensor; None where its type or a size is not known."""
-        shape, element = self._dims.get(name), self._types.get(name, 0)
+        shape, element = self._dims.get(name), self._types.get(name)
         return (
             None
             if shape is None or None in shape or not element

@@ -197,7 +197,7 @@ def _one_size(
 
 def assertion(network: ReadNetwork, layer: ReadLayer, size: Size) -> Divergence:
     """Returns what is said of an assertion that does not hold."""
-    name = network.tensors[layer.inputs[0] or 0].name
+    (name,) = (network.tensors[number].name for number in layer.inputs if number is not None)
     shapes = {name: list(shape) for name, shape in size.shapes.items()}
     why = "an engine stops there, since what it asserts does not hold, and the model does not"
     return Divergence(name, layer.onnx_node, layer.name, layer.kind, why, shapes)
