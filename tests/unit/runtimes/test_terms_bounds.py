@@ -217,3 +217,14 @@ def test_sizes_are_those_of_a_term_in_integers_alone(dtype: str, known: bool) ->
         return
     with pytest.raises(Wordless):
         of_network.terms_of(network, range(4), {0: x})
+
+
+@pytest.mark.parametrize(
+    ("size", "inferred", "known"), [(-1, -1, True), (4, -1, True), (4, 4, True), (-1, 4, False), (4, 5, False)]
+)
+def test_sizes_that_only_tensorrt_knows_are_not_taken_over(size: int, inferred: int, known: bool) -> None:
+    """What comes after would have them on both sides, where nobody compares them."""
+    tensors = ReadTensor(0, "x", "float32", (size,)), ReadTensor(1, "y", "float32", (inferred,))
+    network = ReadNetwork(tensors, (ReadLayer(0, "y", "UNARY", (0,), (1,), {"op": "NEG"}),), (0,), (1,))
+    with contextlib.nullcontext() if known else pytest.raises(Wordless):
+        assert of_network.terms_of(network, [0], {0: terms.tensor("x", "float32", (size,))})[1] is not None

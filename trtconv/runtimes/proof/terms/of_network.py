@@ -62,9 +62,13 @@ def _in_order(layers: list[ReadLayer], results: Collection[int | None]) -> Itera
 
 
 def _fits(sizes: Sizes, shape: Sizes | None) -> bool:
-    """Whether sizes are those that TensorRT inferred, where both are known."""
-    pairs = [] if shape is None else list(zip(sizes, shape, strict=False))
-    return shape is not None and len(sizes) == len(shape) and all(-1 in pair or pair[0] == pair[1] for pair in pairs)
+    """Whether sizes are those that TensorRT inferred, as far as it did: what it knows, and the term does not, counts in
+    what comes after."""
+    return shape is not None and len(sizes) == len(shape) and all(map(_is_known, sizes, shape))
+
+
+def _is_known(size: int, inferred: int) -> bool:
+    return inferred in (-1, size)
 
 
 def _term_of(layer: ReadLayer, dtype: str, results: Mapping[int | None, Term | None]) -> Term:
