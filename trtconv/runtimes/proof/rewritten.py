@@ -203,7 +203,7 @@ class Differences:
     def is_defined(self) -> bool:
         """Whether all that differs is shown by its definition, what only one makes of inputs too."""
         ends = set(self.before.model.outputs) - self.before.inputs
-        if self.targets or not ends <= self.both:
+        if self.targets or not ends <= self.both or self.before.model.inputs != self.after.model.inputs:
             return False
         shared = self.both | (self.before.inputs & self.after.inputs)
         if self.before.model.opset != self.after.model.opset:
