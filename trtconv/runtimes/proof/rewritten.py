@@ -189,8 +189,9 @@ class Differences:
         self.before, self.after = before, after = Version(file), Version(rewritten)
         self._network = network
         both = {name for name in before.producers if before.makes(name) and after.makes(name)}
-        # Codes of another type mean something else.
+        # Codes of another type mean something else, and so do the bits of a constant in another shape.
         recoded = {name for name in both if file.main.types.get(name) != rewritten.main.types.get(name)}
+        recoded |= _constants_in_other_shapes(file, rewritten)
         self.both = both - recoded
         """Tensors that both make."""
         changed = {name for name in self.both if not before.makes_alike(after, name) or before.reads_of(name) & recoded}
@@ -227,6 +228,16 @@ class Differences:
         return len(tensors) == len(names) and is_kept(
             self.before.model, self.after.model, (before, after), target, tensors
         )
+
+
+def _constants_in_other_shapes(file: OnnxModel, rewritten: OnnxModel) -> set[str]:
+    """Returns the initializers that have another shape or type in another model; their bits are compared elsewhere."""
+    others = rewritten.main.initializers
+    return {
+        name
+        for name, held in file.main.initializers.items()
+        if name in others and (held.data_type, held.dims) != (others[name].data_type, others[name].dims)
+    }
 
 
 def compared_pieces(differences: Differences, claim: Claim, runner: process.Process, seconds: float = math.inf) -> Kept:
