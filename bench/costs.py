@@ -148,7 +148,7 @@ def many(rounds: int = 3) -> Iterator[Comparison]:
     yield Comparison(title, median(costs["2"]), median(costs["1"]), "s", 1 / 1.7, f"median of {rounds}")
 
 
-def exports(rounds: int = 3) -> Iterator[Comparison]:
+def exports(rounds: int = 5) -> Iterator[Comparison]:
     """`trtconv build` with its proof against a script that only parses and builds, on exports of public packages.
 
     A build may take `ALLOWED_SECONDS` more: these are left out of what it took.
@@ -160,11 +160,12 @@ def exports(rounds: int = 3) -> Iterator[Comparison]:
             ours = [TRTCONV, "build", str(model), "--target", "rtx", "--force", "-q", "-o", f"{folder}/ours.engine"]
             bare = [*BARE, "build", str(model), f"{folder}/bare.engine"]
             costs = in_turns({"ours": process_seconds(ours), "bare": process_seconds(bare)}, rounds)
-            seconds[model.stem] = max(median(costs["ours"]) - ALLOWED_SECONDS, 0.0), median(costs["bare"])
+            # The least: whatever else the machine does only adds to it, and the worst of many is told.
+            seconds[model.stem] = max(min(costs["ours"]) - ALLOWED_SECONDS, 0.0), min(costs["bare"])
             # One look at each: what is held varies by a few percent.
             megabytes[model.stem] = process_megabytes(ours)(), process_megabytes(bare)()
     what = f"trtconv build less {ALLOWED_SECONDS} s / parse and build"
-    yield from of_many(what, seconds, "s", 1.2, f"median of {rounds}")
+    yield from of_many(what, seconds, "s", 1.2, f"minimum of {rounds}")
     yield from of_many("peak memory, trtconv build / parse and build", megabytes, "MB", 1.3, "one run")
 
 
