@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import onnx
@@ -16,6 +19,7 @@ from support.onnx_models import RTX
 from trtconv.core.process import Process
 from trtconv.graph.model import OnnxModel
 from trtconv.passes import passes_for, run_passes
+from trtconv.runtimes.proof import rewritten
 from trtconv.runtimes.proof.rewritten import Claim, Differences, compared_pieces
 from trtconv.runtimes.tensorrt.readback.records import ReadNetwork, ReadTensor
 
@@ -301,3 +305,33 @@ def test_the_same_bits_in_another_shape_are_another_constant(held: str) -> None:
     assert Differences(file, file).is_defined()
     differences = Differences(file, given)
     assert differences.targets == {"y"} and not differences.is_defined()
+
+
+@pytest.mark.parametrize("order", [1, -1])
+@pytest.mark.parametrize("at", [0, 7, 40])
+def test_what_is_made_of_constants_is_told_apart_however_far_behind(at: int, order: int) -> None:
+    """In whatever order the nodes stand."""
+    steps = [f"c{n + 1} = Neg (c{n})" for n in range(41)]
+    nodes = "c0 = Identity (zeros) {} a = Add (x, c41) b = Mul (a, c41) y = Sub (b, c3)"
+    before = nodes.format(" ".join(steps[::order]))
+    steps[at] = steps[at].replace("Neg", "Exp")
+    after = differences(before, nodes.format(" ".join(steps[::order])))
+    assert not differences(before, before).targets
+    assert after.targets == {"a", "b", *(["y"] if at < 3 else [])}
+
+
+def test_nodes_that_many_read_are_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = list[bytes]()
+    original = hashlib.sha256
+
+    def look(data: bytes) -> Any:
+        looks.append(data)
+        return original(data)
+
+    monkeypatch.setattr(rewritten, "hashlib", SimpleNamespace(sha256=look))
+    chain = " ".join(f"c{n + 1} = Neg (c{n})" for n in range(30))
+    readers = " ".join(f"a{n + 1} = Add (a{n}, c30)" for n in range(30))
+    nodes = f"c0 = Identity (zeros) {chain} a0 = Add (x, c30) {readers} y = Neg (a30)"
+    assert not differences(nodes, nodes).targets
+    # Two models, and two looks at each node: at itself, and at what it reads.
+    assert len(looks) <= 2 * 2 * (31 + 32)

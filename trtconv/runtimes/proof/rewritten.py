@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import hashlib
 import itertools
 import math
 import time
@@ -94,6 +95,7 @@ class Version:
         self.inputs = {spec.name for spec in model.inputs}
         self.reads = model.main.reads
         self._variable: dict[str, bool] = {}
+        self._keys: dict[int, bytes] = {}
         for index, node in enumerate(self.nodes):
             varies = any(name in self.inputs or self._variable.get(name, False) for name in self.reads[index])
             self._variable.update(dict.fromkeys(node.output, varies))
@@ -113,27 +115,37 @@ class Version:
     def _plain(self, name: str) -> bytes:
         """Returns the node that makes a tensor as it is written; nothing where it reads what is made of constants."""
         index = self.producers[name]
-        if any(source in self.producers and not self._variable[source] for source in self.reads[index]):
+        if self._constants_of(index):
             return b""
         data: bytes = self.nodes[index].SerializeToString()
         return data
 
-    def key(self, name: str) -> tuple[bytes, ...]:
+    def key(self, name: str) -> bytes:
         """Returns what tells the node that makes a tensor, and those that make constants for it, from others."""
-        parts, stack, names = [], [name], {name}
+        stack, begun = [self.producers[name]], set[int]()
+        # Each once, after what it reads: many nodes may read what is made of the same.
         while stack:
-            index = self.producers[stack.pop()]
-            copy = onnx.NodeProto()
-            copy.CopyFrom(self.nodes[index])
-            for field in ("name", "doc_string", "metadata_props"):
-                copy.ClearField(field)
-            parts.append(copy.SerializeToString(deterministic=True))
-            more = {
-                source for source in self.reads[index] if source in self.producers and not self._variable[source]
-            } - names
-            names |= more
-            stack += sorted(more)
-        return tuple(parts)
+            index = stack[-1]
+            begun.add(index)
+            sources = [self.producers[source] for source in self._constants_of(index)]
+            more = [source for source in sources if source not in self._keys and source not in begun]
+            stack += more
+            if not more:
+                self._keys[stack.pop()] = self._key_of(index, sources)
+        return self._keys[self.producers[name]]
+
+    def _key_of(self, index: int, sources: Sequence[int]) -> bytes:
+        copy = onnx.NodeProto()
+        copy.CopyFrom(self.nodes[index])
+        for field in ("name", "doc_string", "metadata_props"):
+            copy.ClearField(field)
+        parts = [hashlib.sha256(copy.SerializeToString(deterministic=True)).digest()]
+        parts += [self._keys.get(source, b"") for source in sources]
+        return hashlib.sha256(b"".join(parts)).digest()
+
+    def _constants_of(self, index: int) -> list[str]:
+        """Returns what a node reads that others make of constants."""
+        return sorted(name for name in self.reads[index] if name in self.producers and not self._variable[name])
 
     def cone(self, target: str, seams: set[str]) -> tuple[list[int], set[str]]:
         """Returns the nodes between a tensor and those before it, in order, and which of these they read."""
