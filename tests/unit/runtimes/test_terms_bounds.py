@@ -228,3 +228,30 @@ def test_sizes_that_only_tensorrt_knows_are_not_taken_over(size: int, inferred: 
     network = ReadNetwork(tensors, (ReadLayer(0, "y", "UNARY", (0,), (1,), {"op": "NEG"}),), (0,), (1,))
     with contextlib.nullcontext() if known else pytest.raises(Wordless):
         assert of_network.terms_of(network, [0], {0: terms.tensor("x", "float32", (size,))})[1] is not None
+
+
+@pytest.mark.parametrize(
+    ("nodes", "layers", "shown"),
+    [
+        ("y = Gather (x, i)", ("int64",), True),
+        # As TensorRT-RTX's parser has it: what int32 does not hold is beyond the end.
+        ("y = Gather (x, i)", ("int64", "int32"), True),
+        ("j = Cast <to = 6> (i) k = Cast <to = 7> (j) y = Gather (x, k)", ("int64",), False),
+        ("j = Cast <to = 7> (i) y = Gather (x, j)", ("int32",), True),
+    ],
+)
+def test_indices_that_a_model_makes_narrow_are_not_those_that_it_was_given(
+    nodes: str, layers: tuple[str, ...], shown: bool
+) -> None:
+    """2 ** 32 + 1 is 1 then."""
+    tensors = [ReadTensor(n, f"i{n}", dtype, (3,)) for n, dtype in enumerate(layers)]
+    last = len(tensors) - 1
+    casts = [ReadLayer(n, "", "CAST", (n,), (n + 1,), {}) for n in range(last)]
+    tensors += [ReadTensor(last + 1, "x", "float32", X.shape), ReadTensor(last + 2, "y", "float32", (3, 6, 2, 2))]
+    values = {"axis": 0, "mode": "DEFAULT", "num_elementwise_dims": 0}
+    gather = ReadLayer(last, "y", "GATHER", (last + 1, last), (last + 2,), values)
+    network = ReadNetwork(tuple(tensors), (*casts, gather), (), ())
+    x, i = terms.tensor("x", "float32", X.shape or ()), terms.tensor("i", layers[0], (3,))
+    one = of_network.terms_of(network, range(last + 1), {0: i, last + 1: x})[last + 2]
+    other = terms_of(model_of(nodes), x=x, i=i)["y"]
+    assert one is not None and other is not None and terms.same(one, other) == shown

@@ -131,11 +131,15 @@ def _shape(call: LayerCall) -> Term:
 
 def _gather(call: LayerCall) -> Term:
     mode, shared, axis = call.take("mode"), call.take("num_elementwise_dims"), call.take("axis")
+    source, indices = call.operand(0), call.operand(1)
+    while indices.op == "cast" and {indices.dtype, indices.source.dtype} <= INTEGERS:
+        # An index that a narrower type does not hold is beyond the end, as the model has it.
+        indices = indices.source
     if mode == "ND":
-        return parts.gathered_nd(call.operand(0), call.operand(1), shared)
+        return parts.gathered_nd(source, indices, shared)
     if mode != "DEFAULT" or shared:
         raise Wordless("rows of its own")
-    return parts.gathered(call.operand(0), call.operand(1), axis)
+    return parts.gathered(source, indices, axis)
 
 
 def _einsum(call: LayerCall) -> Term:

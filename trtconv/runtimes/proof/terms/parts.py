@@ -62,8 +62,7 @@ def _places(indices: Term, sizes: Array) -> Term:
     if (sizes < 1).any() or indices.dtype not in INTEGERS:
         # From the end of what has no size that is known, TensorRT counts in no way that it says.
         raise Wordless(f"rows of {sizes}")
-    while indices.op == "cast" and indices.source.dtype in INTEGERS:
-        # An index that another type of integer does not hold is beyond the end.
+    while indices.op == "cast" and (indices.source.dtype, indices.dtype) == ("int32", "int64"):
         indices = indices.source
     if indices.array is None:
         return indices
