@@ -335,3 +335,13 @@ def test_nodes_that_many_read_are_looked_at_once(monkeypatch: pytest.MonkeyPatch
     assert not differences(nodes, nodes).targets
     # Two models, and two looks at each node: at itself, and at what it reads.
     assert len(looks) <= 2 * 2 * (31 + 32)
+
+
+def test_the_same_node_of_another_function_is_another() -> None:
+    text = """<ir_version: 8, opset_import: ["": 17, "own": 1]> g (float[2,3] x) => (float[2,3] y) { y = own.f (x) }
+    <domain: "own", opset_import: ["": 17]> f (a) => (b) { b = Relu (a) }"""
+    file, given = (
+        OnnxModel(onnx.parser.parse_model(text.replace("Relu", op)), Path("m.onnx")) for op in ("Relu", "Abs")
+    )
+    assert Differences(file, file).is_defined()
+    assert not Differences(file, given).is_defined()

@@ -215,11 +215,13 @@ class Differences:
 
     def is_defined(self) -> bool:
         """Whether all that differs is shown by its definition, what only one makes of inputs too."""
-        ends = set(self.before.model.outputs) - self.before.inputs
-        if self.targets or not ends <= self.both or self.before.model.inputs != self.after.model.inputs:
+        before, after = self.before.model, self.after.model
+        if self.targets or not set(before.outputs) - self.before.inputs <= self.both:
+            return False
+        if before.inputs != after.inputs or not _functions(after) <= _functions(before):
             return False
         shared = self.both | (self.before.inputs & self.after.inputs)
-        if self.before.model.opset != self.after.model.opset:
+        if before.opset != after.opset:
             # The same node may mean something else.
             return all(map(self._is_kept, self._unchanged))
         # What a node reads may have become a constant, or no longer be one: the node itself is as it was.
@@ -240,6 +242,10 @@ class Differences:
         return len(tensors) == len(names) and is_kept(
             self.before.model, self.after.model, (before, after), target, tensors
         )
+
+
+def _functions(model: OnnxModel) -> set[bytes]:
+    return {function.SerializeToString(deterministic=True) for function in model.proto.functions}
 
 
 def _constants_in_other_shapes(file: OnnxModel, rewritten: OnnxModel) -> set[str]:
