@@ -364,7 +364,7 @@ def test_pieces_may_hold_no_more_than_there_is_room_for(
     prover: Any, monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:
     """A node and a layer are two; where it is too much, the whole is run."""
-    monkeypatch.setattr(prove, "_MOST_HELD", most)
+    monkeypatch.setattr(prove, "_MAX_PLACES", most)
     scene, found = prover(RIGHT, PiecesResult(1, 1), defined=True)
     assert (scene.runs, bool(found.missing), found.agrees) == ([SIZES] if most < 2 else [], most < 2, True)
 

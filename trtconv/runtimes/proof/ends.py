@@ -38,11 +38,11 @@ def are_made(network: ReadNetwork, model: OnnxModel, targets: Collection[int]) -
         model: The model as the parser was given it.
         targets: Numbers of the tensors that pieces make.
     """
-    taken = {network.tensors[number].name: network.tensors[number].shape for number in network.inputs}
-    wanted = {spec.name: tuple(-1 if isinstance(size, str) else size for size in spec.dims) for spec in model.inputs}
+    inputs = {network.tensors[number].name: network.tensors[number].shape for number in network.inputs}
+    declared = {spec.name: tuple(-1 if isinstance(size, str) else size for size in spec.dims) for spec in model.inputs}
     returned = {network.tensors[number].name for number in network.outputs}
     is_made = set(network.outputs) <= {*network.inputs, *targets}
-    return taken == wanted and returned == set(model.outputs) and is_made
+    return inputs == declared and returned == set(model.outputs) and is_made
 
 
 def _divergence(network: ReadNetwork, tensor: ReadTensor, why: str) -> Divergence:

@@ -250,10 +250,10 @@ class Prover:
         Raises:
             OutOfTime: There is none, or they hold too much.
         """
-        held = 0
+        places = 0
         for piece in pieces:
-            held += len(piece.nodes) + len(piece.layers)
-            if self._closed or time.monotonic() > deadline or held > _MOST_HELD:
+            places += len(piece.nodes) + len(piece.layers)
+            if self._closed or time.monotonic() > deadline or places > _MAX_PLACES:
                 raise OutOfTime(_LATE.reason)
             yield piece
 
@@ -385,7 +385,7 @@ MOST_PRODUCTS = 2e10
 _BESIDES = 0.1
 """Share of that at sizes besides those that count."""
 _LATE = Unshown(Lack.TIME, "all pieces", "there was no time left for them")
-_MOST_HELD = 3 * 10**6
+_MAX_PLACES = 3 * 10**6
 """Positions of nodes and layers in all pieces together."""
 _MOST_AHEAD = 2
 """What the network returns at these sizes is held until it is compared."""

@@ -253,8 +253,8 @@ def _constants_in_other_shapes(file: OnnxModel, rewritten: OnnxModel) -> set[str
     others = rewritten.main.initializers
     return {
         name
-        for name, held in file.main.initializers.items()
-        if name in others and (held.data_type, held.dims) != (others[name].data_type, others[name].dims)
+        for name, tensor in file.main.initializers.items()
+        if name in others and (tensor.data_type, tensor.dims) != (others[name].data_type, others[name].dims)
     }
 
 

@@ -97,8 +97,8 @@ def _norm(how: str, call: NodeCall) -> Term:
     """Sums of magnitudes, or of squares, and their roots."""
     axes, source = axes_of(call, 18), call.operand()
     call.take("noop_with_empty_axes", None)
-    each = terms.applied("ABS", source) if how == "L1" else terms.joined("PROD", source, source)
-    total = terms.reduced("SUM", each, axes, keep=call.flag("keepdims", 1))
+    parts = terms.applied("ABS", source) if how == "L1" else terms.joined("PROD", source, source)
+    total = terms.reduced("SUM", parts, axes, keep=call.flag("keepdims", 1))
     return terms.applied("SQRT", total) if how == "L2" else total
 
 

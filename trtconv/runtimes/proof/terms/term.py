@@ -43,17 +43,17 @@ class Room:
     """How many elements may still be made in a piece: many nodes, each with a few bytes, may each make much of few."""
 
     def __init__(self) -> None:
-        self._left = _MOST_TOGETHER
+        self._elements = _MOST_TOGETHER
 
-    def take(self, written: Iterable[Term]) -> None:
+    def take(self, terms: Iterable[Term]) -> None:
         """Counts constants, but for large ones, which only a model has.
 
         Raises:
             Wordless: There are too many.
         """
-        arrays = (term.array for term in written)
-        self._left -= sum(array.size for array in arrays if array is not None and array.size <= MAX_ELEMENTS)
-        if self._left < 0:
+        arrays = (term.array for term in terms)
+        self._elements -= sum(array.size for array in arrays if array is not None and array.size <= MAX_ELEMENTS)
+        if self._elements < 0:
             raise Wordless("much of few")
 
 
