@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -395,6 +395,28 @@ def test_constants_that_follow_from_others_are_derived(text: str, new: list[floa
     body = f"(float[2] x) => (float[2] y) {{ {text} }}"
     assert origins(*changed(body, **known, new=np.float32(new)))["new"] is Derivation.DERIVED
     assert origins(*changed(body, **known, new=np.float32(new) + 1))["new"] is Derivation.COMPUTED
+
+
+VALUES = np.arange(6, dtype=np.float32)
+
+
+@pytest.mark.parametrize(
+    ("other", "same"),
+    [(VALUES.copy(), True), (VALUES + 1, False), (VALUES[:5], False), (np.append(VALUES, 1), False)],
+)
+def test_parts_are_compared_with_arrays_and_parts(other: Array, same: bool) -> None:
+    def parts(values: Array, at: int) -> Iterator[Array]:
+        return iter([values[:at], values[at:]])
+
+    assert same_bits(VALUES, other) is same
+    assert same_bits(parts(VALUES, 2), other) is same
+    assert same_bits(VALUES, parts(other, 4)) is same
+    assert same_bits(parts(VALUES, 2), parts(other, 4)) is same
+
+
+def test_nothing_is_nothing_in_parts() -> None:
+    assert same_bits(np.zeros(0), iter(())) and same_bits(np.zeros(0), np.zeros((0, 2)))
+    assert not same_bits(VALUES, iter(()))
 
 
 def test_a_text_is_derived_from_nothing() -> None:
