@@ -20,7 +20,13 @@ def judge(kind: str, activation: str, dtype: str = "float32") -> Judge:
 
 @pytest.mark.parametrize(
     ("activation", "off", "passes"),
-    [("SIGMOID", 1e-7, True), ("TANH", 1e-6, True), ("SIGMOID", 3e-6, False), ("RELU", 1e-7, False)],
+    [
+        ("SIGMOID", 1e-7, True),
+        ("TANH", 15.5 * 2.0**-23, True),
+        ("HARD_SIGMOID", 15.5 * 2.0**-23, True),
+        ("SIGMOID", 16.5 * 2.0**-23, False),
+        ("RELU", 1e-7, False),
+    ],
 )
 def test_of_a_closed_gate_no_more_is_left_than_its_rounding(activation: str, off: float, passes: bool) -> None:
     expected = np.array([[1e-9, 0, 2e-9]], np.float32)
@@ -125,6 +131,39 @@ def test_a_small_channel_is_held_to_its_own_magnitude(channel: int, value: float
         found = judge.compare(1, expected, off)
         assert found.verdict is verdict, found.why
     assert f"channel {small} of" in found.why
+
+
+@pytest.mark.parametrize("value", [0.0, np.nan, np.inf])
+@pytest.mark.parametrize(("share", "verdict"), [(0.995, Verdict.PASSED), (1.005, Verdict.BEYOND)])
+def test_what_is_left_of_a_channel_is_held_to_what_is_finite(value: float, share: float, verdict: Verdict) -> None:
+    expected = np.array([[[0.01, value], [3.0, -3.0]]], np.float32)
+    off = expected.copy()
+    off[0, 0, 0] += np.float32(share * (100 * TOLERANCES["float32"].relative * 0.01 + 64 * 2.0**-23 * 3))
+    assert chain(PLAIN).compare(1, expected, off).verdict is verdict
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        np.zeros((1, 2, 3), np.float32),
+        np.zeros((1, 0, 3), np.float32),
+        np.float32([[[1e-3, np.nan]]]),
+        np.arange(6).reshape(1, 2, 3),
+    ],
+)
+def test_what_is_the_same_passes(values: np.ndarray) -> None:
+    assert chain(PLAIN).compare(1, values, values.copy()).verdict is Verdict.PASSED
+    assert chain(PLAIN).compare(0, values, values.copy()).verdict is Verdict.PASSED
+
+
+@pytest.mark.parametrize(("op", "passes"), [("SUM", True), ("MAX", False)])
+def test_sums_of_integers_that_overflow_are_left_open(op: str, passes: bool) -> None:
+    tensors = tuple(ReadTensor(number, name, "int32", (2,)) for number, name in enumerate("xy"))
+    layer = ReadLayer(0, "sum", "REDUCE", (0, None), (1,), {"op": op})
+    judge = Judge(ReadNetwork(tensors, (layer,), (0,), (1,)), TOLERANCES["fp16"])
+    most = np.array([np.iinfo(np.int32).max, 3], np.int32)
+    assert (judge.compare(1, most, np.array([-5, 3], np.int32)).verdict is Verdict.PASSED) is passes
+    assert judge.compare(1, most, None).verdict is Verdict.MISSING
 
 
 def test_channels_of_plain_matrices_are_not_told_apart() -> None:

@@ -57,13 +57,17 @@ def test_sizes_that_become_one_are_left_as_they_are() -> None:
     assert part.layers[2].values["reshape_dims"] == (1, 1, 16384, 256)
 
 
-def test_what_tensorrt_knows_no_rank_of_fits_any_shape() -> None:
+@pytest.mark.parametrize(
+    ("shape", "fits"),
+    [(None, True), ((1, 16, -1, 96), True), ((1, 16, -1, 95), False), ((1, 16, -1), False), ((0, 16, 8, 96), False)],
+)
+def test_what_tensorrt_does_not_know_fits_any_size(shape: Shape | None, fits: bool) -> None:
     network, piece = piece_of((1, 16, 128, 96), (1, 1, 1, 96))
-    tensors = (dataclasses.replace(network.tensors[0], shape=None), *network.tensors[1:])
+    tensors = (dataclasses.replace(network.tensors[0], shape=shape), *network.tensors[1:])
     network = dataclasses.replace(network, tensors=tensors)
     part = part_of(network, piece, {"x": 0, "y": 4}, {"x": (1, 16, 8, 96)}, {"x": (1, 16, 128, 96)})
-    assert part.layers[2].values["reshape_dims"] == (1, 16, 128, 96)
-    assert part.tensors == tensors
+    assert part.layers[2].values["reshape_dims"] == (1, 16, 128 if fits else 8, 96)
+    assert (part.tensors == tensors) is fits
 
 
 @pytest.mark.parametrize(("own", "fed"), [((1, 16, None, 96), (1, 16, 8, 96)), ((1, 16, 128, 96), (1, 16, 0, 96))])
