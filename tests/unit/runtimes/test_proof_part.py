@@ -93,6 +93,7 @@ def test_multiples_of_sizes_that_are_divided_are_divided_too(sizes: Shape, small
     network = dataclasses.replace(network, layers=(*network.layers[:2], first, network.layers[3]))
     part = part_of(network, piece, {"x": 0, "y": 4}, {"x": (1, 16, 8, 96)}, {"x": (1, 16, 128, 96)})
     assert part.layers[2].values["reshape_dims"] == smaller
+    assert all(isinstance(size, int) for size in part.layers[2].values["reshape_dims"])
 
 
 def test_small_sizes_differ_where_large_ones_do() -> None:
