@@ -191,6 +191,9 @@ KERNEL = np.random.default_rng(1).standard_normal((6, 5, 3, 3)).astype(np.float3
         (KERNEL[:, [0, 1, 2, 3, 3]], False),
         (np.where(KERNEL > 3, np.nan, KERNEL) + np.float32(np.inf), False),
         (KERNEL > 0, False),
+        (KERNEL[..., :1, :1], True),
+        # Slices whose sums are near each other, beside far larger ones, are not equal.
+        (np.float32([[1, 2, 3], [1, 2, 4], [1e6, 2e6, 5e6]]), True),
         # Slices that add up to nothing are not zero.
         (np.float32([[1, -1, 3], [2, -5, 3]]), True),
         (np.float32([[1, 2], [-1, 5], [3, 7]]), True),

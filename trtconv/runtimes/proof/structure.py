@@ -184,7 +184,7 @@ def _layers(
 
 def _tensor(tensor: ReadTensor, names: Mapping[str, int], tensors: dict[int, int]) -> Hashable:
     number = tensors.setdefault(tensor.index, len(tensors))
-    return names.get(tensor.name, -1), number, tensor.dtype, tensor.shape
+    return names.get(tensor.name), number, tensor.dtype, tensor.shape
 
 
 def _value(value: Any) -> Hashable:
