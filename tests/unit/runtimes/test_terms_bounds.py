@@ -255,3 +255,23 @@ def test_indices_that_a_model_makes_narrow_are_not_those_that_it_was_given(
     one = of_network.terms_of(network, range(last + 1), {0: i, last + 1: x})[last + 2]
     other = terms_of(model_of(nodes), x=x, i=i)["y"]
     assert one is not None and other is not None and terms.same(one, other) == shown
+
+
+@pytest.mark.parametrize("at", range(4))
+def test_nothing_is_near_what_infinite_parameters_come_to(at: int) -> None:
+    """Infinite times zero is no number: (x - mean) * scale is not x * scale - mean * scale either."""
+    x = terms.tensor("x", "float32", X.shape or ())
+    shape = (1, 6, 1, 1)
+    factor, summand = (terms.constant(np.full(shape, number, np.float32)) for number in (1, 0))
+    layer = terms.joined("SUM", terms.joined("PROD", x, factor), summand)
+
+    def is_shown(number: float) -> bool:
+        parameters: list[Any] = [np.full(6, usual, np.float32) for usual in (1, 0, 0, 1 - 2**-10)]
+        parameters[at][3] = number
+        constants = dict(zip("sbmv", parameters, strict=True))
+        model = model_of("y = BatchNormalization <epsilon = 0.0009765625> (x, s, b, m, v)", **constants)
+        node = terms_of(model, x=x)["y"]
+        return node is not None and terms.same(node, layer)
+
+    assert is_shown((1, 0, 0, 1 - 2**-10)[at])
+    assert not is_shown(np.inf)

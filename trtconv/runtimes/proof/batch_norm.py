@@ -35,11 +35,11 @@ class Folded:
         return same_bits(self.values, other.values) and same_bits(self.magnitudes, other.magnitudes)
 
     def near(self, values: Array) -> Array:
-        """Returns which of as many values are these but for rounding in their own type."""
+        """Returns which of as many values are these but for rounding in their own type; of infinite ones none are."""
         step = float(np.finfo(values.dtype).eps) if values.dtype.kind == "f" else _BFLOAT16_STEP
         with np.errstate(invalid="ignore"):
             gaps = np.abs(values.astype(np.float64) - self.values)
-        return np.asarray(gaps <= _ROUNDING * step * self.magnitudes)
+        return np.asarray((gaps <= _ROUNDING * step * self.magnitudes) & np.isfinite(self.magnitudes))
 
 
 def folded(parameters: Sequence[Array], epsilon: float) -> tuple[Folded, Folded]:
