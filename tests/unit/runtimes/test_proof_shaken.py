@@ -11,7 +11,7 @@ from onnx import numpy_helper
 
 from trtconv.graph.model import OnnxModel
 from trtconv.runtimes.onnxruntime import session
-from trtconv.runtimes.proof.shaken import shaken, steps, widen_interpolations
+from trtconv.runtimes.proof.shaken import shaken, steps, take_magnitudes, widen_interpolations
 
 PIECE = """<ir_version: 8, opset_import: ["": 17]>
 g (float[2,3] x) => (float[2,3] y) <float[3] w = {1, 2, 4}, int64[1] n = {0}>
@@ -49,6 +49,14 @@ def test_signs_differ_from_one_seed_to_the_next() -> None:
         first = {float(numpy_helper.to_array(tensor).ravel()[0]) for tensor in held}
         assert first == {0.5, 1.5}
     assert len({shaken(model.proto, model, 0.1, seed).SerializeToString() for seed in range(6)}) > 1
+
+
+@pytest.mark.parametrize(("kind", "reads"), [("float", ["a:magnitude", "x"]), ("int64", ["a", "x"])])
+def test_sums_of_floats_are_of_magnitudes_and_sums_of_sizes_are_not(kind: str, reads: list[str]) -> None:
+    text = f'<ir_version: 8, opset_import: ["": 17]> g ({kind}[2] x) => ({kind}[2] y) {{ a = Neg (x)  y = Add (a, x) }}'
+    model = model_of(text)
+    take_magnitudes(model.proto.graph, model)
+    assert list(model.proto.graph.node[-1].input) == reads
 
 
 RESIZE = """<ir_version: 8, opset_import: ["": 17]>

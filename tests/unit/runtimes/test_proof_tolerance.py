@@ -88,12 +88,39 @@ def test_numbers_of_any_size_are_off_by_their_own_rounding(size: float) -> None:
         assert judge(Computed(value), got, EXACTLY, {}).verdict is verdict
 
 
-@pytest.mark.parametrize(("off", "verdict"), [(12, Verdict.PASSED), (24, Verdict.BEYOND)])
+@pytest.mark.parametrize(("off", "verdict"), [(16, Verdict.PASSED), (17, Verdict.BEYOND)])
 def test_a_single_number_has_no_places_that_are_rounded(off: float, verdict: Verdict) -> None:
     value = np.array(1, np.float32)
     how = Arithmetic(2.0**-23, False, 0.0, 100.0)
     got = value + np.float32(off * 2.0**-23)
     assert judge(Computed(value), got, how, {"x": value}).verdict is verdict
+
+
+def test_the_other_sign_is_no_rounding() -> None:
+    value = np.array([1, -2], np.float32)
+    assert judge(Computed(value), -value, EXACTLY, {"x": value}).verdict is Verdict.BEYOND
+    found = judge(Computed(value), value.copy(), EXACTLY, {"x": value})
+    assert (found.verdict, found.telling) == (Verdict.PASSED, 1)
+
+
+@pytest.mark.parametrize("moved", [np.nan, np.inf])
+def test_what_becomes_of_moved_inputs_counts_where_it_is_a_number(moved: float) -> None:
+    value, got = np.float32([4, 1]), np.float32([4 * (1 + 15 * 2.0**-23), 1])
+    known = Computed(value, moved=(np.float32([moved, 1]),))
+    assert judge(known, got, EXACTLY, {"x": value}).verdict is Verdict.PASSED
+    far = np.float32([4 * (1 + 18 * 2.0**-23), 1])
+    assert judge(known, far, EXACTLY, {"x": value}).verdict is Verdict.BEYOND
+
+
+def test_types_that_numpy_has_not_have_infinities_too() -> None:
+    dtype = numpy_type("bfloat16")
+    value, got = np.array([np.inf, 1], dtype), np.array([np.nan, 1], dtype)
+    how = dataclasses.replace(EXACTLY, eps=2.0**-7)
+    assert judge(Computed(value), got, how, {"x": np.ones(1, np.float32)}).verdict is Verdict.BEYOND
+
+
+def test_inputs_are_moved_by_more_than_rounding_and_less_than_matters() -> None:
+    assert 2.0**-20 < PERTURBATION < 2.0**-6
 
 
 def test_functions_of_small_inputs_are_off_as_those_of_1() -> None:

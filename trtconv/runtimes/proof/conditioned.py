@@ -97,7 +97,7 @@ def _moved(feeds: Mapping[str, Array], seed: int) -> dict[str, Array]:
     random, by = np.random.default_rng(seed), tolerance.PERTURBATION
     with np.errstate(all="ignore"):
         return {
-            name: np.asarray(values * (1 + random.choice([-by, by], values.shape))).astype(values.dtype)
+            name: np.asarray(values * random.choice([1 - by, 1 + by], values.shape)).astype(values.dtype)
             if values.dtype.kind == "f"
             else values
             for name, values in feeds.items()

@@ -39,7 +39,7 @@ def shaken(part: onnx.ModelProto, model: OnnxModel, by: float, seed: int) -> onn
     for tensor in copy.graph.initializer:
         if tensor.data_type in _FLOATS.values():
             values = model.array(tensor)
-            factors = 1 + random.choice([-by, by], values.shape)
+            factors = random.choice([1 - by, 1 + by], values.shape)
             tensor.CopyFrom(numpy_helper.from_array(np.asarray(values * factors, values.dtype), tensor.name))
     results = {output.name for output in copy.graph.output}
     nodes = []
@@ -49,7 +49,7 @@ def shaken(part: onnx.ModelProto, model: OnnxModel, by: float, seed: int) -> onn
             kind = _FLOATS.get(model.main.dtype(name) or "") if name not in results else None
             if kind is not None:
                 node.output[slot] = f"{name}:exact"
-                factor = helper.make_tensor(f"{name}:factor", kind, [], [1 + random.choice([-by, by])])
+                factor = helper.make_tensor(f"{name}:factor", kind, [], [random.choice([1 - by, 1 + by])])
                 copy.graph.initializer.append(factor)
                 nodes.append(helper.make_node("Mul", [f"{name}:exact", factor.name], [name]))
     nodes = [onnx.NodeProto.FromString(node.SerializeToString()) for node in nodes]

@@ -114,7 +114,7 @@ def judge(reference: Computed, got: Array, how: Arithmetic, feeds: Mapping[str, 
     # By as much as places are rounded, what lies beside them counts, however little it has of it.
     slack += how.eps * size * amplitude
     with np.errstate(all="ignore"):
-        allowed: Array | float = 0.0
+        allowed: Array | float = slack
         if not exact:
             slack += _TINY.get(str(value.dtype), 0.0)
             allowed = _allowed(reference, left, expected, FACTOR * how.eps, slack) + how.rough * np.abs(expected)
