@@ -397,6 +397,25 @@ def test_constants_that_follow_from_others_are_derived(text: str, new: list[floa
     assert origins(*changed(body, **known, new=np.float32(new) + 1))["new"] is Derivation.COMPUTED
 
 
+def test_codes_are_dequantized_along_the_second_axis_where_none_is_said() -> None:
+    codes, scale = np.arange(24, dtype=np.int8).reshape(2, 3, 4), np.float32([0.5, 2, 3])
+    text = "(float[2,3,4] x) => (float[2,3,4] y) { w = DequantizeLinear (c, s)  y = Mul (x, w) }"
+    assert origins(*changed(text, c=codes, s=scale, new=codes * scale[:, None]))["new"] is Derivation.DERIVED
+
+
+def test_the_same_bytes_in_another_type_are_another_constant() -> None:
+    codes = np.arange(1, 3, dtype=np.int32)
+    text = "(KIND[2] x) => (KIND[2] y) { y = Mul (x, w) }"
+    file, given = (
+        OnnxModel(onnx.parser.parse_model(HEAD + text.replace("KIND", kind)), Path("m.onnx"))
+        for kind in ("int32", "float")
+    )
+    for model, values in ((file, codes), (given, codes.view(np.float32))):
+        model.proto.graph.initializer.append(numpy_helper.from_array(values, "w"))
+    file, given = (OnnxModel(model.proto, model.path) for model in (file, given))
+    assert origins(file, given) == {"w": Derivation.CHANGED}
+
+
 VALUES = np.arange(6, dtype=np.float32)
 
 

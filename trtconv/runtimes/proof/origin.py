@@ -185,7 +185,7 @@ def folded(model: OnnxModel) -> dict[str, Array]:
             continue
         node = scope.columns.nodes[index]
         feeds = {name: v for name in node.input if name and (v := _value(scope, results, name)) is not None}
-        if op == "Constant" or not feeds or len(feeds) != len([name for name in node.input if name]):
+        if not feeds or len(feeds) != len([name for name in node.input if name]):
             continue
         room -= sum(array.nbytes for array in feeds.values())
         if room < 0:
