@@ -364,6 +364,7 @@ def test_what_a_dequantizer_makes_of_codes_is_folded_by_its_definition(axis: int
         "w = DequantizeLinear <axis = -3> (c, s)",
         "w = DequantizeLinear <axis = 1> (c, s)",
         "w = DequantizeLinear (c, nothing)",
+        "w = DequantizeLinear <axis = 0> (c, s, z)",
         "w = Reshape (s, s)",
         "w = Add (p, nothing)",
     ],
@@ -372,7 +373,7 @@ def test_what_a_node_refuses_is_folded_to_nothing(nodes: str) -> None:
     """Only what dequantises in another way than it says gives these values, or nothing does."""
     codes, scale = np.int8([[2, 4, 6], [8, 10, 12]]), np.float32([0.5, 2])
     new = codes * scale[:, None]
-    text = f"(float[2,3] x) => (float[2,3] y) {{ {nodes}  y = Mul (x, w) }}"
+    text = f"(float[2,3] x, int8[2] z) => (float[2,3] y) {{ {nodes}  y = Mul (x, w) }}"
     held = {"c": codes, "s": scale, "p": np.float32([1, 2]), "nothing": np.zeros(0, np.float32)}
     assert origins(*changed(text, **held, new=new))["new"] is Derivation.COMPUTED
     assert (

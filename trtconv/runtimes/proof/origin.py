@@ -81,7 +81,8 @@ def _named(
     if old.data_type == new.data_type and old.dims == new.dims:
         if old.data_location == new.data_location == onnx.TensorProto.EXTERNAL:
             return Derivation.FILE if list(old.external_data) == list(new.external_data) else Derivation.CHANGED
-        if (old.raw_data == new.raw_data and old.raw_data) or list(old.string_data) == list(new.string_data) != []:
+        pairs = (old.raw_data, new.raw_data), (list(old.string_data), list(new.string_data))
+        if any(one and one == two for one, two in pairs):
             return Derivation.FILE
     if onnx.TensorProto.STRING in (old.data_type, new.data_type):
         return Derivation.CHANGED
