@@ -439,6 +439,22 @@ def test_nothing_is_nothing_in_parts() -> None:
     assert not same_bits(VALUES, iter(()))
 
 
+@pytest.mark.parametrize(
+    ("own", "other", "derived"),
+    [
+        ("int32", "float32", True),
+        ("float32", "float16", True),
+        ("int8", "int64", True),
+        ("bool", "float32", True),
+        ("float32", "int32", False),
+    ],
+)
+def test_constants_that_are_cast_are_derived(own: str, other: str, derived: bool) -> None:
+    text = "(float[2] x) => (float[2] y) { y = Mul (x, p) }"
+    found = origins(*changed(text, p=np.array([0, 1], own), new=np.array([1, 0], other)))["new"]
+    assert found is (Derivation.DERIVED if derived else Derivation.COMPUTED)
+
+
 def test_a_text_is_derived_from_nothing() -> None:
     text = "(float[2] x) => (float[2] y) { y = Mul (x, p) }"
     assert origins(*changed(text, p=np.array(["a"], object), new=np.array(["a"], object)))["new"] is Derivation.COMPUTED

@@ -220,7 +220,7 @@ def _dequantized(node: onnx.NodeProto, feeds: Mapping[str, Array]) -> Array | No
     axis = next((helper.get_attribute_value(attribute) for attribute in node.attribute if attribute.name == "axis"), 1)
     if scale.ndim > 1 or codes.dtype.kind not in "iu":
         return None
-    place = range(codes.ndim)[axis] if scale.size > 1 else 0
+    place = range(codes.ndim)[axis] if scale.size > 1 else None
     shape = [-1 if i == place else 1 for i in range(codes.ndim)]
     wide = codes.astype(np.int32) - (0 if zero is None else zero.astype(np.int32).reshape(shape))
     return np.asarray(wide.astype(scale.dtype) * scale.reshape(shape))
