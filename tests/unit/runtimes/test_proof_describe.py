@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +27,10 @@ def described(
     kind: str = "UNARY",
     constants: str = "",
     result: str = "float",
+    known: Mapping[str, tuple[int, ...] | None] | None = None,
     **values: Any,
 ) -> Description:
-    """Describes a model of few nodes whose network is one layer."""
+    """Describes a model of few nodes whose network is one layer; `known`: what the network knows of shapes instead."""
     head = f'<ir_version: 9, opset_import: ["": 20, "acme": 1]> g ({inputs}) => ({result} y)'
     text = f"{head} {f'<{constants}>' if constants else ''} {{ {body} }}"
     proto = onnx.parser.parse_model(text)
@@ -38,7 +40,10 @@ def described(
     shapes = {spec.name: tuple(spec.dims) for spec in model.inputs}
     made = (name for node in model.proto.graph.node for name in node.output)
     shapes |= {name: shape for name in made if (shape := model.main.shape(name))}
-    tensors = tuple(ReadTensor(at, name, "float32", shapes.get(name, (1, 4))) for at, name in enumerate([*names, "y"]))
+    tensors = tuple(
+        ReadTensor(at, name, "float32", {**shapes, **(known or {})}.get(name, (1, 4)))
+        for at, name in enumerate([*names, "y"])
+    )
     layer = ReadLayer(0, "l", kind, tuple(range(len(names))), (len(names),), values)
     network = ReadNetwork(tensors, (layer,), tuple(range(len(names))), (len(names),))
     nodes = tuple(range(len(model.proto.graph.node)))
@@ -139,6 +144,7 @@ def test_a_piece_rounds_as_its_coarsest_type_and_what_is_approximated_takes_smal
     assert doubles.eps == 2.0**-23
     rough = described("y = Selu (x)")
     assert (rough.approximated, rough.largest, rough.rough) == (True, 8, 1e-4)
+    assert described("y = LRN <size = 3> (x)").rough == 1e-4
     assert not plain.approximated and plain.rough == 0 and not plain.narrow
     assert described("y = Cast <to = 16> (x)", result="bfloat16").narrow
     assert described("y = Cast <to = 8> (x)", result="string").narrow
@@ -167,6 +173,7 @@ def test_the_window_is_the_largest_with_its_gaps() -> None:
     assert described("y = Abs (x)", window_size_nd=(3, 7)).extent == 7
     pooled = "y = MaxPool <kernel_shape = [2, 3], dilations = [1, 5]> (x)"
     assert described(pooled).extent == 15
+    assert described("y = MaxPool <kernel_shape = [2, 3]> (x)").extent == 3
     assert described(pooled, kernel_size_nd=(20,)).extent == 20
 
 
@@ -221,6 +228,7 @@ def test_a_reshape_to_a_computed_shape_binds_no_size() -> None:
 def test_sizes_that_the_network_does_not_know_are_open() -> None:
     assert described("y = Abs (x)", "float[1,4] x").shape("x") == (1, 4)
     assert described("y = Abs (x)", "float[0,4] x").shape("x") == (0, 4)
+    assert described("y = Abs (x)", "float[1,4] x", known={"x": (-1, 4)}).shape("x") == (None, 4)
     assert described("y = Abs (x)", "float[1,4] x").shape("nothing") == ()
 
 
@@ -249,3 +257,21 @@ def test_layers_that_hold_sizes_and_layers_that_move_are_told() -> None:
 )
 def test_a_first_axis_is_free_where_the_network_leaves_it_open(inputs: str, free: bool) -> None:
     assert described("y = Abs (x)", inputs).free_batch is free
+
+
+@pytest.mark.parametrize(
+    ("inputs", "known", "free"),
+    [
+        ("float[1,4] x", {"x": (-1, 4)}, True),
+        ("float[2,4] x", {"x": (-1, 4)}, False),
+        ("float[1,4] x", {"x": (0, 4)}, False),
+        ("float[1,4] x", {"x": None}, False),
+        ("float[1,4] x, float[1,2] k", {"x": (-1, 4)}, False),
+        ("float[1,4] x, float[1,2] k", {"x": (-1, 4), "k": (-1, 2)}, True),
+        ("float[1,4] x, float k", {"x": (-1, 4)}, True),
+    ],
+)
+def test_a_batch_is_free_where_all_sources_have_one(
+    inputs: str, known: dict[str, tuple[int, ...] | None], free: bool
+) -> None:
+    assert described("y = Abs (x)", inputs, known=known).free_batch is free
