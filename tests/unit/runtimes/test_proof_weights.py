@@ -246,6 +246,19 @@ def test_of_a_variance_of_nothing_any_scale_will_do() -> None:
     assert set(relations(made, OnnxModel(proto, Path("m.onnx"))).values()) == {Relation.DERIVED}
 
 
+@pytest.mark.parametrize(
+    ("ends", "relation", "sources"),
+    [("", Relation.DERIVED, ("g", "b", "m", "v")), (", float[1] m", Relation.OWN, ())],
+)
+def test_a_scale_is_of_all_four_constants(ends: str, relation: Relation, sources: tuple[str, ...]) -> None:
+    held = "float[1] g = {1}, float[1] b = {0}, float[1] v = {1}" + (", float[1] m = {0}" if not ends else "")
+    body = "{ [norm] y = BatchNormalization <epsilon = 0.0> (x, g, b, m, v) }"
+    text = f"(float[1,1,4] x{ends}) => (float[1,1,4] y) <{held}> {body}"
+    model = OnnxModel(onnx.parser.parse_model(HEAD + text), Path("m.onnx"))
+    (found,) = accounts(network({"norm": layer(0, "SCALE", "norm", {"scale": np.float32([1])})}), model)
+    assert (found.relation, found.sources) == (relation, sources)
+
+
 CONSTANTS = (
     HEAD
     + """(float[2,3] x) => (float[2,3] y) <float[3,3] w = {1,2,3,4,5,6,7,8,9}, float[3] b = {-1,-2,-3},
