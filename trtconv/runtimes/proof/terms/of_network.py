@@ -160,10 +160,7 @@ def _scale(call: LayerCall) -> Term:
 
 
 def _select(call: LayerCall) -> Term:
-    operands = call.operand(0), call.operand(1), call.operand(2)
-    if len({operand.rank for operand in operands}) != 1:
-        raise Wordless("operands of several ranks")
-    return terms.selection(*operands)
+    return terms.selection(call.operand(0), call.operand(1), call.operand(2))
 
 
 def _resize(call: LayerCall) -> Term:
@@ -216,10 +213,7 @@ def _elementwise(call: LayerCall) -> Term:
 
 
 def _prelu(call: LayerCall) -> Term:
-    source, slope = call.operand(0), call.operand(1)
-    if slope.rank != source.rank:
-        raise Wordless("slopes of another rank")
-    return terms.joined("PRELU", source, slope)
+    return terms.joined("PRELU", call.operand(0), call.operand(1))
 
 
 def _shuffle(call: LayerCall) -> Term:
