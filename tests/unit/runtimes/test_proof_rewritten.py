@@ -173,6 +173,7 @@ def test_what_reads_sizes_that_are_not_known_is_missing_and_all_else_is_compared
     )
     found = compared_pieces(Differences(file, given), EXACT, runner)
     assert (found.changed, found.matches, [*found.missing]) == (None, 1, ["y"])
+    assert "sizes" in found.missing["y"]
 
 
 def test_the_same_model_needs_no_run() -> None:
