@@ -78,7 +78,8 @@ def _row(model: Path, family: str, end: float) -> Row:
         row["build"] = build["exit_code"]
         if proof := build.get("proof"):
             pieces = proof["pieces"]
-            row["proof"] = {True: "proven", False: "differs"}.get(proof["agrees"], "in part")
+            shown = "in part" if proof["missing"] else "proven"
+            row["proof"] = {True: shown, False: "differs"}.get(proof["agrees"], "in part")
             row["pieces"] = f"{pieces['defined']} of {pieces['of']} by definition"
         if not engine.exists():
             findings = build.get("findings") or [{"message": build.get("why", "")}]

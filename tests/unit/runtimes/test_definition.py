@@ -226,3 +226,24 @@ def test_what_attention_masks_counts_for_nothing_where_scores_are_capped() -> No
     first = run(proto, feeds)[0]
     feeds["v"][0, 0, 1] = 1000
     np.testing.assert_array_equal(run(proto, feeds)[0], first)
+
+
+@pytest.mark.parametrize("opset", [10, 17, 19])
+@pytest.mark.parametrize(
+    ("kernel", "stride", "low", "high"), [(5, 5, 0, 0), (2, 2, 0, 0), (3, 2, 1, 1), (3, 2, 0, 1), (3, 3, 1, 0)]
+)
+def test_what_lies_beyond_the_padding_counts_in_no_mean(
+    kernel: int, stride: int, low: int, high: int, opset: int
+) -> None:
+    proto = onnx.parser.parse_model(
+        f"""<ir_version: 8, opset_import: ["": {opset}]> g (float[1,1,3,4] x) => (float[1,1,h,w] y) {{
+        y = AveragePool <kernel_shape = [{kernel}, {kernel}], strides = [{stride}, {stride}], ceil_mode = 1,
+            pads = [{low}, {low}, {high}, {high}], count_include_pad = 1> (x) }}"""
+    )
+    x = np.random.default_rng(3).normal(size=(1, 1, 3, 4)).astype(np.float32)
+    padded = np.pad(x[0, 0], ((low, high), (low, high)))
+    starts = [[at for at in range(0, size + low + high, stride) if at < size + low] for size in (3, 4)]
+    counts = [-(-(size + low + high - kernel) // stride) + 1 for size in (3, 4)]
+    rows, columns = (places[:count] for places, count in zip(starts, counts, strict=True))
+    expected = [[padded[r : r + kernel, c : c + kernel].mean() for c in columns] for r in rows]
+    np.testing.assert_allclose(run(proto, {"x": x})[0][0, 0], expected, rtol=1e-5, atol=1e-6)

@@ -23,6 +23,7 @@ from trtconv.runtimes.definition.normalization import (
     write_layer_normalization,
     write_lp_normalization,
 )
+from trtconv.runtimes.definition.pooling import write_average_pool
 from trtconv.runtimes.definition.reduction import REDUCTIONS, write_reduction
 from trtconv.runtimes.definition.resizing import write_resize
 from trtconv.runtimes.definition.unpooling import write_max_unpool
@@ -30,6 +31,7 @@ from trtconv.runtimes.definition.writing import Writing
 
 WRITERS: dict[str, Callable[[Scope, int, Writing], bool]] = {
     "Attention": write_attention,
+    "AveragePool": write_average_pool,
     "ConvTranspose": write_deconvolution,
     "InstanceNormalization": write_instance_normalization,
     "LayerNormalization": write_layer_normalization,
