@@ -200,6 +200,16 @@ def test_what_the_network_gives_another_shape_is_run_at_its_own_sizes(
     assert [task.shapes["x"] == own for _, _, tasks, _ in runner.arguments for task in tasks][:1] == [whole]
 
 
+def test_of_much_inputs_of_one_kind_must_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pieces, "_MOST_OF_ALL_KINDS", 20_000)
+    runner = InProcess()
+    ends = "(float[1,2,128,96] x) => (float[1,2,128,96] y)"
+    prove("y = Abs (x)", unary("x", "ABS", "y"), ends=ends, runner=runner)
+    tasks = [task for _, _, tasks, _ in runner.arguments for task in tasks]
+    few = [math.prod(task.shapes["x"]) <= 20_000 for task in tasks]
+    assert few[0] and [len(task.kinds) > 1 for task in tasks] == few
+
+
 def test_a_piece_that_shows_nothing_at_its_own_sizes_is_not_begun_again() -> None:
     body = "n = Size (x)  few = Less (n, most)  v = Where (few, x, none)  y = ReduceMax <axes = [1]> (v)"
     ends = "(float[128,200] x) => (float[128,1] y) <int64 most = {2000}, float none = {nan}>"
