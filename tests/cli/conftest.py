@@ -20,7 +20,8 @@ from trtconv.cli import main
 @pytest.fixture
 def pipeline(monkeypatch: pytest.MonkeyPatch) -> FakePipeline:
     fake = FakePipeline()
-    monkeypatch.setitem(sys.modules, "trtconv.pipeline", fake)
+    for module in ("pipeline", "pipeline.building", "pipeline.checking", "pipeline.rewriting"):
+        monkeypatch.setitem(sys.modules, f"trtconv.{module}", fake)
     monkeypatch.setattr(trtconv, "pipeline", fake, raising=False)
     return fake
 
