@@ -24,7 +24,7 @@ from trtconv.core.documents.check import CheckReport, ParserVerdict
 from trtconv.core.documents.parts import FileIdentity
 from trtconv.core.target import Target
 fake = types.ModuleType("trtconv.pipeline")
-sys.modules["trtconv.pipeline"] = fake
+sys.modules.update(dict.fromkeys(("trtconv.pipeline", "trtconv.pipeline.building", "trtconv.pipeline.checking"), fake))
 
 def build(request, progress):
     with progress.stage("build"):

@@ -30,7 +30,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)  # A background shell s
 fake = types.ModuleType("trtconv.pipeline")
 import trtconv
 fake.__path__ = [os.path.join(trtconv.__path__[0], "pipeline")]
-sys.modules["trtconv.pipeline"] = fake
+sys.modules.update(dict.fromkeys(("trtconv.pipeline", "trtconv.pipeline.building", "trtconv.pipeline.checking"), fake))
 
 def build(request, progress):
     from trtconv.core.files import atomic_stream
