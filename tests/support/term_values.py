@@ -170,6 +170,11 @@ def _resized(term: Term, _: str, x: Array) -> Any:
 
 def _convolved(term: Term, op: str, *operands: Array) -> Any:
     strides, low, high, dilations, group = term.details
+    source, kernel, *bias = operands
+    transpose = term.op == "deconv"
+    # Some versions of ONNX Runtime read beyond what there is.
+    assert source.shape[1] == kernel.shape[0 if transpose else 1] * (1 if transpose else group)
+    assert all(len(values) == (kernel.shape[1] * group if transpose else kernel.shape[0]) for values in bias)
     how = {"strides": strides, "pads": [*low, *high], "dilations": dilations, "group": group}
     return _by_runtime("Conv" if term.op == "conv" else "ConvTranspose", list(operands), **how)
 

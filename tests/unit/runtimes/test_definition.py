@@ -247,3 +247,12 @@ def test_what_lies_beyond_the_padding_counts_in_no_mean(
     rows, columns = (places[:count] for places, count in zip(starts, counts, strict=True))
     expected = [[padded[r : r + kernel, c : c + kernel].mean() for c in columns] for r in rows]
     np.testing.assert_allclose(run(proto, {"x": x})[0][0, 0], expected, rtol=1e-5, atol=1e-6)
+
+
+def test_what_is_no_number_of_a_type_is_not_true_as_one() -> None:
+    proto = onnx.parser.parse_model(
+        """<ir_version: 8, opset_import: ["": 17]> g (float[6] x) => (float[6] y) {
+        i = Cast <to = 6> (x)  b = Cast <to = 9> (i)  y = Cast <to = 1> (b) }"""
+    )
+    x = np.array([0.5, -0.3, 1.5, 0, 300, -1], np.float32)
+    np.testing.assert_array_equal(run(proto, {"x": x})[0], [0, 0, 1, 0, 1, 1])

@@ -10,9 +10,10 @@ import onnx
 import pytest
 from onnx import numpy_helper
 
-from support.session import Array, session
+from support.session import Array, without_sizes
 from support.term_values import term_of, value_of
 from trtconv.graph.model import OnnxModel
+from trtconv.runtimes.onnxruntime import session
 from trtconv.runtimes.proof.terms.term import Term
 
 IMAGE = "float[2,4,8,6] x"
@@ -77,7 +78,7 @@ KNOWN: list[tuple[str, str] | tuple[str, str, int]] = [
     ("float[2,9] x", "a = Exp (of29) b = Sign (a) y = Mul (x, b)"),
     # Sums of products.
     ("float[2,3,4] x, float[2,5,4] m", 'y = Einsum <equation = "bij, bkj -> bki"> (x, m)'),
-    ("float[2,3,4] x", 'y = Einsum <equation = "Abc->cA"> (x)'),
+    ("float[2,3,4] x", 'y = Einsum <equation = "zbc->zc"> (x)'),
     ("float[n,3,4] x, float[4] m, float[3] z", 'y = Einsum <equation = "nij,j,i->n"> (x, m, z)'),
     ("float[2,3,4,5] x, float[5,6] m", "y = MatMul (x, m)"),
     ("float[4,5] x, float[2,3,5,6] m", "y = MatMul (x, m)"),
@@ -481,7 +482,11 @@ def test_what_changes_nothing_is_what_it_was(case: tuple[Any, ...]) -> None:
 
 def is_right(model: OnnxModel, term: Term) -> bool:
     feeds = feeds_of(model)
-    (expected,) = session(model.proto, sized=False).run(["y"], feeds)
+    # By ONNX's definition: versions of ONNX Runtime differ.
+    loaded = session(OnnxModel(without_sizes(model.proto), model.path))
+    if isinstance(loaded, str):
+        raise ValueError(loaded)
+    (expected,) = loaded.run(["y"], feeds)
     got = value_of(term, feeds)
     return got.shape == expected.shape and np.allclose(got, expected, 1e-4, 1e-5, equal_nan=True)
 

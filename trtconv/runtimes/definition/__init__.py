@@ -17,6 +17,7 @@ from trtconv.graph.types import ONNX_DOMAINS
 from trtconv.graph.walk import all_nodes, inner_graphs
 from trtconv.runtimes.definition.attention import write_attention
 from trtconv.runtimes.definition.bodies import copy_results
+from trtconv.runtimes.definition.casting import write_cast
 from trtconv.runtimes.definition.deconvolution import write_deconvolution
 from trtconv.runtimes.definition.normalization import (
     write_instance_normalization,
@@ -32,6 +33,7 @@ from trtconv.runtimes.definition.writing import Writing
 WRITERS: dict[str, Callable[[Scope, int, Writing], bool]] = {
     "Attention": write_attention,
     "AveragePool": write_average_pool,
+    "Cast": write_cast,
     "ConvTranspose": write_deconvolution,
     "InstanceNormalization": write_instance_normalization,
     "LayerNormalization": write_layer_normalization,
