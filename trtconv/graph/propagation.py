@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import onnx
@@ -89,9 +89,15 @@ def _literal_elements(graph: onnx.GraphProto, columns: Columns, inference: Mappi
     floats = {tensor.name: float(tensor.dims[0]) for tensor in graph.initializer if _is_float_vector(tensor)}
     # Several numbers are the shape of something that is no vector.
     shapes = {tensor.name for tensor in graph.initializer if len(tensor.dims) == 1 and tensor.dims[0] > 1}
+    scalars = {tensor.name for tensor in graph.initializer if not tensor.dims} | {
+        value.name
+        for value in graph.input
+        if value.type.tensor_type.HasField("shape") and not value.type.tensor_type.shape.dim
+    }
     count = 0.0
     for node, op, inputs, outputs in zip(columns.nodes, columns.ops, columns.inputs, columns.outputs, strict=True):
-        reads_vectors = not lengths.keys().isdisjoint(inputs) or not floats.keys().isdisjoint(inputs[:1])
+        first = inputs if op in _ARITHMETIC or op in _BROADCASTING else inputs[:1]
+        reads_vectors = not lengths.keys().isdisjoint(inputs) or not floats.keys().isdisjoint(first)
         if op in _OF_VECTORS and not reads_vectors:
             continue
         constant = constant_of(node)
@@ -99,12 +105,13 @@ def _literal_elements(graph: onnx.GraphProto, columns: Columns, inference: Mappi
             length = _size(constant)
             shapes.update(outputs if list(constant.dims) not in ([], [1]) else ())
             floats.update(dict.fromkeys(outputs, float(constant.dims[0])) if _is_float_vector(constant) else {})
+            scalars.update(outputs if not constant.dims else ())
         else:
             parts = [lengths.get(name, _NO_VECTOR) for name in inputs]
             length = (
                 _NO_VECTOR
                 if op in _ANY_LENGTH and not shapes.isdisjoint(inputs[-1:])
-                else _length_after(node, _with_floats(op, inputs, parts, floats))
+                else _length_after(node, _with_floats(op, inputs, parts, floats, scalars))
             )
             if math.isinf(length) and inference is not None:
                 length = max((inference.get(name, _NO_VECTOR) for name in outputs), default=_NO_VECTOR)
@@ -116,7 +123,7 @@ def _literal_elements(graph: onnx.GraphProto, columns: Columns, inference: Mappi
 
 
 def _with_floats(
-    op: str, inputs: Sequence[str], parts: Sequence[float], floats: Mapping[str, float]
+    op: str, inputs: Sequence[str], parts: Sequence[float], floats: Mapping[str, float], scalars: Collection[str]
 ) -> Sequence[float]:
     """Returns the lengths of the vectors that a node reads, of float constants too where it makes a vector of them.
 
@@ -125,10 +132,14 @@ def _with_floats(
         inputs: What the node reads.
         parts: The lengths without those of float constants, of which inference writes down what is computed alone.
         floats: Those of float constants.
+        scalars: What has no axes, and is as long as one element.
     """
     if op in _LOWERING or floats.keys().isdisjoint(inputs):
         return parts
-    lengths = [part or floats.get(name, _NO_VECTOR) for name, part in zip(inputs, parts, strict=True)]
+    lengths = [
+        part or floats.get(name, 1.0 if name in scalars else _NO_VECTOR)
+        for name, part in zip(inputs, parts, strict=True)
+    ]
     # A bias beside an image makes no vector of it.
     alone = all(length for name, length in zip(inputs, lengths, strict=True) if name)
     return lengths if alone or op in _LIKE_THE_FIRST or op in _LONGER else parts

@@ -84,7 +84,9 @@ class Scope:
     def initializer(self, name: str) -> onnx.TensorProto | None:
         """Returns an initializer of this graph or of a graph around it."""
         tensor = self.initializers.get(name)
-        return tensor if tensor is not None or self.parent is None else self.parent.initializer(name)
+        if tensor is not None or self.parent is None or self._has(name):
+            return tensor
+        return self.parent.initializer(name)
 
     def constant(self, name: str) -> onnx.TensorProto | None:
         """Returns what an initializer or a Constant node holds, of this graph or one around it; None for the rest."""
@@ -94,7 +96,15 @@ class Scope:
         node = self.producer(name)
         if node is not None:
             return constant_of(node)
-        return None if self.parent is None else self.parent.constant(name)
+        return None if self.parent is None or self._has(name) else self.parent.constant(name)
+
+    def _has(self, name: str) -> bool:
+        """Whether a tensor of this graph has a name, which hides one of a graph around it."""
+        return name in self.producers or name in self.initializers or name in self._inputs
+
+    @functools.cached_property
+    def _inputs(self) -> frozenset[str]:
+        return frozenset(value.name for value in self.graph.input)
 
     @functools.cached_property
     def constant_types(self) -> frozenset[int]:
@@ -143,7 +153,7 @@ class Scope:
         """Whether a name is, in this graph, that of a tensor of `owner`."""
         scope: Scope | None = self
         while scope is not None and scope is not owner:
-            if name in scope.producers or name in scope.initializers:
+            if scope._has(name):
                 return False
             scope = scope.parent
         return scope is owner

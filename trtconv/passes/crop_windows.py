@@ -12,10 +12,10 @@ from trtconv.passes.base import NodePass, Refusal
 
 
 class CropPoolWindows(NodePass):
-    """Makes a pooling window that is longer than an axis as long as that, where ceil_mode lets there be one.
+    """Crops a pooling window that is longer than its axis to the axis, where ceil_mode gives it exactly one window.
 
     transformers' EfficientNet pools all of an image with a window of 2560x2560: TensorRT takes none of that size. What
-    lies beyond the end counts nowhere.
+    lies beyond the end counts nowhere. Its stride is cropped, too.
 
     Before:
         <ir_version: 8, opset_import: ["": 17]>
@@ -42,7 +42,11 @@ class CropPoolWindows(NodePass):
             return None
         axes = axes_of_pool(node.attrs, shape[2:])
         sizes = [axis.size if axis is not None and _is_beyond(axis) else None for axis in axes]
-        if not any(sizes) or any(axis is not None and axis.count < 1 for axis in axes):
+        if (
+            not any(sizes)
+            or min(node.attrs.get("strides") or [1]) < 1
+            or any(axis is not None and axis.count < 1 for axis in axes)
+        ):
             return None
         strides = list(node.attrs.get("strides") or [1] * len(kernel))
         node.attrs["kernel_shape"] = [size or reach for size, reach in zip(sizes, kernel, strict=True)]

@@ -8,8 +8,8 @@ from trtconv.core.target import Target
 from trtconv.graph.views import Linear
 from trtconv.rules.base import LinearRule
 
-_NOWHERE = frozenset({"FLOAT8E5M2", "FLOAT8E5M2FNUZ", "FLOAT8E4M3FNUZ", "UINT4", "INT2", "UINT2"})
-_NEWER = frozenset({"FLOAT8E4M3FN", "INT4"})
+_NOWHERE = frozenset({"FLOAT8E5M2", "FLOAT8E5M2FNUZ", "FLOAT8E4M3FNUZ", "FLOAT8E8M0", "UINT4", "INT2", "UINT2"})
+_NEWER = frozenset({"FLOAT8E4M3FN", "INT4", "FLOAT4E2M1"})
 """Types that TensorRT 8 has not."""
 
 
@@ -18,12 +18,12 @@ class QuantizedType(LinearRule):
 
     What it checks:
         The type that QuantizeLinear makes, by its zero point or output_dtype: the float8 types beside FLOAT8E4M3FN,
-        uint4, int2 and uint2; for TensorRT 8 also FLOAT8E4M3FN and int4.
+        uint4, int2 and uint2; for TensorRT 8 also FLOAT8E4M3FN, float4 and int4.
     Why TensorRT cares:
         Of float8 types it has FLOAT8E4M3FN alone. It refuses the zero point of another type by its name, or the
         attribute as one of float32, and names no node.
     Versions:
-        All; FLOAT8E4M3FN and int4: 8.
+        All; FLOAT8E4M3FN, float4 and int4: 8.
     Before:
         <ir_version: 10, opset_import: ["": 21]>
         g (float[1,2,4,4] x) => (float[1,2,4,4] y) <float s = {0.1}>

@@ -34,3 +34,13 @@ def test_they_are_known(body: str, position: int) -> None:
 
 def test_long_constants_are_no_sizes() -> None:
     assert set(shapes([1] * 65, MAIN).get("w", ())) <= {None}
+
+
+def test_what_a_body_takes_is_not_the_constant_of_that_name() -> None:
+    body = """{ y = Loop (two, on, x) <body = b (int64 i, bool c, float[a,b,d,e] sizes) => (bool g, float[j,k,l,m] o) {
+        g = Identity (c) t = Identity (sizes) o = Relu (t) }> }"""
+    text = HEAD.replace("float[2,3,4,4] v, bool c", "int64 two, bool on") + f" <int64[4] sizes = {{1, 1, 3, 8}}> {body}"
+    scopes = OnnxModel(onnx.parser.parse_model(text), Path("m.onnx")).scopes
+    assert scopes[0].initializer("sizes") is not None and scopes[0].constant("sizes") is not None
+    assert scopes[1].initializer("sizes") is None and scopes[1].constant("sizes") is None
+    assert scopes[1].shapes.get("t") != (4,)

@@ -48,6 +48,10 @@ def test_long_vectors_are_not_followed(nodes: str, length: int) -> None:
         "a = Mul(v, c) y = Add(a, a)",
         "a = Mul(c, v) y = Add(a, a)",
         "a = Max(c, v) y = Add(a, a)",
+        "s = Constant<value_float=2.0>() a = Add(c, s) y = Add(a, a)",
+        "s = Constant<value_float=2.0>() a = Max(s, c) y = Add(a, a)",
+        "a = Mul(s0, c) y = Add(a, a)",
+        "a = Pow(c, s1) y = Add(a, a)",
         "a = Concat<axis=0>(c, v) y = Add(a, a)",
         "i = Constant<value_ints=[0]>() j = Constant<value_ints=[9]>() a = Slice(c, i, j, , i) y = Add(a, a)",
         "m = Constant<value_float=0.0>() a = Clip(c, m) y = Add(a, a)",
@@ -57,10 +61,11 @@ def test_long_vectors_are_not_followed(nodes: str, length: int) -> None:
     ],
 )
 def test_long_vectors_of_float_constants_are_not_followed(nodes: str, length: int) -> None:
-    text = TEXT.replace("float[{length}] v", "float[1] v").format(length=2, nodes=nodes.format(length=length))
+    text = TEXT.replace("float[{length}] v", "float[1] v, float s0").format(length=2, nodes=nodes.format(length=length))
     model = onnx.parser.parse_model(text)
     for name, size in (("c", length), ("one", 1)):
         model.graph.initializer.append(onnx.TensorProto(name=name, data_type=onnx.TensorProto.FLOAT, dims=[size]))
+    model.graph.initializer.append(onnx.TensorProto(name="s1", data_type=onnx.TensorProto.FLOAT))
     assert data_can_be_propagated(model.graph, model) == (length != LONG)
 
 

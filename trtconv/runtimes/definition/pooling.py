@@ -1,7 +1,7 @@
 """AveragePool whose padding counts and whose sizes are rounded up.
 
 Up to opset 18, ONNX Runtime 1.23 divides a window that reaches beyond the end by all of its elements; what lies
-there is no padding, and counts nowhere.
+there is no padding, and counts nowhere. Left as it is where a last window may begin in the padding: there is none then.
 
 Source: ONNX operator AveragePool, as PyTorch and ONNX Runtime 1.32 compute it.
 """

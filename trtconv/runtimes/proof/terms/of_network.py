@@ -108,7 +108,7 @@ _UNFOLDED = frozenset(
         "ACOS ACOSH ASIN ASINH ATAN ATANH COS COSH ERF EXP ISINF ISNAN LOG POW RECIP ROUND SIN SINH TAN XOR"
     ).split()
 )
-"""Operations that no sizes come of, and that of nodes are not computed either (`known`)."""
+"""Not folded: no sizes come of these, and `known` does not compute them of nodes either."""
 
 
 def _constant(call: LayerCall) -> Term:
