@@ -83,7 +83,8 @@ def test_the_example_fires_before_and_not_after(rule: Rule) -> None:
     assert {fault for _, _, fault in shown} == {True, False}, f"{rule.code} lacks a model under 'Before:' or 'After:'"
     for target, proto, fault in shown:
         result = found(rule, proto, target)
-        assert bool(result) == fault, result
+        page = "Before" if fault else "After"
+        assert bool(result) == fault, f"{rule.code}: mend the model under '{page}:' of its page, or the rule: {result}"
         for finding in result:
             assert (finding.name, finding.mended_by) == (rule.name, None)
             assert finding.message
@@ -112,8 +113,9 @@ def test_passes_mend_what_they_say(code: str) -> None:
     for target, proto, fault in examples(rule):
         model = wrap(proto)
         done = run_passes(model, PASSES, target)
-        assert bool(done.edits) or not fault
-        assert not [f for f in run_rules(model, target) if f.code == code]
+        assert bool(done.edits) or not fault, f"no pass edits the model under 'Before:' of {code}, which one mends"
+        left = [finding for finding in run_rules(model, target) if finding.code == code]
+        assert not left, f"the passes leave the fault in the model of {code}'s page: {left}"
 
 
 def deconv(attrs: str, more: str = "", sizes: str = "8,8", name: str = "up") -> onnx.ModelProto:
