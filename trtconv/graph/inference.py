@@ -66,7 +66,7 @@ def _with_copies(whole: Whole, data: bytes) -> bytes:
         for scope in whole.scopes
         for index in scope.positions("Identity")
         for name in scope.columns.inputs[index][:1]
-        if (tensor := scope.initializer(name)) is not None and _may_be_sizes(tensor)
+        if (tensor := scope.initializer(name)) is not None and may_be_sizes(tensor) and not uses_external_data(tensor)
     ]
     if not copies:
         return data
@@ -81,9 +81,9 @@ def _with_copies(whole: Whole, data: bytes) -> bytes:
     return serialized
 
 
-def _may_be_sizes(tensor: onnx.TensorProto) -> bool:
-    is_here = not uses_external_data(tensor) and math.prod(tensor.dims) <= SMALL_ELEMENTS
-    return is_here and tensor.data_type == onnx.TensorProto.INT64
+def may_be_sizes(tensor: onnx.TensorProto) -> bool:
+    """Whether a constant is one of those whose values shape inference needs."""
+    return math.prod(tensor.dims) <= SMALL_ELEMENTS and bool(tensor.data_type == onnx.TensorProto.INT64)
 
 
 def _without_misread_pads(whole: Whole, model: Callable[[], onnx.ModelProto]) -> bytes | None:

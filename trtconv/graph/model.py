@@ -8,7 +8,6 @@ graph-surgeon would lose (metadata, doc strings, unusual attributes, the order o
 from __future__ import annotations
 
 import functools
-import math
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
@@ -58,7 +57,7 @@ from trtconv.graph.functions import (
     functions_with,
     inlined_nodes,
 )
-from trtconv.graph.inference import SMALL_ELEMENTS, infer, skeleton
+from trtconv.graph.inference import infer, may_be_sizes, skeleton
 from trtconv.graph.nodes import Columns
 from trtconv.graph.scope import Scope, Whole
 from trtconv.graph.sealing import sealed
@@ -306,7 +305,7 @@ class OnnxModel:
 
     def _embed_small_tensors(self) -> None:
         for tensor in [t for t in self.proto.graph.initializer if t.data_location == EXTERNAL]:
-            if math.prod(tensor.dims) <= SMALL_ELEMENTS and tensor.data_type == onnx.TensorProto.INT64:
+            if may_be_sizes(tensor):
                 tensor.CopyFrom(numpy_helper.from_array(self.array(tensor), tensor.name))
 
     @functools.cached_property

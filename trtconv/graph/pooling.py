@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
+
+import onnx
 
 from trtconv.core.frozen import frozen
 
@@ -46,6 +48,11 @@ class PoolAxis:
         least = (self.count - 1) * self.stride + self.reach - self.size - self.begin
         most = least + self.stride - 1
         return None if most < 0 else max(min(max(self.end, least), most), 0)
+
+
+def rounds_up(attributes: Iterable[onnx.AttributeProto]) -> bool:
+    """Whether the sizes of a pooling with such attributes are rounded up."""
+    return any(attribute.name == "ceil_mode" and attribute.i == 1 for attribute in attributes)
 
 
 def axes_of_pool(attributes: Mapping[str, Any], sizes: Sequence[int | None]) -> list[PoolAxis | None]:

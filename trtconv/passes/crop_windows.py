@@ -6,7 +6,7 @@ import onnx_graphsurgeon as gs
 
 from trtconv.core.target import Target
 from trtconv.graph.editor import Field
-from trtconv.graph.pooling import PoolAxis, axes_of_pool
+from trtconv.graph.pooling import PoolAxis, axes_of_pool, rounds_up
 from trtconv.graph.scope import Scope
 from trtconv.passes.base import NodePass, Refusal
 
@@ -33,7 +33,7 @@ class CropPoolWindows(NodePass):
     looks_around = False
 
     def concerns(self, scope: Scope, index: int, target: Target) -> bool:
-        return any(a.name == "ceil_mode" and a.i == 1 for a in scope.columns.attributes[index])
+        return rounds_up(scope.columns.attributes[index])
 
     def visit(self, field: Field, node: gs.Node, target: Target) -> str | Refusal | None:
         shape, kernel = field.shape(node.inputs[0]), list(node.attrs.get("kernel_shape") or [])
@@ -42,13 +42,9 @@ class CropPoolWindows(NodePass):
             return None
         axes = axes_of_pool(node.attrs, shape[2:])
         sizes = [axis.size if axis is not None and _is_beyond(axis) else None for axis in axes]
-        if (
-            not any(sizes)
-            or min(node.attrs.get("strides") or [1]) < 1
-            or any(axis is not None and axis.count < 1 for axis in axes)
-        ):
-            return None
         strides = list(node.attrs.get("strides") or [1] * len(kernel))
+        if not any(sizes) or min(strides) < 1 or any(axis is not None and axis.count < 1 for axis in axes):
+            return None
         node.attrs["kernel_shape"] = [size or reach for size, reach in zip(sizes, kernel, strict=True)]
         node.attrs["strides"] = [size or stride for size, stride in zip(sizes, strides, strict=True)]
         field.replace(node, [node])

@@ -6,7 +6,7 @@ import onnx_graphsurgeon as gs
 
 from trtconv.core.target import Target
 from trtconv.graph.editor import Field
-from trtconv.graph.pooling import axes_of_pool, can_exceed
+from trtconv.graph.pooling import axes_of_pool, can_exceed, rounds_up
 from trtconv.graph.scope import Scope
 from trtconv.passes.base import NodePass, Refusal
 
@@ -31,7 +31,7 @@ class WritePoolPads(NodePass):
     looks_around = False
 
     def concerns(self, scope: Scope, index: int, target: Target) -> bool:
-        return any(a.name == "ceil_mode" and a.i == 1 for a in scope.columns.attributes[index])
+        return rounds_up(scope.columns.attributes[index])
 
     def visit(self, field: Field, node: gs.Node, target: Target) -> str | Refusal | None:
         if not can_exceed(node.attrs):

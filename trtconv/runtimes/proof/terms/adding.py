@@ -87,19 +87,21 @@ def _global_pool(op: str, call: NodeCall) -> Term:
 
 
 def _reduction(op: str, call: NodeCall) -> Term:
-    axes = axes_of(call, 13 if op == "SUM" else 18)
-    # It says something of no axes alone.
-    call.take("noop_with_empty_axes", None)
-    return terms.reduced(op, call.operand(), axes, keep=call.flag("keepdims", 1))
+    return _reduced(op, call.operand(), call, 13 if op == "SUM" else 18)
 
 
 def _norm(how: str, call: NodeCall) -> Term:
     """Sums of magnitudes, or of squares, and their roots."""
-    axes, source = axes_of(call, 18), call.operand()
-    call.take("noop_with_empty_axes", None)
+    source = call.operand()
     parts = terms.applied("ABS", source) if how == "L1" else terms.joined("PROD", source, source)
-    total = terms.reduced("SUM", parts, axes, keep=call.flag("keepdims", 1))
+    total = _reduced("SUM", parts, call, 18)
     return terms.applied("SQRT", total) if how == "L2" else total
+
+
+def _reduced(op: str, source: Term, call: NodeCall, as_input_from: int) -> Term:
+    # It says something of no axes alone.
+    call.take("noop_with_empty_axes", None)
+    return terms.reduced(op, source, axes_of(call, as_input_from), keep=call.flag("keepdims", 1))
 
 
 def _cumulative_sum(call: NodeCall) -> Term:
