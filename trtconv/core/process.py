@@ -234,7 +234,7 @@ _SPARES: dict[str, _Running] = {}
 """Processes that were started before anybody asked for them, by their tasks."""
 
 
-def start_early(task: str, *, fork: bool = False, needed: bool = True) -> None:
+def start_early(task: str, *, fork: bool = False) -> None:
     """Starts a process for the first `Process` of a task: it imports what the task needs while this one does the same.
 
     One that nobody takes ends with this process.
@@ -244,15 +244,12 @@ def start_early(task: str, *, fork: bool = False, needed: bool = True) -> None:
             `share`, which loads what this process needs too, before it is forked.
         fork: Whether it may be a fork of this process, which has imported that module too then; one with threads is not
             forked.
-        needed: Whether it surely will be: a fork that may not be loads nothing until it is called.
     """
     if task not in _SPARES:
-        if fork and needed:
+        if fork:
             getattr(load(task), "share", lambda: None)()
-        fork = fork and can_fork()
-        _SPARES[task] = _Running(quiet=True, fork=fork)
-        if needed or not fork:
-            _SPARES[task].send(pickle.dumps(task))
+        _SPARES[task] = _Running(quiet=True, fork=fork and can_fork())
+        _SPARES[task].send(pickle.dumps(task))
 
 
 class _Running:

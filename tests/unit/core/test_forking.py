@@ -86,15 +86,6 @@ def test_it_has_what_its_parent_has_and_keeps_its_own() -> None:
     assert session == pid != os.getsid(0)
 
 
-@pytest.mark.parametrize("needed", [True, False])
-def test_one_that_may_not_be_needed_loads_nothing(needed: bool) -> None:
-    SEEN[:] = [1]
-    start_early(f"{HERE}:seen", fork=True, needed=needed)
-    with Process(f"{HERE}:seen") as runner:
-        held, pid, *_ = runner.call(None, 60)
-    assert held == ([1, 0, pid] if needed else [1, pid])
-
-
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV, signal.SIGTERM, signal.SIGBUS])
 def test_what_ends_it_is_told_and_the_next_call_has_another(number: int) -> None:
     task = f"{HERE}:dying"

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="commands are fo
 def memory() -> Iterator[SharedMemory]:
     memory = SharedMemory()
     yield memory
-    os.close(memory.descriptor)
+    memory.close()
 
 
 def test_what_is_appended_is_seen(memory: SharedMemory) -> None:
@@ -73,6 +73,24 @@ def test_what_is_cleared_takes_no_memory(memory: SharedMemory) -> None:
     memory.clear()
     assert not os.fstat(memory.descriptor).st_blocks
     assert memory.append(b"abc") == Extent(0, 3)
+
+
+def test_what_is_closed_lives_as_long_as_what_looks_at_it(memory: SharedMemory) -> None:
+    array = np.arange(100_000, dtype=np.float32)
+    descriptor, seen = memory.descriptor, memory.load(memory.dump([array]))
+    number = os.fstat(descriptor).st_ino
+
+    def mapped() -> bool:
+        return any(f" {number} " in line for line in Path("/proc/self/maps").read_text().splitlines())
+
+    memory.close()
+    memory.close()
+    with pytest.raises(OSError, match="descriptor"):
+        os.fstat(descriptor)
+    np.testing.assert_array_equal(seen[0], array)
+    assert mapped()
+    del seen
+    assert not mapped()
 
 
 def test_arrays_lie_where_they_were_put(memory: SharedMemory) -> None:

@@ -15,7 +15,7 @@ import pytest
 
 from trtconv.core.documents.proof import Lack, PieceCounts, Unshown
 from trtconv.graph.model import OnnxModel
-from trtconv.runtimes.proof import cost, prove
+from trtconv.runtimes.proof import SERVE, cost, prove, whole_run
 from trtconv.runtimes.proof.cut import Seams
 from trtconv.runtimes.proof.feeds import Shape
 from trtconv.runtimes.proof.prove import Prover
@@ -52,6 +52,8 @@ class Scene:
         self.whole, self.pieces = whole, pieces
         self.runs: list[tuple[Size, ...]] = []
         self.closed = 0
+        self.started: list[str] = []
+        self.shown = 0
         self.left: Any = None
         self.shapes: Any = None
         self.others: Any = None
@@ -105,6 +107,7 @@ def prover(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[Scene, ProofR
         monkeypatch.setattr(prove, "WholeRun", scene.whole_run)
         monkeypatch.setattr(prove, "Pieces", scene.pieces_of)
         monkeypatch.setattr(prove, "Process", lambda *_: SimpleNamespace(close=lambda: None))
+        monkeypatch.setattr(prove, "start_early", scene.started.append)
         monkeypatch.setattr(prove, "is_defined", lambda *_: defined)
         # What an element costs is for the estimate to say.
         monkeypatch.setattr(prove, "MOST_PRODUCTS", cost.products(NETWORK, {"y": (1,)}) * elements)
@@ -117,10 +120,12 @@ def prover(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[Scene, ProofR
             batch=1,
             megabytes=1e3,
         )
-        compares = SimpleNamespace(is_defined=lambda: changes, compare=lambda runner: None)
-        under_way = Prover(
-            NETWORK, meaning, sizes, 60.0, thorough=thorough, changes=None if changes is None else compares
-        )
+
+        def give_back() -> None:
+            scene.shown += 1
+
+        held = SimpleNamespace(is_defined=lambda: changes, compare=lambda runner: None, give_back=give_back)
+        under_way = Prover(NETWORK, meaning, sizes, 60.0, thorough=thorough, changes=None if changes is None else held)
         found = under_way.finish(60.0, seconds)
         under_way.close()
         return scene, found
@@ -237,12 +242,12 @@ def test_what_fails_in_threads_is_raised_where_they_are_waited_for(
     def fails(*_: object) -> Any:
         raise KeyError("odd")
 
-    original = prove.WholeRun
+    original = whole_run.WholeRun
     monkeypatch.setattr(Scene, "pieces_of", fails)
     with pytest.raises(KeyError, match="odd"):
         prover(RIGHT, ALL)
     onnx.save(MODEL.proto, tmp_path / "m.onnx")
-    monkeypatch.setattr(prove, "expect", fails)
+    monkeypatch.setattr(whole_run, "expect", fails)
     meaning: Any = SimpleNamespace(
         path=str(tmp_path / "m.onnx"), original=None, parsed=MODEL, inputs=MODEL.inputs, megabytes=1e3
     )
@@ -280,6 +285,28 @@ def test_what_is_shown_by_its_definition_is_not_run(prover: Any) -> None:
     assert (scene.runs, scene.left, found.pieces) == ([SIZES], ["y"], PieceCounts(1, 1))
 
 
+def test_a_process_for_pieces_is_started_once_it_is_known_that_some_are_left(prover: Any) -> None:
+    assert prover(RIGHT, NONE, defined=True)[0].started == []
+    assert prover(RIGHT, ALL)[0].started == [SERVE]
+
+
+@pytest.mark.parametrize(
+    ("pieces", "defined", "elements", "shown"),
+    [
+        (NONE, True, 100, True),
+        # Where the whole is run, or may yet be, its weights are needed.
+        (ALL, False, 100, False),
+        (ALL, False, 3, True),
+        (SOME, False, 3, False),
+        (FALSE, False, 3, False),
+    ],
+)
+def test_it_tells_once_nobody_needs_weights(
+    prover: Any, pieces: PiecesResult, defined: bool, elements: float, shown: bool
+) -> None:
+    assert prover(RIGHT, pieces, elements, defined=defined, changes=True)[0].shown == shown
+
+
 @pytest.fixture
 def returns_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Sizes that are returned follow from no input's values: no piece makes them."""
@@ -296,8 +323,8 @@ def returns_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(("elements", "sizes"), [(100, SIZES), (5, SIZES[:1]), (1, SIZES)])
 def test_what_no_piece_makes_takes_the_whole(prover: Any, elements: float, sizes: tuple[Size, ...]) -> None:
     """At all sizes where it is too large to be run at once at any."""
-    scene, found = prover(DIFFERS, NONE, elements, defined=True)
-    assert (scene.runs, scene.left, found.agrees) == ([sizes], [], False)
+    scene, found = prover(DIFFERS, NONE, elements, defined=True, changes=True)
+    assert (scene.runs, scene.left, found.agrees, scene.shown) == ([sizes], [], False, 0)
 
 
 @pytest.mark.usefixtures("returns_sizes")

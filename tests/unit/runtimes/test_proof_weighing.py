@@ -54,6 +54,15 @@ def network(**weights: Any) -> ReadNetwork:
     return ReadNetwork(tensors, tuple(constants), (0,), (4,))
 
 
+def test_weights_are_given_back_once_they_are_weighed(file: Path) -> None:
+    read = network(w=[7, 8, 9])
+    weighing = Weighing(read, model_of(file), None)
+    weighing.give_back()
+    assert [layer.values for layer in read.layers] == [{}, {}]
+    counts, findings = weighing.finish()
+    assert counts is not None and (counts.of, len(findings)) == (2, 1)
+
+
 @pytest.mark.parametrize("changed", ["w", "v"])
 def test_a_weight_that_passes_changed_under_its_name_is_found(file: Path, changed: str) -> None:
     model = model_of(file, **{changed: [7, 8, 9]})

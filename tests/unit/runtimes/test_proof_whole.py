@@ -14,9 +14,9 @@ from support.in_process import InProcess
 from trtconv.graph.model import OnnxModel
 from trtconv.runtimes.compare import TOLERANCES
 from trtconv.runtimes.proof import prove, whole
-from trtconv.runtimes.proof.prove import WholeRun
 from trtconv.runtimes.proof.result import ProofResult
 from trtconv.runtimes.proof.whole import Meaning, Size
+from trtconv.runtimes.proof.whole_run import WholeRun
 from trtconv.runtimes.tensorrt.readback.records import ReadLayer, ReadNetwork, ReadTensor
 
 Layer = tuple[str, str, str, Mapping[str, Any]]

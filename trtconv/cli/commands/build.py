@@ -178,9 +178,9 @@ def _build_here(flags: ManyFlags, request: BuildRequest, page: str | None) -> Ou
 def _build_whole(flags: ManyFlags, request: BuildRequest, page: str | None, is_new: bool) -> Outcome:
     from trtconv.pipeline.building import build
 
-    if is_new and request.prove != "none":
-        # A quick proof has often nothing to run.
-        start_early(SERVE, needed=request.prove != "quick")
+    # A quick proof has often nothing to run, and says so early enough.
+    if is_new and request.prove not in ("none", "quick"):
+        start_early(SERVE)
     pages = [] if page is None else [openable(Path(page))]
     check_all([*request.outputs, *map(_output, pages)], files_read(request))
     outputs = (request.engine_path, request.report_path, *pages)

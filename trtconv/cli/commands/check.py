@@ -131,9 +131,9 @@ def command(arguments: options.Flags[CheckRequest], models: tuple[str, ...], **m
     from trtconv.pipeline.checking import check
     from trtconv.runtimes.tensorrt import is_installed
 
-    if request.prove != "none" and is_installed(request.target):
-        # As in build: a quick proof has often nothing to run.
-        start_early(SERVE, needed=request.prove != "quick")
+    # As in build: a quick proof has often nothing to run.
+    if request.prove not in ("none", "quick") and is_installed(request.target):
+        start_early(SERVE)
     try:
         with at_work(flags.quiet) as progress:
             report = check(request, progress)

@@ -72,18 +72,18 @@ def at_work(quiet: bool, *outputs: Path, before: Path | None = None) -> Iterator
         before: The report of the same work done before, which tells how long its stages took; None, or no file, where
             there is none.
     """
-    _own_tensorrt()
+    _own_process()
     for path in outputs:
         status.announce(status.OUTPUT, str(path.absolute()))
     with show_progress(quiet, _seconds_before(before)) as progress:
         yield progress
 
 
-def start_early(task: str, *, needed: bool) -> None:
+def start_early(task: str) -> None:
     """Starts the process of a task as `core.process.start_early`: as a fork of this one, where that works alone."""
     from trtconv.core import process
 
-    process.start_early(task, fork=status.is_watched(), needed=needed)
+    process.start_early(task, fork=status.is_watched())
 
 
 def build_early(request: BuildRequest) -> contextlib.AbstractContextManager[None]:
@@ -108,10 +108,14 @@ def _seconds_before(report: Path | None) -> Mapping[str, float]:
     return {}
 
 
-def _own_tensorrt() -> None:
-    """Has TensorRT serve a process that does nothing else, where it is one: what it logs is told to who watches."""
+def _own_process() -> None:
+    """Has memory and TensorRT serve a process that does nothing else, where it is one: what TensorRT logs is told to
+    who watches."""
     if status.is_watched():
+        from trtconv.core.heap import give_back_what_is_freed
         from trtconv.runtimes import tensorrt
+
+        give_back_what_is_freed()
 
         tensorrt.follow_log(lambda severity, text: status.announce(status.LOG, f"[{severity}] {text}"))
         tensorrt.keep_network()

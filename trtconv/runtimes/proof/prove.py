@@ -9,133 +9,23 @@ import functools
 import math
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 from trtconv.core.documents.proof import Lack, PieceCounts, Unshown
-from trtconv.core.process import Process
-from trtconv.core.scratch import Scratch
+from trtconv.core.process import Process, start_early
 from trtconv.graph.extract import shapes_with
-from trtconv.runtimes.proof import SERVE, cost, cut, roles
-from trtconv.runtimes.proof.ahead import Ahead
+from trtconv.runtimes.proof import SERVE, cost, cut
 from trtconv.runtimes.proof.ends import are_made, ends_that_differ
 from trtconv.runtimes.proof.feeds import Shape
 from trtconv.runtimes.proof.pieces import Pieces
-from trtconv.runtimes.proof.reference import Expected, Wanted, expect, feeds_of
+from trtconv.runtimes.proof.reference import feeds_of
 from trtconv.runtimes.proof.result import Divergence, PiecesResult, ProofResult
 from trtconv.runtimes.proof.terms.defined import is_defined
-from trtconv.runtimes.proof.whole import Meaning, Size, all_sizes, assertion, choose
+from trtconv.runtimes.proof.whole import Meaning, Size, assertion
+from trtconv.runtimes.proof.whole_run import WholeRun, goal_of
 from trtconv.runtimes.tensorrt.readback.execute import Run
 from trtconv.runtimes.tensorrt.readback.records import NotProven, OutOfTime, ReadNetwork
-
-
-class WholeRun:
-    """The whole network beside the whole model: the model is run in a process of its own, the network meanwhile.
-
-    Args:
-        network: The network.
-        meaning: What it should compute.
-        sizes: At which sizes, the most telling first.
-        limit: How many seconds the model may take for all of them.
-        seed: Of the inputs.
-    """
-
-    def __init__(
-        self,
-        network: ReadNetwork,
-        meaning: Meaning,
-        sizes: Sequence[Size],
-        limit: float,
-        seed: int,
-    ) -> None:
-        self._network = network
-        self._meaning = meaning
-        self._sizes = sizes
-        self._goal = _goal_of(meaning, sizes, seed)
-        self._folder = Scratch("proof")
-        self._runs: list[Expected] = []
-        self._bug: Exception | None = None
-        self._loaded: list[float] = []
-        self._runner = Process(SERVE, meaning.megabytes)
-        self._lock = threading.Lock()
-        self._idle, self._wanted_on = False, True
-        # A daemon: whoever gives up does not wait for it, and the process ends with this one.
-        self._thread = threading.Thread(target=self._expect, args=(limit,), daemon=True)
-        self._thread.start()
-        self._ahead = Ahead(network, meaning.inputs, self._goal, time.monotonic() + limit, meaning.megabytes)
-
-    def _expect(self, limit: float) -> None:
-        try:
-            expect(self._runner, self._goal, self._folder.path, limit, self._runs, self._loaded)
-        except Exception as error:  # Nobody hears a thread: `finish` tells.
-            self._bug = error
-        with self._lock:
-            self._idle = True
-            if not self._wanted_on:
-                self._runner.close()
-
-    def valid_sizes(self, besides: bool, goes_on: Callable[[], bool] = lambda: True) -> list[Size]:
-        """Waits for the model as long as that is wanted, and returns the sizes that it takes, those that count or those
-        besides."""
-        while self._thread.is_alive() and goes_on():
-            self._thread.join(_POLL_SECONDS)
-        sizes = (self._sizes[run.number] for run in self._runs if not run.why)
-        return [size for size in sizes if size.besides == besides]
-
-    def free_runner(self) -> Process | None:
-        """Returns the process where it is soon idle, as it is with a small model: another takes longer to start. Where
-        it is not, it ends with its work."""
-        self._thread.join(_FREE_SECONDS)
-        with self._lock:
-            self._wanted_on = self._idle
-            return self._runner if self._idle else None
-
-    def run_ahead(self) -> None:
-        """Runs the network on what else the model was run on, where that is known already."""
-        if not self._thread.is_alive():
-            for expected in choose(self._sizes, self._runs)[:_MOST_AHEAD]:
-                if not expected.why:
-                    self._ahead.also(expected.feeds)
-
-    def close(self) -> None:
-        """Ends the process, and removes what it wrote."""
-        self._runner.close()
-        self._ahead.stop()
-        self._thread.join()
-        self._folder.remove()
-
-    def finish(self, seconds: float) -> ProofResult:
-        """Returns what was shown; `seconds` is how long the model may take from now, and then the network."""
-        start = time.monotonic()
-        while self._thread.is_alive() and time.monotonic() < self._until(start, seconds):
-            # In short waits, so that Ctrl-C is heard.
-            self._thread.join(_POLL_SECONDS)
-        if self._bug is not None:
-            raise self._bug
-        deadline = time.monotonic() + seconds
-        runs = list(self._runs)
-        if not runs:
-            return ProofResult("network", why=f"the model itself took longer than {time.monotonic() - start:.0f} s")
-        return all_sizes(self._network, self._meaning, self._sizes, runs, self._goal, deadline, self._ahead)
-
-    def _until(self, start: float, seconds: float) -> float:
-        """Returns when to stop waiting: the time counts from when the model is loaded, which takes as long as it does
-        on a busy machine."""
-        return max([start, *self._loaded]) + seconds if self._loaded else start + seconds + _START_SECONDS
-
-
-def _goal_of(meaning: Meaning, sizes: Sequence[Size], seed: int) -> Wanted:
-    """Returns what the model is run for."""
-    return Wanted(
-        meaning.path,
-        meaning.original,
-        tuple(size.shapes for size in sizes),
-        seed,
-        tuple(size.values for size in sizes),
-        below=roles.integers_of(meaning.parsed),
-        groups=tuple(size.group or str(number) for number, size in enumerate(sizes)),
-        magnitudes=tuple(size.magnitude for size in sizes),
-    )
 
 
 class Changes(Protocol):
@@ -146,6 +36,9 @@ class Changes(Protocol):
 
     def compare(self, runner: Process) -> None:
         """Holds it to the file; the process, of `SERVE`, has pieces to run then."""
+
+    def give_back(self) -> None:
+        """Gives back the memory of the network's weights, for which nobody will ask again."""
 
 
 class Prover:
@@ -201,6 +94,9 @@ class Prover:
             seams = cut.Seams(self._network, meaning.parsed)
             pieces = list(self._in_time(seams.pieces(), deadline))
             left = pieces if self._thorough else self._undefined(seams, self._in_time(pieces, deadline))
+            if left:
+                # It loads ONNX Runtime while they are cut.
+                start_early(SERVE)
             targets = {seams.numbers[piece.target] for piece in pieces}
             self._makes_ends = are_made(self._network, meaning.parsed, targets)
             if self._thorough or left or not self._makes_ends or not self._means_the_file():
@@ -228,14 +124,7 @@ class Prover:
             if self._closed:
                 self._runner.close()
                 self._pieces.stop()
-            if self._changes is not None:
-                self._changes.compare(self._runner)
-            result, defined = self._pieces.run(self._runner), len(pieces) - len(left)
-            self._result = dataclasses.replace(
-                result, proven=result.proven + defined, of=result.of + defined, defined=defined
-            )
-            if self._whole is not None:
-                self._whole.run_ahead()
+            self._run_pieces(len(pieces) - len(left))
         except OutOfTime:
             # There is no result then.
             pass
@@ -243,6 +132,20 @@ class Prover:
             self._bug = error
         finally:
             self._decided.set()
+
+    def _run_pieces(self, defined: int) -> None:
+        """Runs what is left of the pieces, beside so many that are shown by their definition."""
+        assert self._pieces is not None and self._runner is not None
+        if self._changes is not None:
+            self._changes.compare(self._runner)
+        result = self._pieces.run(self._runner)
+        self._result = dataclasses.replace(
+            result, proven=result.proven + defined, of=result.of + defined, defined=defined
+        )
+        if self._whole is not None:
+            self._whole.run_ahead()
+        elif self._changes is not None and _is_complete(self._result) and self._makes_ends:
+            self._changes.give_back()
 
     def _in_time(self, pieces: Iterable[cut.Piece], deadline: float) -> Iterator[cut.Piece]:
         """Yields pieces as long as there is time, and somebody waits; what each of them holds may be all of a model.
@@ -320,7 +223,7 @@ class Prover:
         """Returns an assertion that does not hold at the first size, where the whole is not run there."""
         if not self._large or all(layer.kind != "ASSERTION" for layer in self._network.layers):
             return None
-        feeds = feeds_of(_goal_of(self._meaning, self._sizes, 0), 0, self._meaning.inputs)
+        feeds = feeds_of(goal_of(self._meaning, self._sizes, 0), 0, self._meaning.inputs)
         until = time.monotonic() + _ASSERTING_SECONDS
         # What takes longer hangs on values, and is asked where the whole is small.
         with contextlib.suppress(NotProven):
@@ -373,11 +276,14 @@ def _together(whole: ProofResult, pieces: PiecesResult, makes_ends: bool = True)
         return dataclasses.replace(proof, missing=pieces.missing)
     if pieces.divergence is not None:
         return dataclasses.replace(proof, agrees=False, divergence=pieces.divergence, missing=pieces.missing)
-    complete = bool(pieces.of) and not pieces.missing and makes_ends
-    if complete:
+    if _is_complete(pieces) and makes_ends:
         return dataclasses.replace(proof, agrees=True)
     unshown = () if whole.agrees else (Unshown(Lack.SIZE, "the whole network", whole.why),)
     return dataclasses.replace(proof, missing=(*pieces.missing, *unshown))
+
+
+def _is_complete(pieces: PiecesResult) -> bool:
+    return bool(pieces.of) and pieces.divergence is None and not pieces.missing
 
 
 MOST_PRODUCTS = 2e10
@@ -387,10 +293,6 @@ _BESIDES = 0.1
 _LATE = Unshown(Lack.TIME, "all pieces", "there was no time left for them")
 _MAX_PLACES = 3 * 10**6
 """Positions of nodes and layers in all pieces together."""
-_MOST_AHEAD = 2
-"""What the network returns at these sizes is held until it is compared."""
 _POLL_SECONDS = 0.1
-_FREE_SECONDS = 5.0
 _GRACE_SECONDS = 5.0
-_START_SECONDS = 30.0
 _ASSERTING_SECONDS = 2.0

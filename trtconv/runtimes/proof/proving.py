@@ -103,9 +103,9 @@ class NetworkProof(contextlib.AbstractContextManager["NetworkProof"]):
         other = _OTHER if plain else _OTHER_NARROW
         sizes = proof_sizes(subject.rewritten, profiles, level, subject.sample or {}, other)
         self._weighing = Weighing(read, subject.parsed, subject.claimed)
-        prover = Prover(read, meaning, sizes, MOST_SECONDS, thorough=level != "quick", changes=self._weighing)
-        self._prover = prover
+        # Read before somebody gives back the weights.
         self.layers = None if self._known_sizes is None else layer_table(read, self._known_sizes)
+        self._prover = Prover(read, meaning, sizes, MOST_SECONDS, thorough=level != "quick", changes=self._weighing)
 
     def __exit__(self, *_: object) -> None:
         if self._prover is not None:

@@ -112,6 +112,13 @@ class Weighing:
         except Exception as error:  # As above.
             self._bug = error
 
+    def give_back(self) -> None:
+        """Gives back the memory of the network's weights, once they are weighed; nobody may ask for them any more."""
+        from trtconv.runtimes.proof.weights import forget
+
+        self._thread.join()
+        forget(self._network)
+
     def close(self) -> None:
         """Waits for what is still at work."""
         self._thread.join()

@@ -91,6 +91,13 @@ def weights(network: ReadNetwork) -> Iterator[Weight]:
                 yield Weight(layer, name, values)
 
 
+def forget(network: ReadNetwork) -> None:
+    """Gives back the memory of a network's weights, which nobody may ask for any more."""
+    for layer in network.layers:
+        for name in layer.values.keys() & _ATTRIBUTES:
+            del layer.values[name]
+
+
 def accounts(network: ReadNetwork, model: OnnxModel) -> Iterator[Account]:
     """Yields what each weight of a network is.
 

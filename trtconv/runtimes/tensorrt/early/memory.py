@@ -64,6 +64,12 @@ class SharedMemory:
         os.ftruncate(self.descriptor, 0)
         self._end = 0
 
+    def close(self) -> None:
+        """Has what is in it live only as long as what looks at it, once both processes have said so."""
+        if self.descriptor >= 0:
+            os.close(self.descriptor)
+            self.descriptor = -1
+
     def view(self, part: Extent) -> memoryview:
         """Returns what was appended, to be read alone."""
         if not part.length:
@@ -99,3 +105,23 @@ class SharedMemory:
         arrays, pickled = pickle.loads(self.view(part))
         memory = self.view(Extent(0, part.begin))
         return pickle.loads(pickled, buffers=[memory[array.begin : array.begin + array.length] for array in arrays])
+
+
+@frozen
+class Memories:
+    """What the process that builds early and the command share.
+
+    Args:
+        model: Has the model's file.
+        networks: Has `Snapshot`s.
+        engine: Has the engine.
+    """
+
+    model: SharedMemory
+    networks: SharedMemory
+    engine: SharedMemory
+
+    @property
+    def descriptors(self) -> tuple[int, ...]:
+        """What a fork keeps to have them."""
+        return self.model.descriptor, self.networks.descriptor, self.engine.descriptor

@@ -32,7 +32,7 @@ from trtconv.runtimes.tensorrt.base import (
     Runtime,
     RuntimeInfo,
 )
-from trtconv.runtimes.tensorrt.early.memory import Extent, SharedMemory
+from trtconv.runtimes.tensorrt.early.memory import Extent, Memories, SharedMemory
 from trtconv.runtimes.tensorrt.early.messages import (
     EngineMessage,
     Greeting,
@@ -136,7 +136,7 @@ class EarlyProcess:
 
     def __init__(self, request: BuildRequest) -> None:
         self.request = request
-        self.model, self.results = SharedMemory(), SharedMemory()
+        self.memories = memories = Memories(SharedMemory(), SharedMemory(), SharedMemory())
         self._is_over = False
         self._heard = b""
         self._passed_on = 0
@@ -144,10 +144,10 @@ class EarlyProcess:
         self._stderr = os.fdopen(os.memfd_create("stderr"), "w+b", buffering=0)
         limits, parent = budget.current(), os.getpid()
         self._fork = Fork(
-            lambda: work(request, limits, self.model, self.results, parent),
+            lambda: work(request, limits, memories, parent),
             trusted_path(),
             self._stderr,
-            (self.model.descriptor, self.results.descriptor),
+            memories.descriptors,
         )
 
     def hear(self, kind: type[_Kind], monitor: BuildMonitor | None = None) -> _Kind | None:
@@ -199,15 +199,15 @@ class EarlyProcess:
     def snapshot(self) -> Snapshot | None:
         """Waits for the network; None where the process is lost."""
         message = self.hear(NetworkMessage)
-        snapshot: Snapshot | None = None if message is None else self.results.load(message.snapshot)
+        snapshot: Snapshot | None = None if message is None else self.memories.networks.load(message.snapshot)
         return snapshot
 
     def parse(self, model: bytes) -> Snapshot | None:
         """Has another model parsed, by a process that waits for what to build; returns the network as `snapshot`."""
-        self.model.clear()
+        self.memories.model.clear()
         # What was said of the first one is of no interest.
         self._passed_on = os.fstat(self._stderr.fileno()).st_size
-        self.say(self.model.append(model))
+        self.say(self.memories.model.append(model))
         return self.snapshot()
 
     def pass_on(self, words: Words) -> None:
@@ -223,7 +223,7 @@ class EarlyProcess:
         if not self._is_over:
             self._is_over = True
             self._fork.kill()
-            self.model.clear()
+            self.memories.model.clear()
 
     def end(self) -> None:
         """Ends the process, and waits until it has given back its memory."""
@@ -277,10 +277,11 @@ class EarlyRuntime:
         # There may be no memory left to look at it.
         with contextlib.suppress(OSError, MemoryError):
             snapshot = process.snapshot() if model.path == process.request.model else None
-            if snapshot is not None and not process.model.holds(data, snapshot.model):
+            if snapshot is not None and not process.memories.model.holds(data, snapshot.model):
                 snapshot = process.parse(data) if snapshot.plan is None else None
             if snapshot is not None:
-                process.model.clear()
+                process.memories.model.clear()
+                process.memories.networks.close()
                 process.pass_on(snapshot.words)
                 return EarlyNetwork(process, snapshot, lambda: self.own.parse(model.serialize(), model.path))
         return None
@@ -366,7 +367,7 @@ class EarlyNetwork:
             return None
         # As above.
         with contextlib.suppress(OSError, MemoryError):
-            data = self._process.results.view(message.engine)
+            data = self._process.memories.engine.view(message.engine)
             self._process.pass_on(message.words)
             self._process.close()
             return EngineBlob(data, message.warnings, message.findings, seconds=message.seconds)

@@ -21,7 +21,7 @@ from trtconv.core.options import shared
 from trtconv.core.requests.build import BuildRequest, BuildSettings
 from trtconv.core.target import Target
 from trtconv.runtimes.tensorrt.base import ParsedNetwork, RuntimeInfo
-from trtconv.runtimes.tensorrt.early.memory import Extent, SharedMemory
+from trtconv.runtimes.tensorrt.early.memory import Extent, Memories
 from trtconv.runtimes.tensorrt.early.messages import (
     EngineMessage,
     Greeting,
@@ -48,29 +48,27 @@ _PHASE_SECONDS = 0.1
 """From one phase that is told to the next: there are thousands, and who is told may have no time to listen."""
 
 
-def work(request: BuildRequest, limits: budget.Budget, model: SharedMemory, results: SharedMemory, parent: int) -> None:
+def work(request: BuildRequest, limits: budget.Budget, memories: Memories, parent: int) -> None:
     """Parses and builds what a request asks for, as the fork of a process.
 
     Args:
         request: What is asked for.
         limits: The budget of the process.
-        model: Takes the model's file.
-        results: Takes network and engine.
+        memories: Take what the processes share.
         parent: The process.
     """
     die_with(parent, signal.SIGKILL)
     # It ends too soon for that.
     gc.disable()
-    worker = _Worker(request, model, results)
+    worker = _Worker(request, memories)
     with budget.allowed(limits):
         worker.run()
 
 
 class _Worker:
-    def __init__(self, request: BuildRequest, model: SharedMemory, results: SharedMemory) -> None:
+    def __init__(self, request: BuildRequest, memories: Memories) -> None:
         self._request = request
-        self._model = model
-        self._results = results
+        self._model, self._networks, self._engine = memories.model, memories.networks, memories.engine
         self._log: list[tuple[str, str]] = []
         self._phase_time = 0.0
         # What libraries print goes to stderr, not between the messages.
@@ -98,7 +96,7 @@ class _Worker:
             with _rationed(model.length):
                 network = self._parsed(engine, model)
                 plan = _plan_of(request, engine.info) if _is_sure(network) else None
-                self._tell(NetworkMessage(self._results.dump(self._snapshot(network, model, plan))))
+                self._tell(NetworkMessage(self._networks.dump(self._snapshot(network, model, plan))))
             order = plan or self._hear()
             if isinstance(order, Extent):
                 model = order
@@ -138,10 +136,11 @@ class _Worker:
         )
 
     def _build(self, network: ParsedNetwork, plan: BuildPlan) -> None:
+        self._networks.close()
         start = time.perf_counter()
         blob = network.build(plan, self._phase)
         seconds = time.perf_counter() - start
-        engine = self._results.append(blob.data)
+        engine = self._engine.append(blob.data)
         self._tell(EngineMessage(engine, blob.warnings, blob.findings, seconds, self._new_words()))
 
     def _phase(self, name: str, step: int, steps: int) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from typing import Any
 
 from trtconv.core.frozen import frozen
@@ -48,7 +48,7 @@ class ReadLayer:
     kind: str
     inputs: tuple[int | None, ...]
     outputs: tuple[int, ...]
-    values: Mapping[str, Any]
+    values: MutableMapping[str, Any]
     onnx_node: str = ""
     inside: tuple[str, ...] = ()
 
