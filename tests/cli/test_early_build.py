@@ -71,6 +71,19 @@ from trtconv.runtimes.tensorrt.early.memory import SharedMemory
 append_file = SharedMemory.append_file
 SharedMemory.append_file = lambda self, path: append_file(self, Path(os.environ["OTHER"]))
 """
+LARGE = """
+import os
+os.environ["OPENBLAS_NUM_THREADS"] = "1"
+from trtconv.graph import light_file
+light_file._LARGE_FILE, light_file._LARGE_BYTES, light_file._MOST_OTHERS = 0, 64, 10.0
+leave = light_file.leave_weights
+def left(model, file):
+    done = leave(model, file)
+    open(os.environ["LEFT"], "w").write(str(done))
+    return done
+light_file.leave_weights = left
+"""
+"""Every weight is a large one, which stays in the file where it can; tells whether it did."""
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="commands are isolated on Linux")
 ENTRY = "\nfrom trtconv.cli.process.boundary import run\nrun()\n"
 
@@ -203,6 +216,29 @@ def test_it_ends_as_without(
 ) -> None:
     saved(proto(), tmp_path)
     assert build("", *args) == build(WITHOUT, *args)
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "args", "left"),
+    [
+        (CONVOLUTION, "", (), True),
+        (CONVOLUTION, "", ("--prove", "required"), True),
+        # The parser of the command itself finds the weights in the file, too.
+        (CONVOLUTION, DYING.format(place="_Worker._build", end=KILL), (), True),
+        # A node gets a name.
+        (EVEN, "", (), False),
+        (DECONVOLUTION, "", (), False),
+        (CONVOLUTION, OTHER_FILE, (), False),
+    ],
+)
+def test_large_weights_that_are_left_in_the_file(
+    build: Build, tmp_path: Path, text: str, code: str, args: tuple[str, ...], left: bool
+) -> None:
+    saved(model(text.format(batch=1)), tmp_path)
+    other = saved(model(text.format(batch=1), seed=1), tmp_path, "other.onnx")
+    told = tmp_path / "left.txt"
+    assert build(LARGE + code, *args, LEFT=str(told), OTHER=str(other)) == build(WITHOUT, *args)
+    assert told.read_text() == str(left)
 
 
 def test_sizes_of_choice_are_reported_as_without(build: Build, tmp_path: Path) -> None:

@@ -265,6 +265,7 @@ READERS = {
     "engine/memory.py": "/proc",
     "pipeline/batch.py": "/proc",
     "runtimes/proof/models.py": "arrays that its own process wrote",
+    "runtimes/tensorrt/early/memory.py": "memory that its own process made",
 }
 """Files that read by themselves, and what; every other path goes through the door, `core/reading.py`."""
 OPENING = {"open", "os.open", "io.open", "shutil.copyfile", "shutil.copy", "shutil.copy2", "np.fromfile", "np.memmap"}

@@ -20,7 +20,6 @@ from trtconv.core import budget, errors, foreign
 from trtconv.core.encode import Document
 from trtconv.core.errors import TrtconvError
 from trtconv.core.frozen import frozen
-from trtconv.core.heap import give_back_what_is_freed
 
 Tell = Callable[[Mapping[str, Any]], None]
 """Tells the caller of something that happened, as plain JSON values."""
@@ -72,7 +71,7 @@ def serve() -> None:
         _prepare(greeting)
         greeting = pickle.loads(requests.get())
     task, megabytes, allowed, agreed = greeting
-    give_back_what_is_freed()
+    _give_back_what_is_freed()
     _limit_memory(megabytes)
     function: Callable[[object, Tell], Any] | None = None
 
@@ -97,6 +96,23 @@ def _receive(requests: queue.SimpleQueue[bytes]) -> None:
             requests.put(sys.stdin.buffer.read(int.from_bytes(length, "big")))
     end_group(os.getpid(), "SIGTERM")
     os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _give_back_what_is_freed() -> None:
+    """Has large blocks of memory go back to the system when they are freed.
+
+    The C library would keep all that are no larger than the largest that was ever freed, and weights are large.
+    """
+    with contextlib.suppress(ImportError, OSError, AttributeError):
+        import ctypes
+
+        # Other C libraries than glibc have no such function.
+        ctypes.CDLL(None).mallopt(_MMAP_THRESHOLD, _LARGE_BYTES)
+
+
+_MMAP_THRESHOLD = -3
+"""What glibc calls the limit (malloc.h)."""
+_LARGE_BYTES = 1 << 20
 
 
 def _limit_memory(megabytes: float | None) -> None:

@@ -6,16 +6,17 @@ parses a file needs its bytes and makes a copy of each; of a network of 120 MB t
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 import onnx
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError, Message
 
 from trtconv.core.errors import TrtconvError
 from trtconv.core.reading import open_plain
-from trtconv.graph.external_data import LARGEST_BYTES
+from trtconv.graph.external_data import EXTERNAL, LARGEST_BYTES, external_range
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.tensor_checker import nbytes
 
@@ -57,24 +58,86 @@ def light_model(path: Path) -> OnnxModel:
     """
     try:
         if path.stat().st_size >= _LARGE_FILE:
-            return OnnxModel.load(path, data=_light_bytes(path))
+            with open_plain(path, LARGEST_BYTES) as file:
+                data = _light_bytes(file, path.name)
+            return OnnxModel.load(path, data=data)
     except (OSError, ValueError, DecodeError, TrtconvError):
         # Whoever reads all of a file says what is wrong with it.
         pass
     return OnnxModel.load(path)
 
 
-def _light_bytes(path: Path) -> bytes:
+def leave_weights(model: OnnxModel, file: BinaryIO) -> bool:
+    """Leaves the large weights of a model in its file, where the model is to the bit what the file has.
+
+    Args:
+        model: The model, as it was loaded or since changed; nobody may hold anything of its graphs.
+        file: What was in its file.
+
+    Returns:
+        Whether it did; False also where that is of no use, or cannot be told in this way.
+    """
+    if file.seek(0, 2) < _LARGE_FILE:
+        return False
+    light = onnx.ModelProto()
+    try:
+        light.ParseFromString(_light_bytes(file, model.path.name))
+        if _without_weights(model.proto, light, file).SerializeToString() != light.SerializeToString():
+            return False
+    except (OSError, ValueError, DecodeError):
+        return False
+    model.proto = light
+    model.touch()
+    # Graphs and what is known of them refer to each other.
+    gc.collect()
+    return True
+
+
+def _without_weights(proto: onnx.ModelProto, light: onnx.ModelProto, file: BinaryIO) -> onnx.ModelProto:
+    """Returns a model whose weights are as in another where they are the same, which has left them in a file.
+
+    Raises:
+        ValueError: They are not.
+    """
+    copy = onnx.ModelProto()
+    _copy(proto, copy, "graph")
+    _copy(proto.graph, copy.graph, "initializer")
+    for tensor, left in zip(proto.graph.initializer, light.graph.initializer, strict=True):
+        if left.data_location != EXTERNAL or tensor.data_location == EXTERNAL:
+            copy.graph.initializer.append(tensor)
+            continue
+        if tensor.raw_data != _between(file, *external_range(left)):
+            raise ValueError("a weight is another one")
+        reference = copy.graph.initializer.add()
+        _copy(tensor, reference, "raw_data")
+        reference.data_location = EXTERNAL
+        reference.external_data.extend(left.external_data)
+    return copy
+
+
+def _copy(source: Message, target: Message, but: str) -> None:
+    """Copies all fields of a message but one."""
+    for field, value in source.ListFields():
+        if field.name == but:
+            continue
+        if hasattr(value, "extend"):
+            getattr(target, field.name).extend(value)
+        elif isinstance(value, Message):
+            getattr(target, field.name).CopyFrom(value)
+        else:
+            setattr(target, field.name, value)
+
+
+def _light_bytes(file: BinaryIO, location: str) -> bytes:
     """Returns a serialized model like that of a file, whose large initializers refer to places in that file."""
-    with open_plain(path, LARGEST_BYTES) as file:
-        end = file.seek(0, 2)
-        parts = (
-            _named(_GRAPH, b"".join(_graph(file, field, path.name, end * _MOST_OTHERS)))
-            if field.number == _GRAPH
-            else _between(file, field.start, field.end)
-            for field in _fields(file, 0, end)
-        )
-        return b"".join(parts)
+    end = file.seek(0, 2)
+    parts = (
+        _named(_GRAPH, b"".join(_graph(file, field, location, end * _MOST_OTHERS)))
+        if field.number == _GRAPH
+        else _between(file, field.start, field.end)
+        for field in _fields(file, 0, end)
+    )
+    return b"".join(parts)
 
 
 def _graph(file: BinaryIO, graph: _Field, location: str, most: float) -> Iterator[bytes]:
@@ -103,7 +166,7 @@ def _apart(file: BinaryIO, tensor: _Field, location: str) -> bytes | None:
     if proto.data_type not in _FLOATS or nbytes(proto) != values[0].end - values[0].content:
         return None
     at = {"location": location, "offset": values[0].content, "length": values[0].end - values[0].content}
-    proto.data_location = onnx.TensorProto.EXTERNAL
+    proto.data_location = EXTERNAL
     for key, value in at.items():
         proto.external_data.add(key=key, value=str(value))
     serialized: bytes = proto.SerializeToString()

@@ -15,7 +15,7 @@ from trtconv.core.stages import Stage
 from trtconv.core.stopwatch import Stopwatch
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.scope import python_line
-from trtconv.pipeline.preparation import handed_over
+from trtconv.pipeline.preparation import hand_over, handed_over
 from trtconv.runtimes.tensorrt import EngineBlob, ParsedNetwork, ParserIssue, Runtime
 from trtconv.runtimes.tensorrt.audit import audit
 from trtconv.runtimes.tensorrt.early.runtime import EarlyRuntime
@@ -35,17 +35,17 @@ def parse_model(
 
 def _parsed(model: OnnxModel, engine: Runtime, clock: Stopwatch) -> ParsedNetwork | tuple[ParserIssue, ...]:
     with clock.stage(Stage.PARSE):
-        data = handed_over(model)
         if not isinstance(engine, EarlyRuntime):
-            return engine.parse(data, model.path)
-        network = engine.network(model, data)
+            return engine.parse(handed_over(model), model.path)
+        hand_over(model)
+        network = engine.network(model)
     if network is not None:
         return network
     # A stage of its own: what TensorRT takes as it starts is not what the model may take.
     with clock.stage(Stage.RUNTIME):
         own = engine.own
     with clock.stage(Stage.PARSE):
-        return own.parse(data, model.path)
+        return own.parse(model.serialize(), model.path)
 
 
 def _misdeclared_outputs(model: OnnxModel, network: ParsedNetwork) -> Iterator[Finding]:

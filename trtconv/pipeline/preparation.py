@@ -243,16 +243,21 @@ def promise_of(edits: Iterable[Edit], passes: Iterable[Pass]) -> Promise:
 
 
 def handed_over(model: OnnxModel) -> bytes:
-    """Returns a model as TensorRT's parser is given it; its deconvolutions are in no function, and have names.
+    """Returns a model as TensorRT's parser is given it; see `hand_over`.
 
     Raises:
         InputError: The model has outgrown a protobuf message.
     """
+    hand_over(model)
+    return model.serialize()
+
+
+def hand_over(model: OnnxModel) -> None:
+    """Makes a model what TensorRT's parser is given: its deconvolutions are in no function, and have names."""
     # What stays in a function cannot be audited; the audit then says so.
     with contextlib.suppress(UnsupportedFunctions):
         model.inline_functions_with(*DECONV)
     _name(model, DECONV)
-    return model.serialize()
 
 
 def name_all(model: OnnxModel) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import io
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +21,7 @@ from trtconv.core.requests.check import CheckRequest
 from trtconv.core.target import Target
 from trtconv.graph import light_file
 from trtconv.graph.external_data import lies_in
-from trtconv.graph.light_file import light_model
+from trtconv.graph.light_file import leave_weights, light_model
 from trtconv.graph.model import OnnxModel
 from trtconv.runtimes.onnxruntime import session
 
@@ -192,3 +194,79 @@ def test_a_file_of_more_fields_than_are_looked_through_is_read_whole(
     assert any(True for _ in light_model(path).external_tensors())
     monkeypatch.setattr(light_file, "_MOST_FIELDS", 2)
     assert not any(True for _ in light_model(path).external_tensors())
+
+
+def flip(data: bytes, place: int) -> bytes:
+    return data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :]
+
+
+def first_weight(proto: onnx.ModelProto) -> TensorProto:
+    return proto.graph.initializer[0]
+
+
+def rich(path: Path) -> OnnxModel:
+    """Returns a model that has something of everything, as it is in its file."""
+    proto = model_of({"w": np.arange(40_000, dtype=np.float32), "s": np.float32([1, 2])})
+    proto.producer_name, proto.doc_string, proto.graph.doc_string = "p", "d", "g"
+    proto.metadata_props.add(key="k", value="v")
+    proto.graph.initializer[0].doc_string = "weight"
+    proto.graph.value_info.append(helper.make_tensor_value_info("w:cast", TensorProto.FLOAT, [40_000]))
+    body = [helper.make_node("Neg", ["a"], ["b"])]
+    proto.functions.append(helper.make_function("my", "F", ["a"], ["b"], body, [helper.make_opsetid("", 17)]))
+    onnx.save_model(proto, path)
+    return OnnxModel.load(path)
+
+
+def test_weights_are_left_in_the_file_that_has_them(tmp_path: Path) -> None:
+    model = rich(tmp_path / "m.onnx")
+    whole, content = model.proto, (tmp_path / "m.onnx").read_bytes()
+    assert leave_weights(model, io.BytesIO(content))
+    assert lies_in(model.main.initializer("w"), model.path) and not lies_in(model.main.initializer("s"), model.path)
+    np.testing.assert_array_equal(model.array(model.main.initializer("w")), np.arange(40_000, dtype=np.float32))
+    model.embed()
+    first_weight(model.proto).ClearField("data_location")
+    assert model.proto == whole and model.serialize() == content
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda proto: setattr(first_weight(proto), "raw_data", flip(first_weight(proto).raw_data, 0)),
+        lambda proto: setattr(first_weight(proto), "raw_data", flip(first_weight(proto).raw_data, -1 % 160_000)),
+        lambda proto: setattr(first_weight(proto), "doc_string", "other"),
+        lambda proto: first_weight(proto).dims.append(1),
+        lambda proto: setattr(first_weight(proto), "name", "v"),
+        lambda proto: setattr(proto.graph.initializer[1], "raw_data", flip(proto.graph.initializer[1].raw_data, 0)),
+        lambda proto: proto.graph.initializer.pop(),
+        lambda proto: proto.graph.initializer.add(name="n", data_type=1),
+        lambda proto: setattr(proto.graph.node[0], "name", "n"),
+        lambda proto: proto.graph.node.pop(),
+        lambda proto: setattr(proto.graph, "name", "other"),
+        lambda proto: proto.graph.value_info.pop(),
+        lambda proto: proto.functions.pop(),
+        lambda proto: setattr(proto.opset_import[0], "version", 18),
+        lambda proto: setattr(proto, "producer_name", "q"),
+    ],
+)
+@pytest.mark.parametrize("changes_file", [False, True])
+def test_weights_of_a_model_that_is_another_than_the_file_stay_where_they_are(
+    tmp_path: Path, change: Callable[[onnx.ModelProto], object], changes_file: bool
+) -> None:
+    model = rich(tmp_path / "m.onnx")
+    file = onnx.load(model.path)
+    change(file if changes_file else model.proto)
+    proto, before = model.proto, model.serialize()
+    assert not leave_weights(model, io.BytesIO(file.SerializeToString()))
+    assert model.proto is proto and model.serialize() == before
+
+
+def test_small_files_and_what_is_no_model_leave_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = rich(tmp_path / "m.onnx")
+    content = model.path.read_bytes()
+    unknown = b"\x98\x06\x96\x01"
+    for data in (b"", b"no model", content[:-1], content[:200], content + unknown):
+        assert not leave_weights(model, io.BytesIO(data))
+    monkeypatch.setattr(light_file, "_LARGE_FILE", len(content) + 1)
+    assert not leave_weights(model, io.BytesIO(content))
+    monkeypatch.setattr(light_file, "_LARGE_FILE", len(content))
+    assert leave_weights(model, io.BytesIO(content))

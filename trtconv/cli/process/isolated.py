@@ -72,7 +72,7 @@ def at_work(quiet: bool, *outputs: Path, before: Path | None = None) -> Iterator
         before: The report of the same work done before, which tells how long its stages took; None, or no file, where
             there is none.
     """
-    _own_process()
+    _own_tensorrt()
     for path in outputs:
         status.announce(status.OUTPUT, str(path.absolute()))
     with show_progress(quiet, _seconds_before(before)) as progress:
@@ -108,14 +108,10 @@ def _seconds_before(report: Path | None) -> Mapping[str, float]:
     return {}
 
 
-def _own_process() -> None:
-    """Has memory and TensorRT serve a process that does nothing else, where it is one: what TensorRT logs is told to
-    who watches."""
+def _own_tensorrt() -> None:
+    """Has TensorRT serve a process that does nothing else, where it is one: what it logs is told to who watches."""
     if status.is_watched():
-        from trtconv.core.heap import give_back_what_is_freed
         from trtconv.runtimes import tensorrt
-
-        give_back_what_is_freed()
 
         tensorrt.follow_log(lambda severity, text: status.announce(status.LOG, f"[{severity}] {text}"))
         tensorrt.keep_network()

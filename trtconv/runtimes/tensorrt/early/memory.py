@@ -6,7 +6,7 @@ import mmap
 import os
 import pickle
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from trtconv.core.frozen import frozen
 from trtconv.core.reading import open_plain
@@ -77,6 +77,15 @@ class SharedMemory:
         before = part.begin % mmap.ALLOCATIONGRANULARITY
         mapping = mmap.mmap(self.descriptor, before + part.length, prot=mmap.PROT_READ, offset=part.begin - before)
         return memoryview(mapping)[before:]
+
+    def open(self) -> BinaryIO:
+        """Returns all that is in it as a file, to be read alone.
+
+        Raises:
+            OSError: The system has no such files.
+        """
+        # Another one than this one's, whose position both processes would move.
+        return open(f"/proc/self/fd/{self.descriptor}", "rb")  # noqa: PTH123
 
     def holds(self, data: bytes, part: Extent) -> bool:
         """Whether a part is this data."""

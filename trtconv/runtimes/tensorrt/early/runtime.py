@@ -202,6 +202,17 @@ class EarlyProcess:
         snapshot: Snapshot | None = None if message is None else self.memories.networks.load(message.snapshot)
         return snapshot
 
+    def has_parsed(self, model: OnnxModel) -> bool:
+        """Whether a model is what was parsed, found out without all of its weights at once; they are left in its file.
+
+        False also where that cannot be.
+        """
+        # Loaded only here: onnx is, by now.
+        from trtconv.graph.light_file import leave_weights
+
+        with self.memories.model.open() as file:
+            return leave_weights(model, file)
+
     def parse(self, model: bytes) -> Snapshot | None:
         """Has another model parsed, by a process that waits for what to build; returns the network as `snapshot`."""
         self.memories.model.clear()
@@ -266,19 +277,20 @@ class EarlyRuntime:
         """Parses a model in this process; see `Runtime.parse`."""
         return self.own.parse(model, path)
 
-    def network(self, model: OnnxModel, data: bytes) -> EarlyNetwork | None:
+    def network(self, model: OnnxModel) -> EarlyNetwork | None:
         """Returns the network that was parsed early; None where that was of something else, or is lost.
 
         Args:
-            model: What is to be parsed.
-            data: The same, as the parser is given it.
+            model: What is to be parsed; its weights are left in its file where that is what was parsed.
         """
         process = self._process
         # There may be no memory left to look at it.
         with contextlib.suppress(OSError, MemoryError):
             snapshot = process.snapshot() if model.path == process.request.model else None
-            if snapshot is not None and not process.memories.model.holds(data, snapshot.model):
-                snapshot = process.parse(data) if snapshot.plan is None else None
+            if snapshot is not None and not process.has_parsed(model):
+                data = model.serialize()
+                if not process.memories.model.holds(data, snapshot.model):
+                    snapshot = process.parse(data) if snapshot.plan is None else None
             if snapshot is not None:
                 process.memories.model.clear()
                 process.memories.networks.close()
