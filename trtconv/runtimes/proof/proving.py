@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -169,7 +170,7 @@ def _meaning(subject: ProofSubject, profiles: Sequence[ShapeProfile]) -> Meaning
         tolerance=TOLERANCES[precision_of(subject.parsed, subject.precision)],
         megabytes=budget.allowance(model.nbytes)[1],
         inputs=model.inputs,
-        steps=output_steps(model),
+        steps=functools.partial(output_steps, model),
         parsed=subject.parsed,
         edited=None if subject.parsed_as_is else subject.parsed.serialize(),
         same_numbers=subject.precision == "as-is" and not subject.parsed.interface,

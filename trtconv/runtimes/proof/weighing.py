@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 _SECONDS = 10.0
 """How long the pieces that passes changed may take."""
+_LARGE_BYTES = 1 << 23
 _FIX = "Please report this model, with the version of TensorRT. --prove none builds it all the same."
 _FIX_OF_PASSES = "Please report this model; --no-rewrite, or --skip with each pass in turn, leaves the passes out."
 
@@ -67,9 +68,8 @@ class Weighing:
             self._read.set()
             self._origins = origins(file, self._model)
             self._weighed = weigh(self._network, self._model, self._origins)
-            # Graphs and what is known of them refer to each other, and the builder takes most at its end.
             del file
-            gc.collect()
+            self._collect()
         except TrtconvError as error:
             # The file was read before, but whoever asked may have taken it away.
             self.why = f"the file could not be read again ({error})"
@@ -108,9 +108,15 @@ class Weighing:
                 return
             self._pieces = compared_pieces(differences, self._rewritten[1], runner, _SECONDS)
             del differences
-            gc.collect()
+            self._collect()
         except Exception as error:  # As above.
             self._bug = error
+
+    def _collect(self) -> None:
+        """Gives back what was read: graphs and what is known of them refer to each other, and the builder takes most
+        at its end. To look through many nodes takes longer than few weights are worth."""
+        if self._model.nbytes > _LARGE_BYTES:
+            gc.collect()
 
     def give_back(self) -> None:
         """Gives back the memory of the network's weights, once they are weighed; nobody may ask for them any more."""

@@ -53,7 +53,7 @@ class Meaning:
         megabytes: How much memory the model may take.
         batch: The largest batch that inputs may have whose first axis is dynamic.
         inputs: The model's inputs.
-        steps: Steps of the quantisers that make outputs.
+        steps: Returns the steps of the quantisers that make outputs.
         rewritten_error: How far, relatively, the given model may be from the one that counts.
         parsed: The model as the parser was given it; must not change.
         edited: The same, serialized; None where it is the file.
@@ -71,7 +71,7 @@ class Meaning:
     megabytes: float
     batch: int
     inputs: Sequence[InputSpec] = ()
-    steps: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    steps: Callable[[], Mapping[str, float]] = dict
     rewritten_error: float = math.inf
     same_numbers: bool = False
     typical: Mapping[str, tuple[int, ...]] = dataclasses.field(default_factory=dict)
@@ -313,8 +313,9 @@ def _rewritten_error(
         for name, values in expected.feeds.items()
     ):
         return None
+    steps = meaning.steps()
     errors = (
-        (relative_error(values, rewritten.tensors[name], meaning.steps.get(name, 0.0)), name)
+        (relative_error(values, rewritten.tensors[name], steps.get(name, 0.0)), name)
         for name, values in expected.tensors.items()
         if name in rewritten.tensors and values.dtype.kind in "fiub"
     )

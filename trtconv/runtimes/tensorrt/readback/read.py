@@ -6,14 +6,14 @@ Kernels, biases and constants come as arrays over the parser's own memory: nothi
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
 from trtconv.runtimes.tensorrt.layers import dtype_name, enum_name, onnx_origin, sizes_of
 from trtconv.runtimes.tensorrt.readback.records import NotProven, PluginIdentity, ReadLayer, ReadNetwork, ReadTensor
-from trtconv.runtimes.tensorrt.readback.surface import ATTENTION, GROUPS, SURFACES, Surface
+from trtconv.runtimes.tensorrt.readback.surface import ATTENTION, GROUPS, SURFACES
 from trtconv.runtimes.tensorrt.readback.types import numpy_type, unpack
 
 _FIRST, _SECOND = _PERMUTATION = ("first_transpose", "second_transpose")
@@ -53,6 +53,10 @@ class _Reader:
         self.owners: list[Any] = []
         self._numbers: dict[int, int] = {}
         self._groups: dict[int, int] = {}
+        self._interfaces: dict[str, tuple[Any, tuple[str, ...]]] = {}
+        """The class of each kind of layer, and what this version's has."""
+        self._readers: dict[type, Callable[[Any], Any]] = {}
+        """What reads values of each type: found out once, since there are ten in each layer."""
 
     def number(self, tensor: Any) -> int:
         """Returns a tensor's number."""
@@ -71,25 +75,23 @@ class _Reader:
         inputs = (layer.get_input(i) for i in range(layer.num_inputs))
         outputs = (layer.get_output(i) for i in range(layer.num_outputs))
         node, inside = onnx_origin(layer.metadata, layer.name)
-        surface = SURFACES.get(kind)
-        operands = tuple(None if tensor is None else self.number(tensor) for tensor in inputs)
-        results = tuple(self.number(tensor) for tensor in outputs if tensor is not None)
-        values = {} if surface is None else self._values(layer, surface)
-        return ReadLayer(
-            index=index,
-            name=layer.name,
-            kind=kind,
-            inputs=operands,
-            outputs=results,
-            values={**values, **self._permutations(values, operands, results)},
-            onnx_node=node,
-            inside=inside,
-        )
+        operands = tuple([None if tensor is None else self.number(tensor) for tensor in inputs])
+        results = tuple([self.number(tensor) for tensor in outputs if tensor is not None])
+        values = self._values(layer, kind)
+        if values.keys() & _PERMUTATION:
+            values |= self._permutations(values, operands, results)
+        return ReadLayer(index, layer.name, kind, operands, results, values, node, inside)
 
-    def _values(self, layer: Any, surface: Surface) -> dict[str, object]:
+    def _values(self, layer: Any, kind: str) -> dict[str, object]:
+        surface = SURFACES.get(kind)
+        if surface is None:
+            return {}
+        if kind not in self._interfaces:
+            interface = getattr(self.trt, surface.interface)
+            newer = (name for name in surface.newer if hasattr(interface, name))
+            self._interfaces[kind] = interface, (*surface.attributes, *newer)
         # get_layer returns a plain ILayer; NVIDIA's own tools go down to the class of the layer in this way.
-        layer.__class__ = getattr(self.trt, surface.interface)
-        names = (*surface.attributes, *(name for name in surface.newer if hasattr(type(layer), name)))
+        layer.__class__, names = self._interfaces[kind]
         return {name: self._value(layer, name) for name in names}
 
     def _permutations(
@@ -121,18 +123,18 @@ class _Reader:
         return weights_of(value) if name in _WEIGHTS else self._plain(value)
 
     def _plain(self, value: Any) -> Any:
+        kind = type(value)
+        if kind not in self._readers:
+            self._readers[kind] = self._reader_of(value)
+        return self._readers[kind](value)
+
+    def _reader_of(self, value: Any) -> Callable[[Any], Any]:
+        """Returns what reads values of the type of this one."""
         if value is None or isinstance(value, (bool, int, float, str)):
-            return value
+            return lambda value: value
         if isinstance(value, self.trt.ITensor):
-            return self.tensors[self.number(value)]
-        if hasattr(value, "name"):
-            return enum_name(value)
-        try:
-            # By index, as `sizes_of` does.
-            elements = [value[i] for i in range(len(value))]
-        except ValueError:  # `Dims` of unknown rank, as TensorRT 8.6 hands them out: their length is -1.
-            return None
-        return tuple([element if isinstance(element, float) else int(element) for element in elements])
+            return lambda value: self.tensors[self.number(value)]
+        return enum_name if hasattr(value, "name") else _elements
 
     def _plugin(self, value: Any) -> PluginIdentity:
         if hasattr(value, "plugin_type"):
@@ -147,6 +149,15 @@ class _Reader:
     def _attention(self, value: Any) -> Mapping[str, Any]:
         names = (*ATTENTION.attributes, *(name for name in ATTENTION.newer if hasattr(type(value), name)))
         return {"group": self._group(value), **{name: self._plain(getattr(value, name)) for name in names}}
+
+
+def _elements(value: Any) -> tuple[Any, ...] | None:
+    try:
+        # By index, as `sizes_of` does.
+        elements = [value[i] for i in range(len(value))]
+    except ValueError:  # `Dims` of unknown rank, as TensorRT 8.6 hands them out: their length is -1.
+        return None
+    return tuple([element if isinstance(element, float) else int(element) for element in elements])
 
 
 def _shape(tensor: Any) -> tuple[int, ...] | None:
