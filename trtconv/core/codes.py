@@ -19,8 +19,15 @@ class CodeFamily(enum.Enum):
     TENSORRT = 4
     PRECISION = 5
     OPERATORS = 6
-    EXTENSION = 7
+    EXTENSION = "extension"
     """What somebody else's rules say."""
+
+    @classmethod
+    def _missing_(cls, value: object) -> None:
+        raise ValueError(
+            f"codes of TC{value} have no family: take one of another family, or add this one to CodeFamily of "
+            "trtconv/core/codes.py"
+        )
 
     @classmethod
     def of(cls, code: str) -> CodeFamily:

@@ -11,6 +11,7 @@ import pytest
 from support.registries import not_entered, stale_pages
 from trtconv import rules
 from trtconv.cli.formats.pages import sections
+from trtconv.core.codes import CodeFamily
 from trtconv.core.target import Target
 from trtconv.graph.model import OnnxModel
 from trtconv.rules import CHECKS, RULES, Rule
@@ -54,6 +55,12 @@ def test_page_is_complete(rule: Rule) -> None:
     assert rule.summary.endswith("."), f"the first line of {rule.code} is no sentence; {PAGE}"
     for title in ("What", "Why", "Versions", "Fix", "Source", *(("Before", "After") if rule in CHECKS else ())):
         assert title in titles, f"{rule.code} has no {title!r}; {PAGE}"
+
+
+@pytest.mark.parametrize("code", ["TC701", "TC901"])
+def test_a_code_of_no_family_says_where_families_are_made(code: str) -> None:
+    with pytest.raises(ValueError, match=r"CodeFamily of trtconv/core/codes\.py"):
+        CodeFamily.of(code)
 
 
 def test_every_rule_is_in_the_registry() -> None:
