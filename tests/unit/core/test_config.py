@@ -13,10 +13,11 @@ import pytest
 from support.paths import ROOT
 from trtconv.core import config, toml
 from trtconv.core.budget import BudgetExceeded
+from trtconv.core.builder_options import BuilderOptions
 from trtconv.core.dims import Range
 from trtconv.core.errors import InputError
 from trtconv.core.findings import Severity
-from trtconv.core.options import of_settings, to_settings
+from trtconv.core.options import flags, of_settings, to_settings
 from trtconv.core.requests.build import BuildRequest
 from trtconv.core.target import Target
 
@@ -244,3 +245,11 @@ def test_the_page_has_every_key_of_the_schema_and_no_other() -> None:
     assert told.keys() == properties.keys(), f"rows of docs/config.md: {sorted(told.keys() ^ properties.keys())}"
     untold = properties["options"]["properties"].keys() - set(re.findall(r"`([a-z0-9-]+)`", told["options"]))
     assert not untold, f"name in the row `options` of docs/config.md: {sorted(untold)}"
+
+
+def test_the_page_of_building_has_every_builder_option() -> None:
+    table = (ROOT / "docs" / "building.md").read_text(encoding="utf-8").partition("\n## Builder options\n")[2]
+    cells = [row.split("|")[1] for row in table.partition("\n## ")[0].splitlines() if row.startswith("|")]
+    options = {flag.option for flag in flags(BuilderOptions)}
+    untold = options - set(re.findall(r"`(--[a-z0-9-]+)", " ".join(cells)))
+    assert not untold, f"add a row to the table of builder options in docs/building.md: {sorted(untold)}"
