@@ -11,7 +11,7 @@ import pytest
 
 import trtconv
 from trtconv.cli.group import COMMANDS
-from trtconv.cli.help import EVERYDAY, MANY
+from trtconv.cli.help import EVERYDAY, GROUPS, MANY
 
 HEAVY = ("onnx", "torch", "tensorrt", "tensorrt_rtx", "numpy", "onnxruntime", "polygraphy", "onnx_graphsurgeon")
 
@@ -132,7 +132,9 @@ def test_help_is_one_screen(call, name: str) -> None:
     assert (ended.code, ended.err) == (0, "")
     assert len(ended.out.splitlines()) <= 60
     command = _command(name)
-    assert (name in EVERYDAY) == (len(command.params) + 1 > MANY)
+    assert (name in EVERYDAY) == (len(command.params) + 1 > MANY), (
+        f"EVERYDAY of trtconv/cli/help.py has the commands of more than {MANY} options, with those of most calls"
+    )
     if name in EVERYDAY:
         assert len(EVERYDAY[name].split()) <= 10
         assert set(EVERYDAY[name].split()) <= {option.opts[-1] for option in command.params}
@@ -141,6 +143,14 @@ def test_help_is_one_screen(call, name: str) -> None:
         assert ended.out.count("    trtconv ") >= 2 and "Exit status" in ended.out
         # Parentheses are not cut through.
         assert ended.out.count("(") == ended.out.count(")")
+
+
+def test_every_option_of_a_long_page_is_in_a_group() -> None:
+    grouped = {option for options in GROUPS.values() for option in options.split()}
+    params = [param for name in EVERYDAY for param in _command(name).params if isinstance(param, click.Option)]
+    options = {param.opts[-1] for param in params}
+    assert not options - grouped, f"name in a group of GROUPS (trtconv/cli/help.py): {sorted(options - grouped)}"
+    assert not grouped - options, f"no command has these, which GROUPS names: {sorted(grouped - options)}"
 
 
 def test_group_help_lists_commands(call) -> None:

@@ -34,24 +34,29 @@ _EXAMPLES = 3
 
 GROUPS = {
     "Environments": "--from --to",
+    "Export": "--arg --output-name --exporter --accept-branch --split-branches --translate --build",
     "Sizes": "--dim --input --profile --minShapes --optShapes --maxShapes --value --split --round --dynamic --static "
-    "--random --gpu-memory",
+    "--random --gpu-memory --shapes",
     "Target and precision": "--target --precision --node-precision --requantize --compute-capability --tf32 "
     "--sparsity --hardware-compatibility --version-compatible",
     "Inputs and outputs": "--images --postprocess --io --inputIOFormats --outputIOFormats --cast-io",
     "Quantising": "--data --preprocess --cache --error-budget --tolerance --samples --held-out --method --percentile "
-    "--float --attention --no-cache",
+    "--float --attention --no-cache --metric --kind",
     "Proof": "--prove --prove-time --self-check --bisect --cosine --mismatches --against --inputs --generator --seed "
     "--require-engine --no-proof --no-check --thorough --no-rewrite",
     "Findings": "--fail-on --select --ignore",
-    "Rules and passes of yours": "--rewrite-rules",
+    "Rules, passes and plugins": "--rewrite-rules --extend --substitute --plugin --staticPlugins --dynamicPlugins "
+    "--setPluginsToSerialize --reference --agree",
     "Builder": "--workspace --optimization-level --timing-cache --strip-weights --max-aux-streams --refittable "
     "--share-profiles --weight-streaming --profiling-verbosity --direct-io --no-mend --keep-tactics "
-    "--error-on-timing-cache-miss",
+    "--error-on-timing-cache-miss --exclude-lean-runtime --debug-tensor --tune --best-of --as",
+    "Weights and runtime": "--weights --lean-runtime --runtime-cache",
+    "Times": "--warmup --duration --contexts --arrivals --beside --vs --slower --no-copies --no-times --nvtx --trace "
+    "--plot",
     "Output": "--output --save-tensors --tensor --report --page --sign --force --format --quiet --verbose",
     "Models in parts": "--partition --leave --engines",
     "Several models": "--config --jobs",
-    "Other machines": "--on --keys --insecure --store --then",
+    "Other machines": "--on --keys --insecure --store --reconnect --then --retries --job-timeout --sbatch --write",
     "Limits": "--budget --resources --follow-links --time-limit --trust --key --trials --timeout",
 }
 """Title of a group to the options that are in it, in any command."""
