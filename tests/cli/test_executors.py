@@ -34,31 +34,33 @@ pytestmark = [
     pytest.mark.skipif(sys.platform == "win32", reason="POSIX paths and signals"),
 ]
 
-Opened = contextlib.AbstractContextManager[Callable[[], Executor]]
-"""Makes executors, each for one use, while it is entered."""
+Makes = Callable[..., Executor]
+"""Makes an executor for one use; of a farm's, `then` says what follows the build."""
+Opened = contextlib.AbstractContextManager[Makes]
+"""Makes executors while it is entered."""
 
 
 @contextlib.contextmanager
-def local(folder: Path, _: pytest.MonkeyPatch) -> Iterator[Callable[[], Executor]]:
+def local(folder: Path, _: pytest.MonkeyPatch) -> Iterator[Makes]:
     yield lambda: LocalPool(2)
 
 
 @contextlib.contextmanager
-def farm(folder: Path, _: pytest.MonkeyPatch) -> Iterator[Callable[[], Executor]]:
+def farm(folder: Path, _: pytest.MonkeyPatch) -> Iterator[Makes]:
     from trtconv.engine.farm.cluster import Farm
 
     with LocalFarm(folder) as started:
         started.worker("one")
-        yield lambda: Farm(FarmRequest(on=started.address, keys=started.keys))
+        yield lambda then=(): Farm(FarmRequest(on=started.address, keys=started.keys, then=then))
 
 
 @contextlib.contextmanager
-def slurm(folder: Path, patch: pytest.MonkeyPatch) -> Iterator[Callable[[], Executor]]:
+def slurm(folder: Path, patch: pytest.MonkeyPatch) -> Iterator[Makes]:
     from trtconv.engine.farm.slurm import Slurm
 
     put_up_sbatch(folder, patch)
     patch.setattr("trtconv.engine.farm.slurm._GRACE_SECONDS", 0.0)
-    yield lambda: Slurm(FarmRequest(on="slurm", store=folder / "shared"))
+    yield lambda then=(): Slurm(FarmRequest(on="slurm", store=folder / "shared", then=then))
 
 
 EXECUTORS: dict[str, Callable[[Path, pytest.MonkeyPatch], Opened]] = {
@@ -70,9 +72,7 @@ EXECUTORS: dict[str, Callable[[Path, pytest.MonkeyPatch], Opened]] = {
 
 
 @pytest.fixture(params=EXECUTORS)
-def executors(
-    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Callable[[], Executor]]:
+def executors(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Makes]:
     folder = tmp_path / "executor"
     folder.mkdir()
     monkeypatch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
@@ -103,16 +103,17 @@ def test_every_executor_is_held_to_this() -> None:
     rooms = ("trtconv.engine.", "trtconv.pipeline.")
     loaded = [module for name, module in sys.modules.items() if name.startswith(rooms)]
     kinds = {kind for module in loaded for kind in vars(module).values() if isinstance(kind, type)} - {Executor}
-    yields = inspect.signature(Executor.run).return_annotation
+    takes = list(inspect.signature(Executor.run).parameters)
+    methods = {kind.__name__: vars(kind)["run"] for kind in kinds if "run" in vars(kind)}
     runs = {
-        kind
-        for kind in kinds
-        if "run" in vars(kind) and inspect.signature(vars(kind)["run"]).return_annotation == yields
+        name
+        for name, method in methods.items()
+        if inspect.isgeneratorfunction(method) or list(inspect.signature(method).parameters) == takes
     }
-    assert {kind.__name__ for kind in runs} == set(EXECUTORS), "enter it into EXECUTORS of this file"
+    assert runs == set(EXECUTORS), "enter it into EXECUTORS of this file"
 
 
-def test_each_build_has_one_result_in_its_place(executors: Callable[[], Executor], tmp_path: Path) -> None:
+def test_each_build_has_one_result_in_its_place(executors: Makes, tmp_path: Path) -> None:
     """What fails is a result too, and takes none of the others along."""
     project = write_project(tmp_path / "project", ("a", "c"), "")
     (project / "b.onnx").write_bytes(b"no model")
@@ -139,7 +140,17 @@ def test_each_build_has_one_result_in_its_place(executors: Callable[[], Executor
     assert run_all([], executors()) == []
 
 
-def test_to_stop_early_leaves_nothing_half_written(executors: Callable[[], Executor], tmp_path: Path) -> None:
+@pytest.mark.parametrize("executors", sorted(EXECUTORS.keys() - {"LocalPool"}), indirect=True)
+def test_what_follows_a_build_is_done_where_it_was_built(executors: Makes, tmp_path: Path) -> None:
+    """Of an engine that is up to date, too; `--then` goes with a farm, so that `LocalPool` is not asked."""
+    (request,) = builds(write_project(tmp_path / "project", ("a",), ""), "a")
+    for then in ((), ("verify",)):
+        (report,) = run_all([request], executors(then=then))
+        assert report.exit_code == 0
+        assert request.beside("verify").path.exists() == bool(then), "--then: give `then` of the request to `prepare`"
+
+
+def test_to_stop_early_leaves_nothing_half_written(executors: Makes, tmp_path: Path) -> None:
     project = write_project(tmp_path / "project", ("a", "b", "c"), "")
     requests = builds(project, "a", "b", "c")
     before, waiting = {str(path) for path in project.iterdir()}, children()
