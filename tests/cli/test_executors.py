@@ -14,16 +14,20 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import trtconv.engine.farm
 import trtconv.pipeline
 from support.farm import LocalFarm, write_project
+from support.paths import ROOT
 from support.slurm import put_up_sbatch
+from trtconv.cli.commands import farming, plan
 from trtconv.core.dims import Range
 from trtconv.core.documents.build import BuildReport
 from trtconv.core.documents.check import FailedRun
+from trtconv.core.options import flags
 from trtconv.core.requests.build import BuildRequest
 from trtconv.core.requests.farm import FarmRequest
 from trtconv.core.target import Target
@@ -102,9 +106,11 @@ def test_every_executor_is_held_to_this() -> None:
             importlib.import_module(module.name)
     rooms = ("trtconv.engine.", "trtconv.pipeline.")
     loaded = [module for name, module in sys.modules.items() if name.startswith(rooms)]
-    kinds = {kind for module in loaded for kind in vars(module).values() if isinstance(kind, type)} - {Executor}
+    kinds: set[Any] = {kind for module in loaded for kind in vars(module).values() if isinstance(kind, type)} - {
+        Executor
+    }
     takes = list(inspect.signature(Executor.run).parameters)
-    methods = {kind.__name__: vars(kind)["run"] for kind in kinds if "run" in vars(kind)}
+    methods = {kind.__name__: kind.run for kind in kinds if hasattr(kind, "run")}
     runs = {
         name
         for name, method in methods.items()
@@ -138,6 +144,19 @@ def test_each_build_has_one_result_in_its_place(executors: Makes, tmp_path: Path
     again = run_all(builds(project, "a", "c"), executors())
     assert [isinstance(each, BuildReport) and each.up_to_date for each in again] == [True, True]
     assert run_all([], executors()) == []
+
+
+def test_every_executor_is_opened_by_a_word_that_is_told() -> None:
+    source = inspect.getsource(farming.opened)
+    closed = [name for name in EXECUTORS if name != "LocalPool" and f"{name}(" not in source]
+    assert not closed, f"open these in `opened` of trtconv/cli/commands/farming.py: {closed}"
+    words = {name: word for name, word in vars(farming).items() if name.isupper() and isinstance(word, str)}
+    (text,) = (flag.help for flag in flags(FarmRequest) if flag.option == "--on")
+    page = (ROOT / "docs" / "farm.md").read_text(encoding="utf-8")
+    untold = [word for word in words.values() if f"{word}:" not in text or f"--on {word}" not in page]
+    assert not untold, f"name in the help of --on (trtconv/core/requests/farm.py) and docs/farm.md: {untold}"
+    unplanned = [name for name in words if name != "HERE" and name not in inspect.getsource(plan._machines)]
+    assert not unplanned, f"say in trtconv/cli/commands/plan.py what `plan` does with {unplanned}"
 
 
 @pytest.mark.parametrize("executors", sorted(EXECUTORS.keys() - {"LocalPool"}), indirect=True)
