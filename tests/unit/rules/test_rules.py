@@ -88,7 +88,7 @@ def test_the_example_fires_before_and_not_after(rule: Rule) -> None:
         for finding in result:
             assert (finding.name, finding.mended_by) == (rule.name, None)
             assert finding.message
-            assert finding.fix
+            assert finding.fix, f"{rule.code}: say in `fix` what trtconv does about it, or the user can do"
 
 
 @pytest.mark.parametrize("rule", CHECKS, ids=lambda rule: rule.code)
