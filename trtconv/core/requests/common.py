@@ -20,7 +20,7 @@ from trtconv.core.options import Flag, Option, Requirement, option
 from trtconv.core.requests.base import Bounds
 from trtconv.core.rewrite_rules import KEY, RULE_SCHEMA, read_files, rules_of
 from trtconv.core.selection import Selection
-from trtconv.core.target import Target
+from trtconv.core.target import FAMILIES, Target
 
 PRECISIONS = ("as-is", "fp16", "bf16", "int8", "auto")
 NODE_PRECISIONS = ("fp32", "fp16", "bf16")
@@ -39,7 +39,7 @@ def _severity(text: str) -> Severity | None:
 
 
 BOUNDS_PATTERN = r"^\d+(:\d+){0,2}$"
-TARGET_PATTERN = r"^(auto|(rtx|tensorrt)(-\d+(\.\d+)*)?(@.+)?)$"
+TARGET_PATTERN = rf"^(auto|({'|'.join(FAMILIES)})(-\d+(\.\d+)*)?(@.+)?)$"
 _DIMS_SCHEMA = {
     "type": "object",
     "description": "Dimension name, or INPUT:AXIS, to its bounds: MIN:OPT:MAX, MIN:MAX or N.",
