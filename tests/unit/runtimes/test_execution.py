@@ -10,6 +10,7 @@ import onnx
 import pytest
 
 from support.gpu import FakeDriver, engine_bytes, fake_tensorrt
+from support.paths import SURFACES
 from trtconv.core.dims import InputRange
 from trtconv.core.errors import EngineFailed, EnvironmentMissing, InputError
 from trtconv.runtimes.tensorrt import device
@@ -23,7 +24,6 @@ PROFILES = [
     {"x": InputRange((1, 4), (2, 4), (3, 4))},
     {"x": InputRange((3, 4), (8, 4), (16, 4))},
 ]
-SURFACES = ("tensorrt-8.6.0", "tensorrt-10.16.1", "tensorrt-11.4.0", "tensorrt-rtx-1.7.1")
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def driver(monkeypatch: pytest.MonkeyPatch) -> FakeDriver:
     return fake
 
 
-@pytest.fixture(params=SURFACES)
+@pytest.fixture(params=sorted(path.stem for path in SURFACES.glob("*.json")))
 def engines(request: pytest.FixtureRequest, driver: FakeDriver) -> Engines:
     trt = fake_tensorrt(driver, request.param)
     return Engines("rtx" if "rtx" in request.param else "tensorrt", trt, Log(trt))

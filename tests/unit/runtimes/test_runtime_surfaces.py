@@ -31,7 +31,7 @@ from trtconv.core.documents.tactics import Tactic, hexadecimal
 from trtconv.core.encode import plain
 from trtconv.core.errors import BuildFailed, EnvironmentMissing, InputError
 from trtconv.core.options import options as declared
-from trtconv.core.target import Target
+from trtconv.core.target import FAMILIES, Target
 from trtconv.core.tensor_io import FORMATS, TensorIo
 from trtconv.runtimes.tensorrt import builder_config
 from trtconv.runtimes.tensorrt import network as network_module
@@ -40,7 +40,7 @@ from trtconv.runtimes.tensorrt.base import EngineBlob, ParserIssue
 
 onnx = pytest.importorskip("onnx")
 
-NAMES = ("tensorrt-8.6.0", "tensorrt-10.16.1", "tensorrt-11.4.0", "tensorrt-rtx-1.7.1")
+NAMES = sorted(path.stem for path in SURFACES.glob("*.json"))
 FLAGS_OF_BUILDER = ("tensorrt-8.6.0",)
 EXPLICIT_BATCH = ("tensorrt-8.6.0", "tensorrt-10.16.1")
 VERSIONS = {"tensorrt-rtx-1.7.1": "1.7.1.116", "tensorrt-8.6.0": "8.6.0"}
@@ -381,6 +381,12 @@ def fake_module(name: str, script: Script) -> Any:
 @pytest.fixture
 def script() -> Script:
     return Script()
+
+
+def test_the_newest_version_of_each_family_has_its_surface() -> None:
+    newest = [f"{facts.module.replace('_', '-')}-{max(facts.majors)}" for facts in FAMILIES.values()]
+    missing = [name for name in newest if not any(SURFACES.glob(f"{name}.*.json"))]
+    assert not missing, f"record these in tests/data/tensorrt-api (docs/extending.md, Add a runtime): {missing}"
 
 
 @pytest.fixture(params=NAMES)
