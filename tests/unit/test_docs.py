@@ -191,6 +191,17 @@ def test_every_command_of_a_page_is_taken_as_it_is_written(path: Path) -> None:
             command.make_context(name, arguments, parent=group)
 
 
+def test_files_have_what_extending_them_names() -> None:
+    text = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8").replace("\n", " ")
+    found = re.findall(r"((?:`[\w.]+`(?:, | and )?)+) (?:of |in |\()`?([\w/]+\.py)", text)
+    assert len(found) > 9
+    for names, place in found:
+        (file,) = (path for path in (ROOT / place, ROOT / "trtconv" / place) if path.is_file())
+        words = {name.rpartition(".")[2] for name in re.findall(r"`([\w.]+)`", names)}
+        gone = words - set(re.findall(r"\w+", file.read_text(encoding="utf-8")))
+        assert not gone, f"docs/extending.md names what {place} has not: {sorted(gone)}"
+
+
 def test_every_page_is_in_the_index() -> None:
     index = (ROOT / "docs" / "README.md").read_text(encoding="utf-8")
     named = set(re.findall(r"\]\(([\w./-]+)\)", index))
