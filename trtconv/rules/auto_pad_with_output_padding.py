@@ -35,6 +35,7 @@ class AutoPadWithOutputPadding(DeconvRule):
     code = "TC102"
     name = "auto-pad-with-output-padding"
     fix = "Let trtconv build or rewrite write explicit pads."
+    by_hand = "Write explicit pads instead of auto_pad."
 
     def fault(self, deconv: Deconv, geometry: Geometry, target: Target) -> str | None:
         if geometry.auto_pad == "NOTSET" or geometry.output_shape is not None or not any(geometry.output_padding):

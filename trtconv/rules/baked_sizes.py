@@ -43,6 +43,7 @@ class BakedPixelShuffle(Rule):
     name = "baked-pixel-shuffle"
     severity = Severity.WARNING
     fix = "Let trtconv build or rewrite put DepthToSpace there, or export with dynamic height and width."
+    by_hand = "Export with dynamic height and width."
 
     def check(self, view: ModelView, target: Target) -> Iterator[Finding]:
         for shuffle in view.baked.shuffles():
@@ -84,6 +85,7 @@ class BakedResize(Rule):
     name = "baked-resize"
     severity = Severity.WARNING
     fix = "Let trtconv build or rewrite put scales there, or export with dynamic height and width."
+    by_hand = "Export with dynamic height and width."
 
     def check(self, view: ModelView, target: Target) -> Iterator[Finding]:
         for scaling in view.baked.scalings():
@@ -121,6 +123,7 @@ class BakedReshape(Rule):
     name = "baked-reshape"
     severity = Severity.WARNING
     fix = "Let trtconv build or rewrite read the sizes where they are, or export with dynamic shapes."
+    by_hand = "Export with dynamic shapes."
 
     def check(self, view: ModelView, target: Target) -> Iterator[Finding]:
         for reshape in view.baked.targets():

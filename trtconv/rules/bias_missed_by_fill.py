@@ -36,6 +36,7 @@ class BiasMissedByFill(DeconvRule):
     code = "TC107"
     name = "bias-missed-by-fill"
     fix = "Let trtconv build or rewrite take it into the deconvolution."
+    by_hand = "Make the bias an initializer, or zero-extend the kernel at its end instead of output_padding."
 
     def fault(self, deconv: Deconv, geometry: Geometry, target: Target) -> str | None:
         if geometry.auto_pad != "NOTSET" or geometry.output_shape is not None:

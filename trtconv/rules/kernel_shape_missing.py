@@ -38,6 +38,7 @@ class KernelShapeMissing(Rule):
     code = "TC110"
     name = "kernel-shape-missing"
     fix = "Let trtconv build or rewrite write kernel_shape."
+    by_hand = "Write its kernel_shape."
 
     def check(self, view: ModelView, target: Target) -> Iterator[Finding]:
         if not target.before(9):

@@ -35,6 +35,7 @@ class NegativePads(DeconvRule):
     code = "TC106"
     name = "negative-pads"
     fix = "Let trtconv build or rewrite take it into the deconvolution."
+    by_hand = "Zero-extend the kernel instead of negative pads."
 
     def fault(self, deconv: Deconv, geometry: Geometry, target: Target) -> str | None:
         if geometry.auto_pad != "NOTSET" or geometry.output_shape is not None:

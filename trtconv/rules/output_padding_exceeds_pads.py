@@ -41,6 +41,7 @@ class OutputPaddingExceedsPads(DeconvRule):
     name = "output-padding-exceeds-pads"
     severity = Severity.WARNING
     fix = "Let trtconv build or rewrite take it into the deconvolution."
+    by_hand = "Zero-extend the kernel at its end instead of output_padding."
 
     def fault(self, deconv: Deconv, geometry: Geometry, target: Target) -> str | None:
         if geometry.auto_pad != "NOTSET" or geometry.output_shape is not None:

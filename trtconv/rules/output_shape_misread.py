@@ -36,6 +36,7 @@ class OutputShapeMisread(DeconvRule):
     code = "TC103"
     name = "output-shape-misread"
     fix = "Let trtconv build or rewrite write explicit pads."
+    by_hand = "Write explicit pads instead of output_shape."
 
     def fault(self, deconv: Deconv, geometry: Geometry, target: Target) -> str | None:
         if geometry.output_shape is None:

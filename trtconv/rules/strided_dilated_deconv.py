@@ -34,6 +34,7 @@ class StridedDilatedDeconv(DeconvRule):
     code = "TC104"
     name = "strided-dilated-deconv"
     fix = "Let trtconv build or rewrite write the dilation into the kernel."
+    by_hand = "Write the dilation into the kernel, as zeros between its elements."
 
     def fault(self, deconv: Deconv, geometry: Geometry, target: Target) -> str | None:
         if target.strided_dilated_deconv or not geometry.is_strided_and_dilated:

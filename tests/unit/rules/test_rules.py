@@ -75,6 +75,8 @@ def test_what_a_rule_promises_of_trtconv_a_pass_does() -> None:
     promised = {rule.code for rule in CHECKS if rule.by_hand or "Let trtconv" in rule.fix}
     idle = sorted(promised - set(MENDED))
     assert not idle, f"name in `fixes` of the pass that mends it, or promise nothing in `fix` and `by_hand`: {idle}"
+    helpless = [rule.code for rule in CHECKS if "Let trtconv" in rule.fix and not rule.by_hand]
+    assert not helpless, f"say in `by_hand` what the user can do where no pass mends it: {helpless}"
 
 
 @pytest.mark.parametrize("rule", CHECKS, ids=lambda rule: rule.code)
