@@ -181,6 +181,18 @@ FREE: dict[str, tuple[str, str]] = {
     ),
     "line": ("float[n,4,t] x", "a = Conv (x, k1) y = LeakyRelu (a)"),
     "norms": ("float[n,4,h,w] x", "a = BatchNormalization (x, n4, o4, m4, v4) y = Sigmoid (a)"),
+    "resize by scales": (
+        "float[n,2,h,w] x",
+        """a = Resize <coordinate_transformation_mode = "asymmetric", nearest_mode = "floor"> (x, , twice)
+        b = Resize <mode = "linear"> (a, , twice)
+        c = Resize <mode = "cubic", cubic_coeff_a = -0.5> (b, , twice)
+        y = Resize <mode = "linear", coordinate_transformation_mode = "align_corners"> (c, , twice)""",
+    ),
+    "resize of one axis": (
+        "float[2,4,h,1] x",
+        """a = Resize <mode = "linear", coordinate_transformation_mode = "pytorch_half_pixel"> (x, , once)
+        y = Resize <mode = "linear"> (a, , once)""",
+    ),
     "means": ("float[n,4,h,w] x", "a = GlobalAveragePool (x) y = Mul (a, x)"),
 }
 """Those whose sizes are free."""
@@ -195,6 +207,9 @@ UNKNOWN: dict[str, tuple[str, str]] = {
     "factors": ("float[4,5] x", "y = Gemm <alpha = 2.0, transB = 1> (x, g, c)"),
     "sums of many": (IMAGE, "y = Sum (x, x, x)"),
     "sizes that are rounded": (IMAGE, 'y = Resize <mode = "linear"> (x, , odd)'),
+    "sizes of choice that are rounded": ("float[n,4,h,w] x", 'y = Resize <mode = "linear"> (x, , odd)'),
+    "sizes of choice to sizes": ("float[2,4,h,w] x", 'y = Resize <mode = "linear"> (x, , , sizes)'),
+    "sizes of choice that become less": ("float[2,4,h,w] x", 'y = Resize <mode = "linear"> (x, , half)'),
     "a softmax of several axes": (IMAGE, "y = LogSoftmax <axis = 1> (x)"),
 }
 """What has no words, and is left to be run."""
@@ -221,7 +236,8 @@ CONSTANTS = {
     "same": np.array([4, 1, 6]), "heads": np.array([0, -1, 2, 4]),
     "many": np.array([3, 1, 4, 6, 5]),
     "pairs": np.array([[1, -1], [0, 2]]), "ones2": np.array([[-1], [4]]),
-    "odd": np.array([1, 1, 1.3, 1.7], np.float32),
+    "odd": np.array([1, 1, 1.3, 1.7], np.float32), "half": np.array([1, 1, 0.5, 0.5], np.float32),
+    "once": np.array([1, 1, 1, 2], np.float32),
 }  # fmt: skip
 
 

@@ -147,8 +147,10 @@ def _resize(call: NodeCall) -> Term:
     if not sizes:
         if scales is None or scales.array is None:
             raise Wordless("sizes that are computed")
-        sizes = parts.scaled_sizes(source, scales.array.reshape(-1).tolist())
-    elif scales is not None and scales.sizes != (0,):
+        growth = parts.grown(source, scales.array.reshape(-1).tolist())
+    elif scales is None or scales.sizes == (0,):
+        growth = parts.Resizing(tuple(sizes))
+    else:
         raise Wordless("sizes and scales")
     places = _PLACES[call.take("coordinate_transformation_mode", b"half_pixel").decode()]
     nearest = _NEAREST[call.take("nearest_mode", b"round_prefer_floor").decode()]
@@ -156,7 +158,7 @@ def _resize(call: NodeCall) -> Term:
     if smooth or call.take("keep_aspect_ratio_policy", b"stretch") != b"stretch":
         raise Wordless("places of its own")
     mode, cubic = call.take("mode", b"nearest").decode().upper(), call.take("cubic_coeff_a", -0.75)
-    return parts.resized(source, sizes, mode, places[0], nearest=nearest, cubic=cubic, single=places[1])
+    return parts.resized(source, growth, mode, places[0], nearest=nearest, cubic=cubic, single=places[1])
 
 
 WORDS: dict[str, Words] = {

@@ -165,13 +165,14 @@ def _select(call: LayerCall) -> Term:
 
 def _resize(call: LayerCall) -> Term:
     source, target, shape, scales = call.operand(), call.ints(1), call.take("shape"), call.take("scales")
-    sizes = target or shape or parts.scaled_sizes(source, scales or ())
+    sizes = target or shape
+    growth = parts.Resizing(tuple(sizes)) if sizes else parts.grown(source, scales or ())
     if call.take("exclude_outside"):
         raise Wordless("weights of its own")
     mode, places = call.take("resize_mode"), call.take("coordinate_transformation")
     nearest, cubic = call.take("nearest_rounding"), call.take("cubic_coeff")
     single = call.take("selector_for_single_pixel")
-    return parts.resized(source, sizes, mode, places, nearest=nearest, cubic=cubic, single=single)
+    return parts.resized(source, growth, mode, places, nearest=nearest, cubic=cubic, single=single)
 
 
 _ACTIVATIONS: Mapping[str, tuple[str, ...]] = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -105,14 +106,24 @@ def cut(term: Term, starts: Sequence[int], sizes: Sequence[int], steps: Sequence
     return Term("slice", (term,), (tuple(starts), tuple(steps)), term.dtype, tuple(sizes))
 
 
-def resized(
-    term: Term, sizes: Sequence[int], mode: str, places: str, *, nearest: str, cubic: float, single: str
-) -> Term:
+class Resizing(NamedTuple):
+    """To what a term is resized.
+
+    Args:
+        sizes: The new ones; -1 where the old one is not known.
+        factors: Of each of these, by which whole number it is multiplied.
+    """
+
+    sizes: tuple[int, ...]
+    factors: tuple[int, ...] = ()
+
+
+def resized(term: Term, growth: Resizing, mode: str, places: str, *, nearest: str, cubic: float, single: str) -> Term:
     """Returns a term at other sizes, of which each is the old one times a scale.
 
     Args:
-        term: The term, whose sizes are known.
-        sizes: The new ones.
+        term: The term.
+        growth: The new sizes.
         mode: "NEAREST", "LINEAR" or "CUBIC".
         places: Where a new element lies on the old axis: "HALF_PIXEL", "ASYMMETRIC" or "ALIGN_CORNERS".
         nearest: How such a place is rounded, of the nearest.
@@ -120,18 +131,22 @@ def resized(
         single: Where a single element lies.
     """
     require_floats(term)
-    if not term.is_static or len(sizes) != term.rank or min(sizes) < 1 or mode not in ("NEAREST", "LINEAR", "CUBIC"):
+    sizes, factors = growth
+    if len(factors) != term.sizes.count(-1) or mode not in ("NEAREST", "LINEAR", "CUBIC"):
         raise Wordless("sizes that are computed")
+    if not all(new == -1 if old < 0 else new > 0 for new, old in zip(sizes, term.sizes, strict=True)):
+        raise Wordless("other sizes")
     own = {"NEAREST": (nearest,), "CUBIC": (float(np.float32(cubic)),)}.get(mode, ())
     alone = (single,) if any(new == 1 != old for new, old in zip(sizes, term.sizes, strict=True)) else ()
-    return Term("resize", (term,), (mode, places, *own, *alone), term.dtype, tuple(sizes))
+    return Term("resize", (term,), (mode, places, *own, *alone, factors), term.dtype, sizes)
 
 
-def scaled_sizes(term: Term, scales: Sequence[float]) -> list[int]:
+def grown(term: Term, scales: Sequence[float]) -> Resizing:
     """Returns the sizes of a term times scales, where these are whole: else it depends on how a scale is rounded."""
-    if not term.is_static or len(scales) != term.rank:
+    if len(scales) != term.rank:
         raise Wordless("scales of some axes")
-    sizes = [size * float(scale) for size, scale in zip(term.sizes, scales, strict=True)]
-    if any(size != int(size) for size in sizes):
+    factors = [scale for size, scale in zip(term.sizes, scales, strict=True) if size < 0]
+    sizes = [-1 if size < 0 else size * scale for size, scale in zip(term.sizes, scales, strict=True)]
+    if any(size != int(size) for size in (*sizes, *factors)) or min(factors, default=1) < 1:
         raise Wordless("sizes that are rounded")
-    return [int(size) for size in sizes]
+    return Resizing(tuple(map(int, sizes)), tuple(map(int, factors)))
