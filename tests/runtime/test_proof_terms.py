@@ -193,6 +193,11 @@ FREE: dict[str, tuple[str, str]] = {
         """a = Resize <mode = "linear", coordinate_transformation_mode = "pytorch_half_pixel"> (x, , once)
         y = Resize <mode = "linear"> (a, , once)""",
     ),
+    "the shape of another": (
+        "float[n,4,h,w] x",
+        "s = Shape (x) a = Reshape (x, pairs3) b = Reshape (a, s) c = Relu (b) y = Add (c, x)",
+    ),
+    "its own shape": ("float[n,4,h,w] x", "s = Shape (x) a = Softmax (x) b = Reshape (a, s) y = Reshape (b, s)"),
     "means": ("float[n,4,h,w] x", "a = GlobalAveragePool (x) y = Mul (a, x)"),
 }
 """Those whose sizes are free."""
@@ -210,6 +215,8 @@ UNKNOWN: dict[str, tuple[str, str]] = {
     "sizes of choice that are rounded": ("float[n,4,h,w] x", 'y = Resize <mode = "linear"> (x, , odd)'),
     "sizes of choice to sizes": ("float[2,4,h,w] x", 'y = Resize <mode = "linear"> (x, , , sizes)'),
     "sizes of choice that become less": ("float[2,4,h,w] x", 'y = Resize <mode = "linear"> (x, , half)'),
+    "a part of a shape": ("float[n,4,h,w] x", "s = Shape <start = 1> (x) y = Reshape (x, s)"),
+    "a shape in another order": ("float[n,4,h,w] x", "s = Shape (x) t = Gather (s, turned) y = Reshape (x, t)"),
     "a softmax of several axes": (IMAGE, "y = LogSoftmax <axis = 1> (x)"),
 }
 """What has no words, and is left to be run."""
@@ -237,7 +244,7 @@ CONSTANTS = {
     "many": np.array([3, 1, 4, 6, 5]),
     "pairs": np.array([[1, -1], [0, 2]]), "ones2": np.array([[-1], [4]]),
     "odd": np.array([1, 1, 1.3, 1.7], np.float32), "half": np.array([1, 1, 0.5, 0.5], np.float32),
-    "once": np.array([1, 1, 1, 2], np.float32),
+    "once": np.array([1, 1, 1, 2], np.float32), "pairs3": np.array([0, 2, -1]), "turned": np.array([0, 1, 3, 2]),
 }  # fmt: skip
 
 

@@ -7,6 +7,7 @@ import functools
 import numpy as np
 
 from trtconv.graph.types import known_dtype_name
+from trtconv.runtimes.proof.terms import parts
 from trtconv.runtimes.proof.terms import term as terms
 from trtconv.runtimes.proof.terms.node_call import NodeCall, Words
 from trtconv.runtimes.proof.terms.term import Term, Wordless
@@ -32,8 +33,10 @@ def _cast(call: NodeCall) -> Term:
 
 
 def _shape(call: NodeCall) -> Term:
-    source = call.operand()
-    sizes = np.array(source.sizes[call.take("start", 0) : call.take("end", None)], np.int64)
+    source, start, end = call.operand(), call.take("start", 0), call.take("end", None)
+    if not source.is_static and (start, end) == (0, None):
+        return parts.shape_of(source, "int64")
+    sizes = np.array(source.sizes[start:end], np.int64)
     if (sizes < 0).any():
         raise Wordless("sizes that are not known")
     return terms.constant(sizes)

@@ -18,10 +18,10 @@ def _transpose(call: NodeCall) -> Term:
 
 
 def _reshape(call: NodeCall) -> Term:
-    target = call.ints(1)
-    if target is None:
-        raise Wordless("a shape of its own")
-    return terms.reshaped(call.operand(), target, not call.flag("allowzero", 0))
+    source, target, zero_copies = call.operand(0), call.operand(1), not call.flag("allowzero", 0)
+    if target.array is None:
+        return parts.reshaped_like(source, target, zero_copies)
+    return terms.reshaped(source, target.array.reshape(-1).tolist(), zero_copies)
 
 
 def _flatten(call: NodeCall) -> Term:

@@ -126,7 +126,7 @@ def _shape(call: LayerCall) -> Term:
     source = call.operand()
     if source.is_static:
         return terms.constant(np.array(source.sizes, numpy_type(call.dtype)))
-    return Term("shape", (source,), (), call.dtype, (source.rank,))
+    return parts.shape_of(source, call.dtype)
 
 
 def _gather(call: LayerCall) -> Term:
@@ -221,21 +221,11 @@ def _shuffle(call: LayerCall) -> Term:
     result, operand = terms.transposed(call.operand(), call.take("first_transpose")), call.optional(1)
     target, zero_copies = call.take("reshape_dims"), bool(call.take("zero_is_placeholder"))
     if operand is not None and operand.array is None:
-        if not _is_shape_of(operand, result):
-            raise Wordless("sizes that are computed")
+        result = parts.reshaped_like(result, operand, zero_copies)
     elif operand is not None or target is not None:
         sizes = target if operand is None or operand.array is None else operand.array.reshape(-1).tolist()
         result = terms.reshaped(result, sizes, zero_copies)
     return terms.transposed(result, call.take("second_transpose"))
-
-
-def _is_shape_of(sizes: Term, term: Term) -> bool:
-    """Whether sizes are those that a term has in any case: its own, or those of what its softmax is of."""
-    while sizes.op == "cast" and sizes.dtype in INTEGERS:
-        sizes = sizes.source
-    while term.op == "softmax" and sizes.op == "shape" and sizes.source is not term:
-        term = term.source
-    return sizes.op == "shape" and sizes.source is term
 
 
 def _squeeze(call: LayerCall) -> Term:

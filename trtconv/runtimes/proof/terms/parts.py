@@ -106,6 +106,33 @@ def cut(term: Term, starts: Sequence[int], sizes: Sequence[int], steps: Sequence
     return Term("slice", (term,), (tuple(starts), tuple(steps)), term.dtype, tuple(sizes))
 
 
+def shape_of(term: Term, dtype: str) -> Term:
+    """Returns the sizes of a term that are not all known, as integers of a type."""
+    return Term("shape", (term,), (), dtype, (term.rank,))
+
+
+def reshaped_like(term: Term, sizes: Term, zero_copies: bool) -> Term:
+    """Returns a term in the shape that another has.
+
+    Args:
+        term: The term.
+        sizes: Those of the other, as `shape_of` has them.
+        zero_copies: Whether 0 is the size of the first at that place.
+    """
+    while sizes.op == "cast" and sizes.dtype in INTEGERS:
+        sizes = sizes.source
+    if sizes.op != "shape":
+        raise Wordless("sizes that are computed")
+    model = sizes.source
+    # Softmax keeps the sizes of what it is of.
+    base = term
+    while base is not model and base.op == "softmax":
+        base = base.source
+    if base is model:
+        return term
+    return Term("reshape like", (term, model), (zero_copies,), term.dtype, model.sizes)
+
+
 class Resizing(NamedTuple):
     """To what a term is resized.
 
