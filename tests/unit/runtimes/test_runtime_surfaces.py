@@ -33,7 +33,7 @@ from trtconv.core.errors import BuildFailed, EnvironmentMissing, InputError
 from trtconv.core.options import options as declared
 from trtconv.core.target import FAMILIES, Target
 from trtconv.core.tensor_io import FORMATS, TensorIo
-from trtconv.runtimes.tensorrt import builder_config
+from trtconv.runtimes.tensorrt import builder_config, messages
 from trtconv.runtimes.tensorrt import network as network_module
 from trtconv.runtimes.tensorrt.adapter import Installed
 from trtconv.runtimes.tensorrt.base import EngineBlob, ParserIssue
@@ -505,6 +505,25 @@ def test_a_refused_build_says_why(adapter: Installed, script: Script) -> None:
     with pytest.raises(BuildFailed) as caught:
         build(adapter)
     assert [(f.code, f.message) for f in caught.value.findings] == [("TC403", "cannot")]  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("limit", [1 << 30, None])
+def test_memory_that_the_builder_lacks_is_the_machines_where_that_is_limited(
+    adapter: Installed, script: Script, limit: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(messages, "address_space", lambda: limit)
+    script.builds = False
+    script.logs = [("ERROR", "Unexpected Internal Error: Unexpected exception std::bad_alloc")]
+    with pytest.raises(EnvironmentMissing if limit else BuildFailed) as caught:
+        build(adapter)
+    assert ("narrower ranges" in caught.value.hint) == (limit is None)
+
+
+def test_a_thread_that_the_system_does_not_start_is_the_machines(adapter: Installed, script: Script) -> None:
+    script.builds = False
+    script.logs = [("ERROR", "std::system_error: Resource temporarily unavailable")]
+    with pytest.raises(EnvironmentMissing):
+        build(adapter)
 
 
 def test_warnings_come_with_the_engine(adapter: Installed, script: Script) -> None:

@@ -13,6 +13,7 @@ from trtconv.core import codes
 from trtconv.core.errors import EnvironmentMissing
 from trtconv.core.findings import Finding, Location
 from trtconv.core.frozen import frozen
+from trtconv.core.process import address_space
 
 # Said on every failure of a machine without a GPU, next to the real reason.
 _NO_GPU_NOISE = re.compile(r"catchCudaError|cudaError 35|CUDA initialization failure with error: 35")
@@ -28,17 +29,21 @@ _PROFILE_ERROR = re.compile(r"k(MIN|OPT|MAX) values for profile (\d+) violate sh
 _PROFILE_WARNING = re.compile(r"Profile k(MIN|OPT|MAX) values are not self-consistent\.? (.*)", re.DOTALL)
 _VIOLATED = re.compile(r"Condition '(\S+)' violated: (-?\d+ \S+ -?\d+)")
 _MISFIT = re.compile(r"Dimension mismatch for tensor (\S+) and profile (\d+)|satisfy MIN<=OPT<=MAX")
+NARROWER = "Give the dynamic dimensions narrower ranges, or fix one of them."
 _REMEDIES = (
     (re.compile(r"tensor volume exceeds"), "Give smaller sizes: --dim NAME=MIN:OPT:MAX."),
     (re.compile(r"workspace"), "Allow more with --workspace 4G, or leave it out."),
+    (re.compile(r"bad_alloc"), NARROWER),
     (
         re.compile(r"equal ranks when condition|ScopeType|IConditionalOutputLayer"),
         "It is about the If nodes of the model: export it without them, or fold them (trtconv rule TC619).",
     ),
 )
 """Parts of the builder's texts, and what to do."""
-# Memory of this machine, not of the GPU: bad_alloc, ENOMEM, and EAGAIN, which is what starting a thread ends with.
-_NO_MEMORY = re.compile("bad_alloc|annot allocate memory|Resource temporarily unavailable")
+# Memory of this machine, not of the GPU: ENOMEM, and EAGAIN, which is what starting a thread ends with.
+_NO_MEMORY = re.compile("annot allocate memory|Resource temporarily unavailable")
+# Where nothing limits it, the builder asked for more than any machine has, as RTX 1.7 does of ranges of two axes.
+_NO_MEMORY_IN_LIMITS = re.compile(f"bad_alloc|{_NO_MEMORY.pattern}")
 _REDUCE = "trtconv reduce with the same arguments finds the smallest part of the model that is refused."
 _ENGINE_STARTS = re.compile(r"^Detected \d+ inputs? and \d+ output network tensors?")
 
@@ -155,7 +160,8 @@ def _finding(message: str, location: Location) -> Finding:
 
 def require_memory(records: Sequence[Record]) -> None:
     """Raises EnvironmentMissing where the builder says that the system gave it no memory, or no thread."""
-    if any(record.is_error and _NO_MEMORY.search(record.text) for record in records):
+    lack = _NO_MEMORY if address_space() is None else _NO_MEMORY_IN_LIMITS
+    if any(record.is_error and lack.search(record.text) for record in records):
         raise EnvironmentMissing(
             "TensorRT's builder got no memory from the system", "Use a machine with more, or raise ulimit -v."
         )

@@ -386,5 +386,4 @@ def _out_of_memory(session: Session) -> BuildFailed:
 def _broke_down(reason: str, session: Session) -> BuildFailed:
     text = f"TensorRT's builder broke down: {messages.clean(reason)}"
     errors = messages.distinct(r.text for r in session.records if r.is_error)
-    fix = "Give the dynamic dimensions narrower ranges, or fix one of them."
-    return _failed((codes.BUILDER_REFUSED.finding("\n".join([text, *errors]), fix=fix),))
+    return _failed((codes.BUILDER_REFUSED.finding("\n".join([text, *errors]), fix=messages.NARROWER),))
