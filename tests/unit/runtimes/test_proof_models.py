@@ -64,6 +64,18 @@ def test_files_of_old_versions_are_cut_too(tmp_path: Path, monkeypatch: pytest.M
     assert answer["calm"] == {"0": 0} and not answer["why"]
 
 
+def test_sizes_may_be_parts_of_the_shape_of_a_source(tmp_path: Path) -> None:
+    body = """(float[1,1,2,4] x) => (float[1,1,2,4] y)
+    <float[1,1,1,1] w = {3}, int64[1] all = {-1}, int64[2] front = {1, 1}> {
+        h = Shape <start = 2, end = 3> (x)  i = Squeeze (h)  j = Reshape (i, all)
+        v = Shape <start = 3, end = 4> (x)  s = Concat <axis = 0> (front, j, v)
+        y = Resize <mode = "linear"> (w, , , s) }"""
+    piece = task(nodes=tuple(range(6)), shape=(1, 1, 2, 4))
+    (answer,) = answers(tmp_path, body, piece)
+    assert not answer["why"]
+    np.testing.assert_array_equal(answer["arrays"]["value 0"], np.full((1, 1, 2, 4), 3, np.float32))
+
+
 def test_a_kind_that_it_does_not_take_leaves_the_others(tmp_path: Path) -> None:
     body = """(float[2,4] x) => (float[2,4] y) <float[1] row = {7}>
     { i = Cast <to = 7> (x)  y = Gather (row, i) }"""

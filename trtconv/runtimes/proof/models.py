@@ -246,7 +246,11 @@ def _cut(model: OnnxModel, task: Task) -> onnx.ModelProto | str:
         # NumPy has not all types: ONNX Runtime is given wider values, which it casts.
         wider = own if np.dtype(numpy_type(source.dtype)).kind in "fiub" else onnx.TensorProto.FLOAT
         name = source.name if wider == own else f"{source.name}:wide"
-        part.graph.input.add(name=name).type.tensor_type.elem_type = wider
+        kind = part.graph.input.add(name=name).type.tensor_type
+        kind.elem_type = wider
+        # Of a part of a shape of no known rank ONNX Runtime makes no sizes at all, and refuses who reads them.
+        for _ in task.shapes[source.name]:
+            kind.shape.dim.add()
         if wider != own:
             part.graph.node.append(onnx.helper.make_node("Cast", [name], [source.name], to=own))
     part.graph.node.extend(nodes)
