@@ -34,7 +34,7 @@ def _pool(trial: Trial, node: Node, inputs: Inputs) -> list[Tensor]:
     dims = shape_of(inputs)
     kernel = [int(k) for k in node.attrs["kernel_shape"]]
     if len(kernel) != len(dims) - 2:
-        raise trial.fail(f"has a {len(kernel)}-D window for {len(dims)} dimensions")
+        raise trial.fail(f"takes batch, channels and {len(kernel)} axes of its window, and is given {len(dims)}")
     shape = [*dims[:2], *_slide(trial, node, dims[2:], kernel)]
     return [like(tensor(inputs), shape), Tensor(shape, None, np.dtype(np.int64))]
 
