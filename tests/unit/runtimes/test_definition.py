@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from onnx.reference import ReferenceEvaluator
 
 from support.onnx_models import Layer, assert_equal, conv_transpose, make
 from support.sizes import parse
@@ -194,6 +195,16 @@ def test_lp_normalization(opset: int, p: int, axis: int) -> None:
     )
     norm = np.linalg.norm(x, ord=p, axis=axis, keepdims=True)
     np.testing.assert_allclose(run(proto, {"x": x})[0], x / np.where(norm == 0, 1, norm), rtol=1e-6)
+
+
+def test_places_of_a_sample_may_be_of_float64() -> None:
+    body = """g (float[1,1,4,4] x, float[1,2,3,2] p) => (float[1,1,2,3] y)
+        { d = Cast <to = 11> (p)  e = Mul (d, d)  y = GridSample <padding_mode = "border"> (x, e) }"""
+    random = np.random.default_rng(3)
+    x, p = (random.uniform(-1.2, 1.2, shape).astype(np.float32) for shape in ((1, 1, 4, 4), (1, 2, 3, 2)))
+    proto = onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["": 17]> {body}')
+    (defined,) = ReferenceEvaluator(proto).run(None, {"x": x, "p": p})
+    np.testing.assert_allclose(run(proto, {"x": x, "p": p})[0], defined, rtol=1e-5)
 
 
 @pytest.mark.parametrize("constant", [True, False])

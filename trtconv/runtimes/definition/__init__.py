@@ -27,6 +27,7 @@ from trtconv.runtimes.definition.normalization import (
 from trtconv.runtimes.definition.pooling import write_average_pool
 from trtconv.runtimes.definition.reduction import REDUCTIONS, write_reduction
 from trtconv.runtimes.definition.resizing import write_resize
+from trtconv.runtimes.definition.sampling import write_grid_sample
 from trtconv.runtimes.definition.unpooling import write_max_unpool
 from trtconv.runtimes.definition.writing import Writing
 
@@ -35,6 +36,7 @@ WRITERS: dict[str, Callable[[Scope, int, Writing], bool]] = {
     "AveragePool": write_average_pool,
     "Cast": write_cast,
     "ConvTranspose": write_deconvolution,
+    "GridSample": write_grid_sample,
     "InstanceNormalization": write_instance_normalization,
     "LayerNormalization": write_layer_normalization,
     "LpNormalization": write_lp_normalization,
