@@ -354,3 +354,10 @@ def test_a_proof_tells_what_was_run() -> None:
     assert "(1 of 2 pieces, each by itself)" in told(0, 0, PieceCounts(1, 2))
     assert "(1 of 2 pieces, 3 layers run at 1 size)" in told(1, 3, PieceCounts(1, 2))
     assert "(3 layers run at 1 size)" in told(1, 3, PieceCounts())
+
+
+@pytest.mark.parametrize(("proven", "start"), [(0, "proof: none"), (2, "proof: in part: 2 of 3 pieces")])
+def test_a_whole_that_is_not_compared_takes_nothing_from_its_pieces(proven: int, start: str) -> None:
+    proof = BuildProof("network", 0, 0, (), None, None, None, pieces=PieceCounts(proven, 3), why="no reference")
+    (line,) = proof_lines(proof)
+    assert line.startswith(start) and "no reference" in line

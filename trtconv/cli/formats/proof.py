@@ -17,7 +17,8 @@ def proof_lines(proof: BuildProof | None) -> list[str]:
     if proof is None:
         return []
     if proof.agrees is None:
-        return [clean(f"proof: none, the parsed network was not compared with the model: {proof.why}")]
+        part = f"in part: {_run(proof)}, the whole" if proof.pieces.proven else "none, the parsed network"
+        return [clean(f"proof: {part} was not compared with the model: {proof.why}")]
     verdict = "computes what the model means" if proof.agrees else "does not compute what the model means"
     far = f", largest relative error {error:.1e}" if (error := proof.max_relative_error) is not None else ""
     run = _run(proof)
