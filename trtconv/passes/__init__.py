@@ -10,6 +10,7 @@ from trtconv.passes.clip_limits import UncrossClipLimits
 from trtconv.passes.constant_forms import SettleConstants
 from trtconv.passes.crop_windows import CropPoolWindows
 from trtconv.passes.dilate_kernel import DilateDeconvKernel
+from trtconv.passes.einsum_letters import LowerEinsumLetters
 from trtconv.passes.explicit_deconv import Chooser, MakeDeconvExplicit, chooser_of
 from trtconv.passes.fold_batch_norm import FoldBatchNorm
 from trtconv.passes.fold_integer_bias import FoldIntegerBias
@@ -103,6 +104,7 @@ PASSES: tuple[Pass, ...] = (
     UncrossClipLimits(),
     PutTimeFirst(),
     CropPoolWindows(),
+    LowerEinsumLetters(),
     WritePoolPads(),
     CastBytesFirst(),
     FoldBatchNorm(),
