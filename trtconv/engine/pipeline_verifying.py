@@ -27,7 +27,7 @@ from trtconv.engine.cases import Case, cases_of_profiles, make_feeds
 from trtconv.engine.pipelines import Pipeline, Tensors, load_pipeline, opened
 from trtconv.engine.profiles import narrowed, profile_for
 from trtconv.engine.runs import CannotRun, OnnxRuns
-from trtconv.engine.verifying import precision_of, tolerance_of
+from trtconv.engine.tolerances import precision_of, tolerance_of
 from trtconv.graph.model import OnnxModel
 from trtconv.runtimes.compare import TOLERANCES, compare
 from trtconv.runtimes.inputs import Feeds, read_inputs

@@ -7,15 +7,13 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 
 import onnx
 
+from trtconv.graph.chance import RANDOM
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.partition import Links
 from trtconv.graph.types import ONNX_DOMAINS
 from trtconv.graph.walk import all_nodes, reads
 
 _OF_SHAPES = ("Shape", "Size")
-_RANDOM = frozenset(
-    ("Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike")
-)
 _MOVES = frozenset(
     (
         *("Cast", "Concat", "Dropout", "Expand", "Flatten", "Gather", "Identity", "Reshape", "Slice", "Split"),
@@ -64,7 +62,7 @@ class Divisible:
             return False
         if node.op_type in _OF_SHAPES and node.domain in ONNX_DOMAINS:
             return True
-        if any(part.op_type in _RANDOM for part in all_nodes([node])):
+        if any(part.op_type in RANDOM for part in all_nodes([node])):
             return False
         return all(self.is_free(name) for name in self._reads[index])
 

@@ -28,6 +28,7 @@ import onnx
 from onnx import TensorProto
 
 from trtconv.core.frozen import frozen
+from trtconv.graph.chance import RANDOM
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.order import sort
 from trtconv.precision.lowered import LoweredGraph, Lowering
@@ -38,7 +39,8 @@ KEPT = frozenset(
     # Positions and sums in which each step counts.
     {"Range", "CumSum", "GridSample", "RoiAlign", "AffineGrid"}
     # Their result has a type by attribute.
-    | {"RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Bernoulli", "Multinomial", "EyeLike"}
+    | RANDOM
+    | {"EyeLike"}
     | {"ConstantOfShape", "HannWindow", "HammingWindow", "BlackmanWindow", "MelWeightMatrix"}
     # They hold graphs, whose nodes are cast one by one.
     | {"If", "Loop", "Scan", "SequenceMap"}

@@ -16,13 +16,12 @@ from onnx import AttributeProto, TensorProto, defs, helper, numpy_helper
 from trtconv.core.errors import InputError
 from trtconv.core.frozen import frozen
 from trtconv.core.rewrite_rules import RewriteRule
+from trtconv.graph.chance import RANDOM
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.types import KNOWN_DOMAINS, MICROSOFT, ONNX_DOMAINS
 from trtconv.graph.walk import BODIES, constant_of, tensors
 
-_RANDOM = frozenset(
-    {"RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Bernoulli", "Multinomial", "Dropout"}
-)
+_CHANGING = RANDOM | {"Dropout"}
 _MOST_NODES = 64
 _MOST_DEPTH = 12
 _MOST_ELEMENTS = 1 << 14
@@ -178,7 +177,7 @@ def _check_node(node: onnx.NodeProto, key: str, opset: int) -> None:
             _check_tensor(tensor, key)
     if node.domain not in KNOWN_DOMAINS:
         raise InputError(f"{key!r} has {node.domain}::{node.op_type}, which is not ONNX's", _HINT)
-    if node.op_type in _RANDOM or any(attribute.type in BODIES for attribute in node.attribute):
+    if node.op_type in _CHANGING or any(attribute.type in BODIES for attribute in node.attribute):
         raise InputError(f"{key!r} has {node.op_type}, with random numbers or graphs inside", _HINT)
     if node.domain in ONNX_DOMAINS and _since(node.op_type, opset) is None:
         raise InputError(f"{key!r}: opset {opset} has no operator {node.op_type}", _HINT)

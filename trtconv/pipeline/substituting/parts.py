@@ -9,6 +9,7 @@ import onnx
 from onnx import helper, numpy_helper
 
 from trtconv.core.frozen import frozen
+from trtconv.graph.chance import RANDOM
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.scope import Scope
 from trtconv.graph.types import ONNX_DOMAINS
@@ -20,7 +21,7 @@ _MOST_CONSTANT = 1 << 22
 _OTHERS = frozenset(
     (
         *("Conv", "ConvTranspose", "MatMul", "Gemm", "LSTM", "GRU", "RNN", "QuantizeLinear", "DequantizeLinear"),
-        *("Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"),
+        *RANDOM,
     )
 )
 """Operators of networks and of chance, which no plugin stands for."""

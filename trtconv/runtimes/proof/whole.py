@@ -24,6 +24,7 @@ from trtconv.core.documents.verify import Difference, Tolerance, Verdict
 from trtconv.core.frozen import frozen
 from trtconv.core.process import Process
 from trtconv.core.scratch import Scratch
+from trtconv.graph.chance import RANDOM
 from trtconv.graph.model import OnnxModel
 from trtconv.runtimes.compare import relative_error
 from trtconv.runtimes.proof import SERVE
@@ -306,7 +307,7 @@ def _rewritten_error(
 ) -> tuple[float, str] | None:
     """Returns how far, relatively, the model the parser was given is from the one that counts, and at which output;
     None where the two ran on other inputs, or values overflow: zeros in a kernel make NaN of infinities."""
-    if meaning.parsed.has(_RANDOM):
+    if meaning.parsed.has(RANDOM):
         return None
     if not all(
         name in rewritten.feeds and np.array_equal(values, rewritten.feeds[name])
@@ -323,8 +324,6 @@ def _rewritten_error(
     return None if overflows and largest is not None and math.isinf(largest[0]) else largest
 
 
-_RANDOM = ("RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Bernoulli", "Multinomial")
-"""Operators that make other numbers with each run."""
 _LOOKING_SECONDS = 30.0
 """How long the layer at fault may be looked for; that there is one is then known."""
 
