@@ -257,7 +257,11 @@ class NoValidSize(ProfileRule):
             fault = next(f for f in view.faults if f is not None)
             # The parser decides about sizes that are all given.
             message = f"the shapes of the model do not fit together: {fault.node.label} {fault.evidence(0)}"
-            fix = _again(view) or "Export the model again."
+            command = export_command(view.model.inputs, {}, view.model.path.name)
+            fix = _again(view) or (
+                "What exported it is wrong here, not TensorRT. Export it again, from its Python, which tries PyTorch's"
+                f" exporters in turn: {command}"
+            )
             yield self.finding(message, fault.node.location, fix, Severity.WARNING)
 
 

@@ -138,6 +138,7 @@ def test_a_model_of_fixed_sizes_that_do_not_fit() -> None:
     text = "g (float[1,1,6,8] x) => (float[a,b,c,d] y) { [deep] y = SpaceToDepth <blocksize = 4> (x) }"
     (finding,) = found(text, {})
     assert (finding.code, finding.severity, finding.location.node) == ("TC203", Severity.WARNING, "deep")
+    assert "trtconv export FILE.py:NETWORK" in finding.fix
     assert not found(text.replace("6,8", "4,8"), {})
 
 
