@@ -113,7 +113,9 @@ def _made(term: Term, operands: list[Array]) -> Any:
     return _KINDS[kind](term, what, *operands)
 
 
-def _reshaped(term: Term, _: str, x: Array) -> Array:
+def _reshaped(term: Term, how: str, x: Array, *models: Array) -> Array:
+    if how == "like":
+        return x.reshape(models[0].shape)
     return x.reshape([x.shape[axis] if size == 0 else size for axis, size in enumerate(term.details)])
 
 
@@ -160,12 +162,14 @@ def _gathered(term: Term, kind: str, x: Array, indices: Array) -> Any:
 
 
 def _resized(term: Term, _: str, x: Array) -> Any:
-    mode, places, *own = term.details
+    mode, places, *own, factors = term.details
+    left = iter(factors)
+    sizes = [old * next(left) if size < 0 else size for size, old in zip(term.sizes, x.shape, strict=True)]
     rounding = {"nearest_mode": NEAREST[own.pop(0)]} if mode == "NEAREST" else {}
     cubic = {"cubic_coeff_a": own.pop(0)} if mode == "CUBIC" else {}
     single = own[0] if own else next(alone for place, alone in PLACES if place == places)
     how = {"coordinate_transformation_mode": PLACES[places, single], **rounding, **cubic}
-    return _by_runtime("Resize", [x, None, None, np.array(term.sizes, np.int64)], mode=mode.lower(), **how)
+    return _by_runtime("Resize", [x, None, None, np.array(sizes, np.int64)], mode=mode.lower(), **how)
 
 
 def _convolved(term: Term, op: str, *operands: Array) -> Any:

@@ -210,6 +210,15 @@ KNOWN: list[tuple[str, str] | tuple[str, str, int]] = [
         (IMAGE, f'y = Resize <nearest_mode = "{nearest}"> (x, , twice)')
         for nearest in ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
     ),
+    *(
+        (ends, f'y = Resize <mode = "{mode}", coordinate_transformation_mode = "{places}"> (x, , twice)')
+        for ends in ("float[n,4,h,w] x", "float[n,4,h,1] x", "float[2,4,1,w] x")
+        for mode in ("nearest", "linear", "cubic")
+        for places in ("half_pixel", "pytorch_half_pixel", "asymmetric", "align_corners")
+    ),
+    ("float[n,4,h,w] x", "s = Shape (x) a = Reshape (x, halves) y = Reshape (a, s)"),
+    ("float[n,3,h] x", "s = Shape (x) c = Cast <to = 6> (s) d = Cast <to = 7> (c) y = Reshape (x, d)"),
+    ("float[n,4,h,w] x", "s = Shape (x) a = Reshape (x, halves) y = Reshape <allowzero = 1> (a, s)"),
     (IMAGE, 'y = Resize <mode = "cubic", cubic_coeff_a = -0.5> (x, , twice)'),
     (IMAGE, "y = Resize <extrapolation_value = 2.0> (x, roi, unscaled, resized)", 11),
     (IMAGE, "y = Resize (x, roi, twice)", 11),
@@ -379,6 +388,12 @@ DOUBTFUL: list[tuple[str, str] | tuple[str, str, int]] = [
     ("float[7,5] x, int64[3] i", "j = Cast <to = 9> (i) y = Gather (x, j)"),
     ("float[7,5] x, int64[3] i", "j = Cast <to = 1> (i) y = Gather (x, j)"),
     ("float[n,4,8,6] x", "y = Resize (x, , , resized)"),
+    ("float[n,4,h,6] x", "y = Resize (x, , odd)"),
+    ("float[n,4,h,6] x", "y = Resize (x, , shrunk)"),
+    ("float[n,4,h,w] x", "s = Shape <start = 1> (x) y = Reshape (x, s)"),
+    ("float[n,4,h,w] x", "s = Shape <end = -1> (x) y = Reshape (x, s)"),
+    ("float[n,4,h,w] x", "s = Shape (x) c = Cast <to = 1> (s) d = Cast <to = 7> (c) y = Reshape (x, d)"),
+    ("float[n,4,h,w] x", "s = Shape (x) r = Add (s, s) y = Reshape (x, r)"),
     (IMAGE, "y = Resize (x, , odd)"),
     (IMAGE, "y = Resize (x, , twice, resized)"),
     (IMAGE, 'y = Resize <coordinate_transformation_mode = "tf_crop_and_resize"> (x, roi, twice)'),
@@ -422,7 +437,7 @@ CONSTANTS: dict[str, Any] = {
     "last_axes": [2, 3], "pads2": [0, 1, 0, 2], "same": [4, 1, 6], "same3": [1, 3, 4], "of34": [3, 4],
     "of29": floats(2, 9),
     "pairs": [[0, -1], [1, 2], [-2, 0]], "singles": [[-1], [1]], "other": [2, 4],
-    "rows": [[-1, 0, 4]], "resized": [2, 4, 11, 5], "single": [2, 4, 1, 9], "resized2": [11, 5],
+    "rows": [[-1, 0, 4]], "halves": [0, 2, -1], "resized": [2, 4, 11, 5], "single": [2, 4, 1, 9], "resized2": [11, 5],
     "twice": np.array([1, 1, 2, 3], np.float32), "odd": np.array([1, 1, 1.3, 1.7], np.float32),
     "shrunk": np.array([1, 1, 0.5, 0.5], np.float32), "roi": np.array([0, 0, 0.1, 0.1, 1, 1, 0.9, 0.9], np.float32),
 }  # fmt: skip
