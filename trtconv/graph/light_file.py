@@ -103,7 +103,8 @@ def _without_weights(proto: onnx.ModelProto, light: onnx.ModelProto, file: Binar
     _copy(proto, copy, "graph")
     _copy(proto.graph, copy.graph, "initializer")
     for tensor, left in zip(proto.graph.initializer, light.graph.initializer, strict=True):
-        if left.data_location != EXTERNAL or tensor.data_location == EXTERNAL:
+        # Of others the file itself says that they lie elsewhere, small ones of which were read from there.
+        if left.data_location != EXTERNAL or tensor.data_location == EXTERNAL or left.data_type not in _FLOATS:
             copy.graph.initializer.append(tensor)
             continue
         if tensor.raw_data != _between(file, *external_range(left)):

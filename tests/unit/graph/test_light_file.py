@@ -20,7 +20,7 @@ from trtconv.core.progress import NullProgress
 from trtconv.core.requests.check import CheckRequest
 from trtconv.core.target import Target
 from trtconv.graph import light_file
-from trtconv.graph.external_data import lies_in
+from trtconv.graph.external_data import lies_in, refer_to
 from trtconv.graph.light_file import leave_weights, light_model
 from trtconv.graph.model import OnnxModel
 from trtconv.runtimes.onnxruntime import session
@@ -258,6 +258,23 @@ def test_weights_of_a_model_that_is_another_than_the_file_stay_where_they_are(
     proto, before = model.proto, model.serialize()
     assert not leave_weights(model, io.BytesIO(file.SerializeToString()))
     assert model.proto is proto and model.serialize() == before
+
+
+def test_what_the_file_says_lies_elsewhere_is_not_held_to_the_file(tmp_path: Path) -> None:
+    """Whoever parsed the file read it there, and nobody knows what was there then."""
+    model = rich(tmp_path / "m.onnx")
+    sizes = np.arange(2, dtype=np.int64)
+    model.proto.graph.initializer.append(numpy_helper.from_array(sizes, "inside"))
+    beside = model.proto.graph.initializer.add()
+    beside.CopyFrom(numpy_helper.from_array(sizes, "beside"))
+    place = model.serialize().index(sizes.tobytes())
+    refer_to(beside, "other.bin", place, sizes.nbytes)
+    model.path.write_bytes(model.serialize())
+    assert model.path.read_bytes()[place:].startswith(sizes.tobytes())
+    (tmp_path / "other.bin").write_bytes(bytes(place) + sizes.tobytes())
+    model = OnnxModel.load(model.path)
+    assert not model.external_files
+    assert not leave_weights(model, io.BytesIO(model.path.read_bytes()))
 
 
 def test_small_files_and_what_is_no_model_leave_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
