@@ -248,8 +248,11 @@ def start_early(task: str, *, fork: bool = False) -> None:
     if task not in _SPARES:
         if fork:
             getattr(load(task), "share", lambda: None)()
-        _SPARES[task] = _Running(quiet=True, fork=fork and can_fork())
-        _SPARES[task].send(pickle.dumps(task))
+        running = _Running(quiet=True, fork=fork and can_fork())
+        running.send(pickle.dumps(task))
+        # Told before: another thread may take it at once, or have started one meanwhile.
+        if _SPARES.setdefault(task, running) is not running:
+            running.end()
 
 
 class _Running:

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from trtconv.core import process as processes
 from trtconv.core.errors import BuildFailed, EnvironmentMissing, InputError
 from trtconv.core.process import Lost, Process, Tell, WorkerBug, call, start_early
 
@@ -290,6 +291,28 @@ def test_a_process_that_is_started_early_is_ready_for_the_first_that_asks() -> N
         assert ready == [pid]
         assert second.call(None, 60)[0] == []
         assert first.call(None, 60) == [ready, pid]
+
+
+def test_two_threads_that_start_a_process_early_have_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    task = f"{HERE}:prepared"
+    ended: list[object] = []
+
+    class Running:
+        def __init__(self, quiet: bool, fork: bool) -> None:
+            # As if another thread had been faster.
+            processes._SPARES[task] = first
+
+        def send(self, data: bytes) -> None:
+            assert processes._SPARES[task] is not self
+
+        def end(self) -> None:
+            ended.append(self)
+
+    first: Any = object()
+    monkeypatch.setattr(processes, "_SPARES", {})
+    monkeypatch.setattr(processes, "_Running", Running)
+    start_early(task)
+    assert processes._SPARES.pop(task) is first and len(ended) == 1
 
 
 @pytest.mark.parametrize("fork", [False, True])
