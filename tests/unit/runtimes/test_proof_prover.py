@@ -14,6 +14,7 @@ import onnx
 import pytest
 
 from trtconv.core.documents.proof import Lack, PieceCounts, Unshown
+from trtconv.core.errors import InputError
 from trtconv.graph.model import OnnxModel
 from trtconv.runtimes.proof import SERVE, cost, prove, whole_run
 from trtconv.runtimes.proof.cut import Seams
@@ -263,6 +264,17 @@ def test_what_fails_in_threads_is_raised_where_they_are_waited_for(
         with pytest.raises(KeyError, match="odd"):
             weighing.finish()
         monkeypatch.undo()
+
+
+def test_pieces_of_a_file_that_is_gone_are_not_shown(prover: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: object) -> Any:
+        raise InputError("the file is gone", "")
+
+    monkeypatch.setattr(Scene, "pieces_of", fails)
+    _, found = prover(UNSHOWN, ALL)
+    assert (
+        found.agrees is None and found.missing[0].what is Lack.REFERENCE and "file is gone" in found.missing[0].reason
+    )
 
 
 def test_ends_of_another_type_differ_whatever_was_run(prover: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from onnx import numpy_helper
 
 from support.in_process import InProcess
 from trtconv.core.documents.proof import Lack
+from trtconv.core.errors import InputError
 from trtconv.graph.model import OnnxModel
 from trtconv.runtimes.proof.rewritten import Claim
 from trtconv.runtimes.proof.weighing import Weighing
@@ -103,7 +105,21 @@ def test_what_was_not_compared_is_missing(file: Path) -> None:
     assert early.finish()[1] == () and [lack.what for lack in early.missing] == [Lack.TIME]
     gone = Weighing(network(), model_of(file.with_name("gone.onnx")), None)
     assert gone.finish() == (None, ())
-    assert [lack.what for lack in gone.missing] == [Lack.REFERENCE] and gone.why
+    (lack,) = gone.missing
+    assert (lack.what, lack.where) == (Lack.REFERENCE, "weights") and "read again" in lack.reason
+
+
+def test_what_passes_changed_is_missing_where_its_file_is_gone(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: object) -> None:
+        raise InputError("the file is gone", "")
+
+    monkeypatch.setattr("trtconv.runtimes.proof.rewritten.compared_pieces", fails)
+    model = model_of(file)
+    weighing = Weighing(network(), model, (model, EXACT))
+    weighing.compare(SimpleNamespace())  # type: ignore[arg-type]
+    assert weighing.finish()[1] == ()
+    (lack,) = weighing.missing
+    assert (lack.what, lack.where) == (Lack.REFERENCE, "what passes changed") and "file is gone" in lack.reason
 
 
 def test_what_cannot_be_run_is_missing(file: Path, runner: Any) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 from trtconv.core.documents.proof import Lack, PieceCounts, Unshown
+from trtconv.core.errors import InputError
 from trtconv.core.process import Process, start_early
 from trtconv.graph.extract import shapes_with
 from trtconv.runtimes.proof import SERVE, cost, cut
@@ -20,7 +21,7 @@ from trtconv.runtimes.proof.ends import are_made, ends_that_differ
 from trtconv.runtimes.proof.feeds import Shape
 from trtconv.runtimes.proof.pieces import Pieces
 from trtconv.runtimes.proof.reference import feeds_of
-from trtconv.runtimes.proof.result import Divergence, PiecesResult, ProofResult
+from trtconv.runtimes.proof.result import Divergence, PiecesResult, ProofResult, unread
 from trtconv.runtimes.proof.terms.defined import is_defined
 from trtconv.runtimes.proof.whole import Meaning, Size, assertion
 from trtconv.runtimes.proof.whole_run import WholeRun, goal_of
@@ -128,6 +129,9 @@ class Prover:
         except OutOfTime:
             # There is no result then.
             pass
+        except InputError as error:
+            # Weights lie in it.
+            self._result = PiecesResult(missing=(unread("all pieces", error),))
         except Exception as error:  # Nobody hears a thread: `finish` tells.
             self._bug = error
         finally:

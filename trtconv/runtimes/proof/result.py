@@ -5,7 +5,16 @@ from __future__ import annotations
 import dataclasses
 
 from trtconv.core.documents.parts import UnprovenLayer
-from trtconv.core.documents.proof import BuildProof, ComparedOutput, PieceCounts, Unshown, WeightCounts, WorstOutput
+from trtconv.core.documents.proof import (
+    BuildProof,
+    ComparedOutput,
+    Lack,
+    PieceCounts,
+    Unshown,
+    WeightCounts,
+    WorstOutput,
+)
+from trtconv.core.errors import TrtconvError
 from trtconv.core.frozen import frozen
 
 
@@ -119,3 +128,9 @@ class PiecesResult:
     missing: tuple[Unshown, ...] = ()
     divergence: Divergence | None = None
     defined: int = 0
+
+
+def unread(where: str, error: TrtconvError) -> Unshown:
+    """Returns what is not shown where a model's file, read before, cannot be read again; whoever asked may have taken
+    it away."""
+    return Unshown(Lack.REFERENCE, where, f"the file could not be read again ({error})")

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 
 from trtconv.core import codes
 from trtconv.core.documents.proof import Lack, Unshown, WeightCounts
-from trtconv.core.errors import TrtconvError
+from trtconv.core.errors import InputError, TrtconvError
 from trtconv.core.findings import Finding, Location
 from trtconv.graph.fitting import reloaded
 from trtconv.graph.model import OnnxModel
+from trtconv.runtimes.proof.result import unread
 
 if TYPE_CHECKING:
     from trtconv.core.process import Process
@@ -50,8 +51,7 @@ class Weighing:
         self._origins: dict[str, Derivation] = {}
         self._weighed: Weighed | None = None
         self._bug: Exception | None = None
-        self.why = ""
-        """Why nothing was compared; empty where it was."""
+        self._unread: Unshown | None = None
         # The limits on what a model may ask for are this thread's.
         context = contextvars.copy_context()
         self._thread = threading.Thread(target=lambda: context.run(self._work), daemon=True)
@@ -71,8 +71,7 @@ class Weighing:
             del file
             self._collect()
         except TrtconvError as error:
-            # The file was read before, but whoever asked may have taken it away.
-            self.why = f"the file could not be read again ({error})"
+            self._unread = unread("weights", error)
         except Exception as error:  # Nobody hears a thread: `finish` tells.
             self._bug = error
         finally:
@@ -109,6 +108,8 @@ class Weighing:
             self._pieces = compared_pieces(differences, self._rewritten[1], runner, _SECONDS)
             del differences
             self._collect()
+        except InputError as error:
+            self._unread = unread("what passes changed", error)
         except Exception as error:  # As above.
             self._bug = error
 
@@ -132,8 +133,8 @@ class Weighing:
     @property
     def missing(self) -> tuple[Unshown, ...]:
         """What was not shown, once it is finished."""
-        if self.why:
-            return (Unshown(Lack.REFERENCE, "weights", self.why),)
+        if self._unread is not None:
+            return (self._unread,)
         if self._rewritten is not None and self._pieces is None:
             return (Unshown(Lack.TIME, "what passes changed", "there was no time left for it"),)
         pieces = {} if self._pieces is None else self._pieces.missing
