@@ -10,6 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import onnx
 import pytest
 
@@ -317,6 +318,21 @@ def test_it_tells_once_nobody_needs_weights(
     prover: Any, pieces: PiecesResult, defined: bool, elements: float, shown: bool
 ) -> None:
     assert prover(RIGHT, pieces, elements, defined=defined, changes=True)[0].shown == shown
+
+
+def test_weights_are_kept_for_assertions_which_are_looked_at_later(
+    prover: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    constant = ReadLayer(1, "c", "CONSTANT", (), (2,), {"weights": np.zeros(1, bool), "shape": (1,)})
+    assertion = ReadLayer(2, "go", "ASSERTION", (2,), (), {})
+    network = dataclasses.replace(
+        NETWORK, tensors=(*TENSORS, ReadTensor(2, "c", "bool", (1,))), layers=(*NETWORK.layers, constant, assertion)
+    )
+    monkeypatch.setattr("test_proof_prover.NETWORK", network)
+    monkeypatch.setattr(prove, "goal_of", lambda *_: None)
+    monkeypatch.setattr(prove, "feeds_of", lambda *_: {})
+    scene, found = prover(RIGHT, NONE, defined=True, changes=True)
+    assert scene.shown == 0 and found.divergence.kind == "ASSERTION"
 
 
 @pytest.fixture

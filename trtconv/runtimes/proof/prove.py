@@ -148,7 +148,7 @@ class Prover:
         )
         if self._whole is not None:
             self._whole.run_ahead()
-        elif self._changes is not None and _is_complete(self._result) and self._makes_ends:
+        elif self._changes is not None and _is_complete(self._result) and self._makes_ends and not self._asserts():
             self._changes.give_back()
 
     def _in_time(self, pieces: Iterable[cut.Piece], deadline: float) -> Iterator[cut.Piece]:
@@ -225,7 +225,7 @@ class Prover:
 
     def _broken(self) -> Divergence | None:
         """Returns an assertion that does not hold at the first size, where the whole is not run there."""
-        if not self._large or all(layer.kind != "ASSERTION" for layer in self._network.layers):
+        if not self._large or not self._asserts():
             return None
         feeds = feeds_of(goal_of(self._meaning, self._sizes, 0), 0, self._meaning.inputs)
         until = time.monotonic() + _ASSERTING_SECONDS
@@ -234,6 +234,10 @@ class Prover:
             layer = Run(self._network, feeds, deadline=until, megabytes=self._meaning.megabytes).broken()
             return None if layer is None else assertion(self._network, layer, self._sizes[0])
         return None
+
+    def _asserts(self) -> bool:
+        """Whether the network asserts something, so that `_broken` runs a part of it."""
+        return any(layer.kind == "ASSERTION" for layer in self._network.layers)
 
     def _other_shapes(self) -> list[Mapping[str, Shape]]:
         """Returns input shapes, besides those that count, that the model is known to take."""
