@@ -84,7 +84,7 @@ def leave_weights(model: OnnxModel, file: BinaryIO) -> bool:
         light.ParseFromString(_light_bytes(file, model.path.name))
         if _without_weights(model.proto, light, file).SerializeToString() != light.SerializeToString():
             return False
-    except (OSError, ValueError, DecodeError):
+    except (OSError, ValueError, DecodeError, TrtconvError):
         return False
     model.proto = light
     model.touch()
@@ -103,8 +103,8 @@ def _without_weights(proto: onnx.ModelProto, light: onnx.ModelProto, file: Binar
     _copy(proto, copy, "graph")
     _copy(proto.graph, copy.graph, "initializer")
     for tensor, left in zip(proto.graph.initializer, light.graph.initializer, strict=True):
-        # Of others the file itself says that they lie elsewhere, small ones of which were read from there.
-        if left.data_location != EXTERNAL or tensor.data_location == EXTERNAL or left.data_type not in _FLOATS:
+        # Of others than floats the file itself says that they lie elsewhere; small ones were read from there.
+        if left.data_location != EXTERNAL or left.data_type not in _FLOATS:
             copy.graph.initializer.append(tensor)
             continue
         if tensor.raw_data != _between(file, *external_range(left)):

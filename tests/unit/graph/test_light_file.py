@@ -281,7 +281,9 @@ def test_small_files_and_what_is_no_model_leave_nothing(tmp_path: Path, monkeypa
     model = rich(tmp_path / "m.onnx")
     content = model.path.read_bytes()
     unknown = b"\x98\x06\x96\x01"
-    for data in (b"", b"no model", content[:-1], content[:200], content + unknown):
+    short = rich(tmp_path / "short.onnx").proto
+    refer_to(first_weight(short), "other.bin", 0, 4)
+    for data in (b"", b"no model", content[:-1], content[:200], content + unknown, short.SerializeToString()):
         assert not leave_weights(model, io.BytesIO(data))
     monkeypatch.setattr(light_file, "_LARGE_FILE", len(content) + 1)
     assert not leave_weights(model, io.BytesIO(content))
