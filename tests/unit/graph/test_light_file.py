@@ -283,7 +283,9 @@ def test_small_files_and_what_is_no_model_leave_nothing(tmp_path: Path, monkeypa
     unknown = b"\x98\x06\x96\x01"
     short = rich(tmp_path / "short.onnx").proto
     refer_to(first_weight(short), "other.bin", 0, 4)
-    for data in (b"", b"no model", content[:-1], content[:200], content + unknown, short.SerializeToString()):
+    bad_node = b"\x3a\x04\x0a\x02\xff\xff"
+    others = (content + unknown, content + bad_node, short.SerializeToString())
+    for data in (b"", b"no model", content[:-1], content[:200], *others):
         assert not leave_weights(model, io.BytesIO(data))
     monkeypatch.setattr(light_file, "_LARGE_FILE", len(content) + 1)
     assert not leave_weights(model, io.BytesIO(content))
