@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import io
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 
@@ -226,6 +228,17 @@ def test_weights_are_left_in_the_file_that_has_them(tmp_path: Path) -> None:
     model.embed()
     first_weight(model.proto).ClearField("data_location")
     assert model.proto == whole and model.serialize() == content
+
+
+def test_what_was_known_of_the_weights_before_is_given_back_at_once(tmp_path: Path) -> None:
+    model = rich(tmp_path / "m.onnx")
+    known = weakref.ref(model.main)
+    gc.disable()
+    try:
+        assert leave_weights(model, io.BytesIO(model.path.read_bytes()))
+        assert known() is None
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize(
