@@ -6,12 +6,17 @@ import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import ml_dtypes
 import numpy as np
 import pytest
 
-from trtconv.runtimes.tensorrt.early.memory import MOST_BYTES, Extent, SharedMemory
+from trtconv.runtimes.tensorrt.base import EngineBlob
+from trtconv.runtimes.tensorrt.early.memory import MOST_BYTES, Extent, Memories, SharedMemory
+from trtconv.runtimes.tensorrt.early.runtime import EarlyRuntime
+from trtconv.runtimes.tensorrt.early.worker import _Worker
 from trtconv.runtimes.tensorrt.readback.records import ReadLayer, ReadNetwork, ReadTensor
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="commands are forked on Linux alone")
@@ -118,3 +123,43 @@ def test_arrays_lie_where_they_were_put(memory: SharedMemory) -> None:
     # No copy: it cannot be written.
     assert not values["large"].flags.writeable
     assert (result.tensors, result.inputs, result.outputs) == (network.tensors, network.inputs, network.outputs)
+
+
+@pytest.fixture
+def memories() -> Iterator[Memories]:
+    memories = Memories(SharedMemory(), SharedMemory(), SharedMemory())
+    yield memories
+    for memory in (memories.model, memories.networks, memories.engine):
+        memory.close()
+
+
+def test_neither_process_keeps_what_the_other_has_no_use_for(memories: Memories) -> None:
+    """File and network are the command's alone once it has them, so that they go when it gives them back."""
+    memories.model.append(b"model")
+    snapshot = SimpleNamespace(words=None)
+    info: Any = None
+    process: Any = SimpleNamespace(
+        memories=memories,
+        request=SimpleNamespace(model=Path("m.onnx")),
+        snapshot=lambda: snapshot,
+        has_parsed=lambda model: True,
+        pass_on=lambda words: None,
+    )
+    model: Any = SimpleNamespace(path=Path("m.onnx"))
+    assert EarlyRuntime(process, info).network(model) is not None
+    assert (os.fstat(memories.model.descriptor).st_size, memories.networks.descriptor) == (0, -1)
+
+
+def test_the_process_has_no_network_any_more_while_it_builds(memories: Memories) -> None:
+    def build(*_: object) -> EngineBlob:
+        assert memories.networks.descriptor == -1
+        return EngineBlob(memoryview(b"engine"), ())
+
+    told: list[Any] = []
+    worker: Any = SimpleNamespace(
+        _networks=memories.networks, _engine=memories.engine, _phase=None, _tell=told.append, _new_words=lambda: None
+    )
+    network: Any = SimpleNamespace(build=build)
+    plan: Any = None
+    _Worker._build(worker, network, plan)
+    assert bytes(memories.engine.view(told[0].engine)) == b"engine"
