@@ -150,6 +150,22 @@ def test_neither_process_keeps_what_the_other_has_no_use_for(memories: Memories)
     assert (os.fstat(memories.model.descriptor).st_size, memories.networks.descriptor) == (0, -1)
 
 
+@pytest.mark.parametrize("plan", [None, object()])
+def test_another_model_is_parsed_by_who_waits_for_what_to_build_alone(memories: Memories, plan: object) -> None:
+    parsed: list[bytes] = []
+    process: Any = SimpleNamespace(
+        memories=memories,
+        request=SimpleNamespace(model=Path("m.onnx")),
+        snapshot=lambda: SimpleNamespace(model=memories.model.append(b"model"), plan=plan),
+        has_parsed=lambda model: False,
+        parse=parsed.append,
+    )
+    model: Any = SimpleNamespace(path=Path("m.onnx"), serialize=lambda: b"other")
+    info: Any = None
+    assert EarlyRuntime(process, info).network(model) is None
+    assert parsed == ([b"other"] if plan is None else [])
+
+
 def test_the_process_has_no_network_any_more_while_it_builds(memories: Memories) -> None:
     def build(*_: object) -> EngineBlob:
         assert memories.networks.descriptor == -1

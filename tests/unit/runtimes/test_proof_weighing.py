@@ -16,6 +16,7 @@ from support.in_process import InProcess
 from trtconv.core.documents.proof import Lack
 from trtconv.core.errors import InputError
 from trtconv.graph.model import OnnxModel
+from trtconv.runtimes.proof import weighing as weighing_module
 from trtconv.runtimes.proof.rewritten import Claim
 from trtconv.runtimes.proof.weighing import Weighing
 from trtconv.runtimes.tensorrt.readback.records import ReadLayer, ReadNetwork, ReadTensor
@@ -63,6 +64,20 @@ def test_weights_are_given_back_once_they_are_weighed(file: Path) -> None:
     assert [layer.values for layer in read.layers] == [{}, {}]
     counts, findings = weighing.finish()
     assert counts is not None and (counts.of, len(findings)) == (2, 1)
+
+
+@pytest.mark.parametrize("large", [0, 1 << 10])
+def test_garbage_is_looked_for_where_weights_are_many(
+    file: Path, runner: Any, monkeypatch: pytest.MonkeyPatch, large: int
+) -> None:
+    collected: list[bool] = []
+    monkeypatch.setattr(weighing_module, "_LARGE_BYTES", large)
+    monkeypatch.setattr(weighing_module.gc, "collect", lambda: collected.append(True))
+    model = model_of(file)
+    weighing = Weighing(network(), model, (model, EXACT))
+    weighing.compare(runner)
+    weighing.finish()
+    assert len(collected) == (0 if large else 2)
 
 
 @pytest.mark.parametrize("changed", ["w", "v"])
