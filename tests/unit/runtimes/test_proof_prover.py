@@ -267,6 +267,26 @@ def test_what_fails_in_threads_is_raised_where_they_are_waited_for(
         monkeypatch.undo()
 
 
+@pytest.mark.parametrize("idle", [True, False])
+def test_the_process_of_the_whole_is_lent_once_it_is_idle_and_else_ends_with_its_work(
+    monkeypatch: pytest.MonkeyPatch, idle: bool
+) -> None:
+    goes_on, closed = threading.Event(), threading.Event()
+    process: Any = SimpleNamespace(close=closed.set)
+    monkeypatch.setattr(whole_run, "Process", lambda *_: process)
+    monkeypatch.setattr(whole_run, "goal_of", lambda *_: None)
+    monkeypatch.setattr(whole_run, "Ahead", lambda *_: SimpleNamespace(stop=lambda: None))
+    monkeypatch.setattr(whole_run, "expect", lambda *_: idle or goes_on.wait(10))
+    monkeypatch.setattr(whole_run, "_FREE_SECONDS", 60 if idle else 0.01)
+    meaning: Any = SimpleNamespace(inputs=(), megabytes=1e3)
+    run = whole_run.WholeRun(NETWORK, meaning, SIZES, 60.0, 0)
+    assert run.free_runner() is (process if idle else None)
+    assert not closed.is_set()
+    goes_on.set()
+    assert closed.wait(0.05 if idle else 10) is not idle
+    run.close()
+
+
 def test_pieces_of_a_file_that_is_gone_are_not_shown(prover: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(*_: object) -> Any:
         raise InputError("the file is gone", "")
