@@ -92,6 +92,10 @@ CONVOLUTION = """<ir_version: 8, opset_import: ["": 17]> g (float[{batch},3,16,1
 DECONVOLUTION = """<ir_version: 8, opset_import: ["": 17]> g (float[{batch},4,8,8] x) => (float[{batch},8,16,16] y)
     <float[4,8,3,3] w> {{ y = ConvTranspose <strides=[2,2], pads=[1,1,1,1], output_padding=[1,1]> (x, w) }}"""
 EVEN = DECONVOLUTION.replace("3,3", "4,4").replace(", output_padding=[1,1]", "")
+IN_FUNCTION = """<ir_version: 8, opset_import: ["": 17, "my": 1]> g (float[1,4,8,8] x) => (float[1,8,16,16] y)
+    <float[4,8,4,4] w> { y = my.Up (x, w) }
+    <opset_import: ["": 17], domain: "my"> Up (a, w) => (b)
+    { b = ConvTranspose <strides=[2,2], pads=[1,1,1,1]> (a, w) }"""
 WRONG = """<ir_version: 8, opset_import: ["": 17]> g (float[1,3,16,16] x) => (float[1,32,14,15] y)
     <float[32,3,3,3] w> { z = Conv (x, w)  y = Relu (z) }"""
 BATCH = ("--dim", "n=1:2:4")
@@ -201,6 +205,7 @@ def test_who_builds(build: Build, tmp_path: Path, text: str, args: tuple[str, ..
         pytest.param(lambda: model(CONVOLUTION.format(batch="n")), (), id="sizes not given"),
         pytest.param(lambda: model(DECONVOLUTION.format(batch=1)), (), id="passes"),
         pytest.param(lambda: model(DECONVOLUTION.format(batch=1)), ("--no-rewrite",), id="passes left out"),
+        pytest.param(lambda: model(IN_FUNCTION), ("--no-rewrite",), id="in a function"),
         pytest.param(lambda: model(CONVOLUTION.format(batch=1)), ("--target", "rtx-9"), id="another version"),
         pytest.param(lambda: model(WRONG), (), id="output declared wrongly"),
         pytest.param(lambda: model(WRONG), ("--fail-on", "warning"), id="warning that fails"),
