@@ -88,6 +88,7 @@ def _has_twins(values: NDArray[Any], axis: int, sums: NDArray[Any]) -> bool:
     return any(np.array_equal(*(values.take(order[place], axis) for place in (at, at + 1))) for at in near)
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def tells(values: NDArray[Any]) -> bool:
     """Whether an array shows how its elements are used: no two slices along an axis are equal, none is zero, and to
     exchange two axes makes another one."""
