@@ -42,7 +42,7 @@ _REMEDIES = (
 """Parts of the builder's texts, and what to do."""
 # Memory of this machine, not of the GPU: ENOMEM, and EAGAIN, which is what starting a thread ends with.
 _NO_MEMORY = re.compile("annot allocate memory|Resource temporarily unavailable")
-# Where nothing limits it, the builder asked for more than any machine has, as RTX 1.7 does of some networks of two dynamic axes.
+# Where nothing limits it, the builder asked for more than any machine has, as RTX 1.7 does of some networks.
 _NO_MEMORY_IN_LIMITS = re.compile(f"bad_alloc|{_NO_MEMORY.pattern}")
 _REDUCE = "trtconv reduce with the same arguments finds the smallest part of the model that is refused."
 _ENGINE_STARTS = re.compile(r"^Detected \d+ inputs? and \d+ output network tensors?")
