@@ -19,7 +19,7 @@ from trtconv.core.process import Process
 from trtconv.core.stages import Stage
 from trtconv.core.stopwatch import Stopwatch
 from trtconv.graph.model import OnnxModel
-from trtconv.runtimes.compare import TOLERANCES
+from trtconv.runtimes.compare import SHARE_STEP, TOLERANCES
 from trtconv.runtimes.proof import plugin_trial, prove
 from trtconv.runtimes.proof.plugin_trial import PluginTrial
 from trtconv.runtimes.proof.proving import LEAST_SECONDS, MOST_SECONDS, NetworkProof
@@ -274,6 +274,9 @@ def test_what_the_network_should_compute(scene: Scene) -> None:
     assert min(scene.magnitudes) > 10
     scene.proven(ProofResult("network"), text=RELU.replace("float[", "float16["))
     assert scene.magnitudes and 1 < max(scene.magnitudes) < 10
+    assert plain.steps() == {}
+    scene.proven(ProofResult("network"), text=RELU.replace("Relu", "Sigmoid"))
+    assert scene.meaning.steps() == {"y": SHARE_STEP}
 
 
 def test_the_batch_is_what_all_inputs_may_have_together(scene: Scene) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -241,3 +242,12 @@ def test_values_that_overflow_show_nothing(proven: Callable[..., ProofResult]) -
         size = Size("opt", {"x": (1,)}, {"x": np.array([x], np.float32)})
         proof = proven(*layers, text=text, sizes=(size,))
         assert proof.agrees is agrees, proof
+
+
+def test_a_step_of_a_quantiser_is_no_change_by_passes() -> None:
+    def returned(value: float) -> Any:
+        return SimpleNamespace(feeds={}, tensors={"y": np.float32([1, value])})
+
+    meaning: Any = SimpleNamespace(parsed=SimpleNamespace(has=lambda ops: False), steps=lambda: {"y": 0.5})
+    errors = [whole._rewritten_error(meaning, returned(2), returned(value), False) for value in (2.5, 3)]
+    assert errors == [(0.0, "y"), (0.5, "y")]
