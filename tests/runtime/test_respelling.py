@@ -41,13 +41,12 @@ CASES: dict[str, tuple[str, int, int, dict[str, Any], Refuses, str]] = {
 
 
 @pytest.fixture
-def refuse(monkeypatch: pytest.MonkeyPatch) -> Callable[[Refuses], None]:
-    def install(refuses: Refuses) -> None:
+def refuse(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    def install(refuses: Refuses, text: str = "Could not find any implementation for node up") -> None:
         build = Network.build
 
         def picky(network: Network, plan: Any, monitor: Any = None) -> Any:
             if refuses(network._handles.network):
-                text = "Could not find any implementation for node up"
                 raise BuildFailed(
                     "TensorRT's builder refused the network", findings=(codes.BUILDER_REFUSED.finding(text),)
                 )
@@ -79,6 +78,37 @@ def test_the_first_form_that_builds_is_taken_and_proven(
     assert checked.parsed is not None
     left = trtconv.build(trtconv.BuildRequest(path, dims=dims, mend=False, force=True))
     assert (left.exit_code, [each.code for each in left.findings]) == (1, ["TC403"])
+
+
+GROUPS = """<ir_version: 8, opset_import: ["": 17]> g (float[1,4,h,w] x) => (float[1,4,h,w] y)
+    <float[2] s = {1, 1}, float[2] b = {0, 0}, int64[3] groups = {1, 2, -1}> {
+      sizes = Shape (x)
+      r = Reshape (x, groups)
+      [norm] i = InstanceNormalization (r, s, b)
+      y = Reshape (i, sizes)
+    }"""
+
+
+@pytest.mark.parametrize(
+    ("text", "mended"), [("Unexpected exception std::bad_alloc", True), ("no implementation", False)]
+)
+def test_normalisations_are_written_as_means_where_the_builder_wants_endless_memory(
+    text: str, mended: bool, refuse: Callable[..., None], tmp_path: Path
+) -> None:
+    """The builder takes the node alone: it is what stands around it that it cannot deal with."""
+    path = tmp_path / "m.onnx"
+    onnx.save(onnx.parser.parse_model(GROUPS), path)
+    refuse(lambda network: "NORMALIZATION" in kinds(network) and "SHUFFLE" in kinds(network), text)
+    dims = {"h": trtconv.Range(4, 8, 12), "w": trtconv.Range(4, 8, 12)}
+    report = trtconv.build(trtconv.BuildRequest(path, dims=dims))
+    assert report.exit_code == (0 if mended else 1)
+    assert report.respelled == ({"norm": "means"} if mended else {})
+    if mended:
+        assert [(edit.pass_name, edit.node) for edit in report.edits] == [("normalize-by-means", "norm")]
+        assert report.proof is not None
+        assert (report.proof.agrees, report.proof.missing) == (True, ())
+        again = trtconv.verify(trtconv.VerifyRequest(path, random=0, prove="quick"))
+        assert again.exit_code == 0
 
 
 def test_a_form_that_computes_something_else_is_not_taken(

@@ -28,6 +28,7 @@ from trtconv.shapes.profiles import narrower
 _PATIENCE_SECONDS = 60.0
 """How long other ways are looked for after a builder refused, and how long a refusal may have taken to do so."""
 _MOST_SUSPECTS = 64
+_ENDLESS = "bad_alloc"
 _TOO_LARGE = "volume exceeds"
 """In what TensorRT says of a tensor of too many elements. It is as large in any form, and at some of them the
 builder of RTX 1.7 ends by a segmentation fault."""
@@ -66,6 +67,9 @@ class RefusedNetwork:
         """Yields forms of nodes with which the whole may build: those in which the nodes that fail alone do so."""
         if not self._reasons or any(_TOO_LARGE in reason.message for reason in self._reasons):
             return
+        means = self._means()
+        if means:
+            yield means
         started = time.monotonic()
         cutter = Cutter(self.model, self.sized.profiles)
         names, failing = self.model.main.columns.names, []
@@ -79,6 +83,18 @@ class RefusedNetwork:
             yield forms
         for form in FORMS if failing else ():
             yield {**forms, **{names[index]: form for index in failing if names[index] not in forms}}
+
+    def _means(self) -> Forms:
+        """Returns the forms of normalisations where the builder asks for more memory than any machine has.
+
+        TensorRT-RTX 1.7 does so of groups that are normalised over two dynamic axes, as in diffusion networks; alone
+        each of the nodes builds.
+        """
+        if not any(_ENDLESS in reason.message for reason in self._reasons):
+            return {}
+        main = self.model.main
+        names = [main.columns.names[index] for index in main.by_op.get("InstanceNormalization", ())]
+        return {name: "means" for name in names if name}
 
     def narrower_offered(self) -> tuple[Finding, ...]:
         """Returns the findings; they say which narrower profiles build, where trying costs little.

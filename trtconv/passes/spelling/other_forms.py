@@ -1,4 +1,4 @@
-"""Convolutions in other forms, exactly: for nodes of which a builder has no implementation in their own.
+"""Nodes in other forms, exactly: for those of which a builder has no implementation in their own, or where they stand.
 
 None of these passes runs by itself; a build that fails tries them on the nodes that fail (`pipeline/respelling.py`).
 """
@@ -18,6 +18,8 @@ from trtconv.passes.spelling.writer import Unwritable, Writer
 
 _MOST_GROUPS = 64
 _END = np.iinfo(np.int64).max
+_EPSILON = 1e-5
+"""Of an InstanceNormalization that names none."""
 
 
 class OtherForm(Spelling):
@@ -125,10 +127,33 @@ class DeconvolveByConv(OtherForm):
         return "ConvTranspose written as Conv with the mirrored kernel, of the input with zeros between its places"
 
 
+class NormalizeByMeans(OtherForm):
+    """Computes an instance normalisation as a mean, that of the squares of what differs from it, and a division."""
+
+    name = "normalize-by-means"
+    ops = frozenset({"InstanceNormalization"})
+
+    def write(self, writer: Writer, target: Target) -> str | None:
+        x = writer.input(0)
+        rank, dtype = len(writer.shape(x)), writer.dtype(x)
+        if rank < 3 or dtype.name not in ("float32", "float64"):
+            # Squares of small floats overflow.
+            raise Unwritable("its squares do not fit its type")
+        axes = list(range(2, rank))
+        centered = writer("Sub", x, writer.reduce("ReduceMean", x, axes))
+        variance = writer.reduce("ReduceMean", writer("Mul", centered, centered), axes)
+        epsilon = writer.constant(writer.attrs.get("epsilon", _EPSILON), dtype)
+        normal = writer("Div", centered, writer("Sqrt", writer("Add", variance, epsilon)))
+        scale, bias = (writer.unsqueeze(writer.input(slot), list(range(1, rank - 1))) for slot in (1, 2))
+        writer("Add", writer("Mul", normal, scale), bias, to=writer.output())
+        return "InstanceNormalization written as means, of the input and of squares"
+
+
 OTHER_FORMS: Mapping[str, type[OtherForm]] = {
     "plane": LiftToPlane,
     "groups": DivideGroups,
     "conv": DeconvolveByConv,
+    "means": NormalizeByMeans,
 }
 """The forms by the names that a build's report has."""
 
