@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -64,6 +65,12 @@ def test_weights_are_given_back_once_they_are_weighed(file: Path) -> None:
     assert [layer.values for layer in read.layers] == [{}, {}]
     counts, findings = weighing.finish()
     assert counts is not None and (counts.of, len(findings)) == (2, 1)
+
+
+def test_weights_that_lie_in_the_parsers_own_memory_stay(file: Path) -> None:
+    read = dataclasses.replace(network(), keep_alive="the parser")
+    Weighing(read, model_of(file), None).give_back()
+    assert [list(layer.values) for layer in read.layers] == [["weights"], ["weights"]]
 
 
 @pytest.mark.parametrize("large", [0, 1 << 10])

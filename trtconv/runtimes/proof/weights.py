@@ -92,7 +92,10 @@ def weights(network: ReadNetwork) -> Iterator[Weight]:
 
 
 def forget(network: ReadNetwork) -> None:
-    """Gives back the memory of a network's weights, which nobody may ask for any more."""
+    """Gives back the memory of a network's weights, which nobody may ask for any more; those that lie in a parser's own
+    are its affair."""
+    if network.keep_alive is not None:
+        return
     for layer in network.layers:
         for name in layer.values.keys() & _ATTRIBUTES:
             del layer.values[name]

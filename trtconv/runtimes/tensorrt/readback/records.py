@@ -90,6 +90,7 @@ class ReadNetwork:
         layers: Every layer, in the network's order, which is not always one in which they can run.
         inputs: ReadTensor numbers of the network's inputs.
         outputs: ReadTensor numbers of its outputs.
+        keep_alive: What weights lie in; None where that is memory of their own.
     """
 
     tensors: tuple[ReadTensor, ...]
