@@ -33,7 +33,7 @@ FOREIGN = {
     "exporter/module/weights.py": "torch.load says only in words that a file is more than weights",
     "exporter/file/writers.py": "PyTorch warns in words that a trace keeps a Python number",
     "exporter/module/source_line.py": "TorchScript puts its own lines before the message",
-    "pipeline/respelling.py": "TensorRT says only in words that a tensor has too many elements",
+    "pipeline/respelling.py": "TensorRT says only in words that it wants too much of something",
     "pipeline/parse.py": "the builder names nodes in words alone",
     "pipeline/trials.py": "behind one code of TensorRT's are many reasons, told apart in words alone",
     "runtimes/onnxruntime.py": "ONNX Runtime has one type for every failure",

@@ -85,6 +85,11 @@ class Setting:
         """The report of the build; None where there is none."""
         return None if self.subject is None else self.subject.report
 
+    @functools.cached_property
+    def chance(self) -> Mapping[str, str]:
+        """Outputs that hang on random numbers; see `random_outputs`."""
+        return random_outputs(self.model)
+
     def opening(self, ran: str) -> VerifyReport:
         """Returns the report as it is before anything has run; `ran` is what does."""
         runtime = self.runtime
@@ -166,10 +171,9 @@ def _self_check(
 ) -> tuple[Disagreement, ...]:
     """Returns where the engine does not agree with itself."""
     disagreements: list[Disagreement] = []
-    chance = random_outputs(setting.model)
 
     def run(profile: int, feeds: Feeds) -> Feeds:
-        return {name: values for name, values in runs.run(profile, feeds).items() if name not in chance}
+        return {name: values for name, values in runs.run(profile, feeds).items() if name not in setting.chance}
 
     with clock.stage(Stage.SELF_CHECK):
         for case in cases:
@@ -368,16 +372,15 @@ def _compare(
     with clock.stage(Stage.COMPARE):
         steps = output_steps(setting.against)
         lacking = runs.lacking if isinstance(runs, NetworkRuns) else ""
-        chance = random_outputs(setting.model)
         outputs = tuple(
             compare(name, expected[name], actual.get(name), setting.tolerance, steps.get(name, 0.0))
             for name in setting.model.outputs
-            if name not in chance and (name in actual or not lacking)
+            if name not in setting.chance and (name in actual or not lacking)
         )
         saved = None if saving is None else str(saving(feeds, expected, actual))
     passed = all(output.passed for output in outputs)
-    if chance and not lacking:
-        name, op = next(iter(chance.items()))
+    if setting.chance and not lacking:
+        name, op = next(iter(setting.chance.items()))
         skipped = _reported(case, f"output {name!r} has other numbers with each run: it hangs on a {op}")
         return dataclasses.replace(skipped, outputs=outputs, passed=passed if outputs else None, saved=saved)
     if lacking and passed:
