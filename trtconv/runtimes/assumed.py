@@ -97,8 +97,10 @@ def assumed_shapes(model: OnnxModel, batches: Sequence[int] = _BATCHES) -> Itera
         model: The model.
         batches: Batch sizes.
     """
-    cost, dear = Cost.of(model), []
-    for shapes in _shapes(model.inputs, batches):
+    choices = list(_shapes(model.inputs, batches))
+    # To find out what a model costs is to look at all its kernels.
+    cost, dear = Cost.of(model) if len(choices) > 1 else Cost(), []
+    for shapes in choices:
         if cost.is_low(shapes):
             yield shapes
         else:

@@ -82,7 +82,7 @@ def _others(
 
     if not counting or (profiles and profiles[0].values):
         return
-    inputs, cost = model.inputs, Cost.of(model)
+    inputs = model.inputs
     many = len({dim for spec in inputs for dim in spec.dims[1:] if isinstance(dim, str)}) > 2
     leasts = _LEAST_OF_MANY if many else _LEAST
     ways = [*((least, 1) for least in leasts), *((leasts[0], multiple) for multiple in _MULTIPLES)]
@@ -91,6 +91,8 @@ def _others(
         shapes = _shapes(inputs, profiles[:1], least, multiple)
         if shapes not in candidates and _elements(shapes) <= _MOST_ELEMENTS:
             candidates.append(shapes)
+    # As above.
+    cost = Cost.of(model) if len(candidates) > 1 else Cost()
     dear = [candidate for candidate in candidates if not cost.is_low(candidate)]
     for shapes in (*(candidate for candidate in candidates if candidate not in dear), *sorted(dear, key=_elements)):
         name = "x".join(map(str, next(iter(shapes.values()), ())))
