@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Callable
 
@@ -15,6 +16,10 @@ from trtconv.graph.types import MICROSOFT
 from trtconv.graph.walk import inner_graphs
 
 _QUANTIZERS = ("QuantizeLinear", "DequantizeLinear")
+_SMALL_MODEL = 1 << 22
+"""Bytes of a model whose inference is remembered, with what it has of the model in it."""
+_recent: tuple[tuple[bytes, Inferred], ...] = ()
+"""What was found out of the last models, by their SHA-256: the proof reads a file again, and asks the same of it."""
 SMALL_ELEMENTS = 64
 """Integer tensors up to this size are read from external data at once: shape inference needs their values."""
 
@@ -27,7 +32,12 @@ def infer(whole: Whole, model: Callable[[], onnx.ModelProto], light: Callable[[]
         model: Returns a copy that may be changed, without weights.
         light: Returns the model as bytes, its weights only if they are small.
     """
+    global _recent
     data = _with_copies(whole, _in_standard_domain(whole, _without_misread_pads(whole, model) or light()))
+    key = hashlib.sha256(data).digest() if len(data) <= _SMALL_MODEL else b""
+    for known, found in _recent:
+        if known == key:
+            return found
     # Inference gives up with an exception on some models that are valid otherwise; little is then known.
     main = whole.scopes[0]
     for data_prop in (True, False) if data_can_be_propagated(main.graph, data, main.columns) else (False,):
@@ -39,7 +49,10 @@ def infer(whole: Whole, model: Callable[[], onnx.ModelProto], light: Callable[[]
     else:
         inferred = onnx.ModelProto.FromString(data)
     graphs = [inferred.graph, *(inner_graphs(inferred.graph.node) if len(whole.scopes) > 1 else ())]
-    return tuple([*graph.input, *graph.value_info, *graph.output] for graph in graphs)
+    found = tuple([*graph.input, *graph.value_info, *graph.output] for graph in graphs)
+    if key:
+        _recent = (*_recent[-1:], (key, found))
+    return found
 
 
 def _in_standard_domain(whole: Whole, data: bytes) -> bytes:

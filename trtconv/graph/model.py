@@ -21,7 +21,6 @@ from onnx import numpy_helper
 from onnx.external_data_helper import uses_external_data
 from onnx_graphsurgeon.logger import G_LOGGER
 
-from trtconv.core import budget
 from trtconv.core.dims import InputSpec
 from trtconv.core.documents.images import ImageInput
 from trtconv.core.errors import InputError
@@ -29,9 +28,8 @@ from trtconv.core.files import atomic_stream
 from trtconv.core.hashing import Hashing
 from trtconv.core.interface import Interface
 from trtconv.core.tensor_io import TensorIos
-from trtconv.graph import checker
-from trtconv.graph.census import take_census
-from trtconv.graph.dim_names import forget_meaningless, input_spec
+from trtconv.graph.admission import UNREADABLE_HINT, admit
+from trtconv.graph.dim_names import input_spec
 from trtconv.graph.external_data import (
     ALIGNMENT,
     EXTERNAL,
@@ -55,7 +53,6 @@ from trtconv.graph.functions import (
     called_functions,
     function_tensors,
     functions_with,
-    inlined_nodes,
 )
 from trtconv.graph.inference import infer, may_be_sizes, skeleton
 from trtconv.graph.nodes import Columns
@@ -69,7 +66,8 @@ G_LOGGER.severity = G_LOGGER.CRITICAL
 
 _UNTRACEABLE = re.compile(r" \| |\](?=[^\]\w])")
 """What TensorRT's layer metadata, "[ONNX Layer: name | inside]", could not be read back from if a name had it."""
-_UNREADABLE_HINT = "Export the model again, or copy the file again: it may be truncated or a Git LFS pointer."
+_SMALL_FILE = 1 << 22
+"""What is hashed in a few milliseconds, so that it is known where it is read again."""
 _LIGHT_BYTES = 1 << 24
 """Up to this size a model is handed over with its weights: to take them out costs more than to copy them."""
 
@@ -104,17 +102,11 @@ class OnnxModel:
             InputError: The file is missing, truncated or no ONNX model, or its external data is not as it should be.
         """
         state, data = FileStates.of([path]), read_file(path) if data is None else data
-        hashing, model = Hashing(data) if hashed else None, cls(_parse(data, path), path)
-        model._file, model._hashing = state, None if hashing is None else hashing.wait()
+        known = Hashing(data) if hashed or len(data) <= _SMALL_FILE else None
+        model = cls(_parse(data, path), path)
+        model._file, model._hashing = state, known.wait() if known is not None and hashed else None
         model._size, data = len(data), b""  # What follows copies each tensor that it looks at.
-        take_census(model.proto)
-        forget_meaningless(model.proto.graph)
-        examined = checker.examine(model.proto)
-        if isinstance(examined, str):
-            raise InputError(f"{path} is not a valid ONNX model: {examined}", _UNREADABLE_HINT)
-        nodes, place = inlined_nodes(model.proto)
-        budget.spend("nodes", nodes, "with its functions inlined it", place)
-        model.whole = model._whole_of(examined)
+        model.whole = model._whole_of(admit(model.proto, known, path))
         if external := list(model.external_tensors()):
             check_external_all(external, path)
             model._data = FileStates.of(model.external_files)
@@ -124,7 +116,7 @@ class OnnxModel:
     @property
     def opset(self) -> int:
         """Version of the default operator set; 0 where the model names none."""
-        return max((o.version for o in self.proto.opset_import if o.domain in ONNX_DOMAINS), default=0)
+        return max([o.version for o in self.proto.opset_import if o.domain in ONNX_DOMAINS], default=0)
 
     @functools.cached_property
     def inputs(self) -> tuple[InputSpec, ...]:
@@ -392,8 +384,8 @@ def _parse(data: bytes, path: Path) -> onnx.ModelProto:
         proto.ParseFromString(data)
     except (DecodeError, ValueError, RuntimeError) as error:
         refuse_other_kinds(path)
-        raise InputError(f"{path} is not a readable ONNX model: {error}", _UNREADABLE_HINT) from error
+        raise InputError(f"{path} is not a readable ONNX model: {error}", UNREADABLE_HINT) from error
     if not proto.HasField("graph") or not proto.graph.output:
         refuse_other_kinds(path)
-        raise InputError(f"{path} is not an ONNX model: it holds no graph with outputs", _UNREADABLE_HINT)
+        raise InputError(f"{path} is not an ONNX model: it holds no graph with outputs", UNREADABLE_HINT)
     return proto
