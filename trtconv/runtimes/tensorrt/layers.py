@@ -50,7 +50,7 @@ def sizes_of(dims: Any) -> tuple[int, ...]:
     Raises:
         ValueError: Not even the rank is known: the length is -1.
     """
-    return tuple([int(dims[i]) for i in range(len(dims))])
+    return tuple(dims[: len(dims)])
 
 
 def shape_of(tensor: Any) -> tuple[int, ...]:

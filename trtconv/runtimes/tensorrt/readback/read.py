@@ -18,6 +18,7 @@ from trtconv.runtimes.tensorrt.readback.types import numpy_type, unpack
 
 _FIRST, _SECOND = _PERMUTATION = ("first_transpose", "second_transpose")
 _WEIGHTS = ("kernel", "bias", "weights", "shift", "scale", "power")
+_ORDINARY = frozenset((int, float))
 _HEADER_BYTES = 16
 """Of a Python object, before what a binding keeps in it."""
 
@@ -53,19 +54,19 @@ class _Reader:
         self.owners: list[Any] = []
         self._numbers: dict[int, int] = {}
         self._groups: dict[int, int] = {}
-        self._interfaces: dict[str, tuple[Any, tuple[str, ...]]] = {}
-        """The class of each kind of layer, and what this version's has."""
+        self._interfaces: dict[str, tuple[Any, tuple[tuple[str, Callable[[Any], Any]], ...]]] = {}
         self._readers: dict[type, Callable[[Any], Any]] = {}
         """What reads values of each type: found out once, since there are ten in each layer."""
 
     def number(self, tensor: Any) -> int:
         """Returns a tensor's number."""
         key = id(tensor)
-        if key not in self._numbers:
+        number = self._numbers.get(key)
+        if number is None:
             self.owners.append(tensor)
-            self._numbers[key] = len(self.tensors)
-            self.tensors.append(ReadTensor(len(self.tensors), tensor.name, dtype_name(tensor.dtype), _shape(tensor)))
-        return self._numbers[key]
+            number = self._numbers[key] = len(self.tensors)
+            self.tensors.append(ReadTensor(number, tensor.name, dtype_name(tensor.dtype), _shape(tensor)))
+        return number
 
     def layer(self, layer: Any, index: int) -> ReadLayer:
         """Reads one layer, as `get_layer` returned it."""
@@ -83,16 +84,41 @@ class _Reader:
         return ReadLayer(index, layer.name, kind, operands, results, values, node, inside)
 
     def _values(self, layer: Any, kind: str) -> dict[str, object]:
+        if kind not in self._interfaces:
+            self._interfaces[kind] = self._interface_of(kind)
+        interface, readers = self._interfaces[kind]
+        if interface is None:
+            return {}
+        # get_layer returns a plain ILayer; NVIDIA's own tools go down to the class of the layer in this way.
+        layer.__class__ = interface
+        values: dict[str, object] = {}
+        for name, read_value in readers:
+            try:
+                value = getattr(layer, name)
+            except (RuntimeError, ValueError):  # Not set: block shapes, and shapes of unknown rank.
+                values[name] = None
+                continue
+            values[name] = read_value(value)
+        return values
+
+    def _interface_of(self, kind: str) -> tuple[Any, tuple[tuple[str, Callable[[Any], Any]], ...]]:
+        """Returns the class of a kind of layer, and what this version's has, with what reads it; None: it has none."""
         surface = SURFACES.get(kind)
         if surface is None:
-            return {}
-        if kind not in self._interfaces:
-            interface = getattr(self.trt, surface.interface)
-            newer = (name for name in surface.newer if hasattr(interface, name))
-            self._interfaces[kind] = interface, (*surface.attributes, *newer)
-        # get_layer returns a plain ILayer; NVIDIA's own tools go down to the class of the layer in this way.
-        layer.__class__, names = self._interfaces[kind]
-        return {name: self._value(layer, name) for name in names}
+            return None, ()
+        interface = getattr(self.trt, surface.interface)
+        newer = (name for name in surface.newer if hasattr(interface, name))
+        return interface, tuple((name, self._reader_for(name)) for name in (*surface.attributes, *newer))
+
+    def _reader_for(self, name: str) -> Callable[[Any], Any]:
+        """Returns what reads an attribute."""
+        if name in GROUPS:
+            return self._group
+        if name in _PERMUTATION:
+            return lambda value: tuple(int(axis) for axis in value)
+        if name in _WEIGHTS:
+            return weights_of
+        return {"attention": self._attention, "plugin": self._plugin}.get(name, self._plain)
 
     def _permutations(
         self, values: Mapping[str, Any], inputs: tuple[int | None, ...], outputs: tuple[int, ...]
@@ -106,21 +132,6 @@ class _Reader:
             if name in values and number is not None
         }
         return {name: values[name][: len(shape)] for name, shape in shapes.items() if shape is not None}
-
-    def _value(self, layer: Any, name: str) -> Any:
-        try:
-            value = getattr(layer, name)
-        except (RuntimeError, ValueError):  # Not set: block shapes, and shapes of unknown rank.
-            return None
-        if name in GROUPS:
-            return self._group(value)
-        if name == "attention":
-            return self._attention(value)
-        if name == "plugin":
-            return self._plugin(value)
-        if name in _PERMUTATION:
-            return tuple(int(axis) for axis in value)
-        return weights_of(value) if name in _WEIGHTS else self._plain(value)
 
     def _plain(self, value: Any) -> Any:
         kind = type(value)
@@ -153,11 +164,12 @@ class _Reader:
 
 def _elements(value: Any) -> tuple[Any, ...] | None:
     try:
-        # By index, as `sizes_of` does.
-        elements = [value[i] for i in range(len(value))]
+        elements = sizes_of(value)
     except ValueError:  # `Dims` of unknown rank, as TensorRT 8.6 hands them out: their length is -1.
         return None
-    return tuple([element if isinstance(element, float) else int(element) for element in elements])
+    if _ORDINARY.issuperset(map(type, elements)):
+        return elements
+    return tuple(element if isinstance(element, float) else int(element) for element in elements)
 
 
 def _shape(tensor: Any) -> tuple[int, ...] | None:
