@@ -26,24 +26,19 @@ from trtconv.core.selection import Selection
 from trtconv.core.stages import Stage
 from trtconv.core.stopwatch import Stopwatch
 from trtconv.core.target import Target
-from trtconv.graph.divisible import hold_outputs
 from trtconv.graph.model import OnnxModel
-from trtconv.graph.order import sort
 from trtconv.graph.stored_bounds import stored_bounds
 from trtconv.graph.views import quantizes
-from trtconv.pipeline.cutting import Cutting, planned_cut
 from trtconv.pipeline.extending.added import admit, checks_of, code_of
 from trtconv.pipeline.gpu_memory import short_of_memory
 from trtconv.pipeline.outputs import asked_profiles, model_identity
 from trtconv.pipeline.parse import build_in_thread, fails, findings_of, parse_model
-from trtconv.pipeline.preparation import Preparation, passes_of, promise_of
-from trtconv.pipeline.refusals import is_curable, refused_nodes
+from trtconv.pipeline.preparation import Preparation, hand_over, passes_of, promise_of
 from trtconv.rules import RULES, STANDING, Rule
 from trtconv.rules.sizes import MISFITS
 from trtconv.runtimes import tensorrt
 from trtconv.runtimes.foreign_nodes import typed_model
-from trtconv.runtimes.observed import observe
-from trtconv.runtimes.proof.proving import NetworkProof
+from trtconv.runtimes.proof.proving import ModelSide, NetworkProof
 from trtconv.runtimes.proof.subject import ProofSubject
 from trtconv.runtimes.tensorrt import Runtime
 
@@ -138,6 +133,8 @@ def _exit_code(findings: Sequence[Finding], cut: PlannedCut | None, request: Che
     """Returns 1 where a build would fail; of one in parts, where it would have no engine, or not all faults are cut."""
     if cut is None:
         return int(fails(findings, request.fail_on))
+    from trtconv.pipeline.refusals import is_curable
+
     return int(
         not cut.has_engine or fails([finding for finding in findings if not is_curable([finding])], request.fail_on)
     )
@@ -155,6 +152,13 @@ def _cut(
     """Says where `build --partition` would cut a model that the passes have been at."""
     if not profiles:
         return PlannedCut(why="where it is cut depends on the sizes: give bounds, --dim NAME=MIN:OPT:MAX")
+    # Loaded only here: most models are not cut.
+    from trtconv.graph.divisible import hold_outputs
+    from trtconv.graph.order import sort
+    from trtconv.pipeline.cutting import Cutting, planned_cut
+    from trtconv.pipeline.refusals import refused_nodes
+    from trtconv.runtimes.observed import observe
+
     sort(model)
     hold_outputs(model)
     reasons = refused_nodes(model, target, None if isinstance(engine, str) else engine, request.leave, clock)
@@ -186,10 +190,12 @@ def _try_out(
 ) -> tuple[tuple[Finding, ...], ParserVerdict, BuildProof | None]:
     """Goes as far towards an engine as is cheap, or all the way: parses, audits, asks the builder, builds, proves."""
     verdict = functools.partial(ParserVerdict, engine.info.family, engine.info.version)
+    hand_over(subject.parsed)
+    side = None if request.prove == "none" else ModelSide(subject, plan.profiles, request.prove)
     network, findings = parse_model(subject.parsed, engine, clock)
     if network is None:
         return findings, verdict(not any(finding.code == codes.PARSER_REFUSED.code for finding in findings)), None
-    with NetworkProof(network, subject, plan.profiles, request.prove, request.prove_time) as proof:
+    with NetworkProof(network, subject, plan.profiles, request.prove, request.prove_time, side=side) as proof:
         proof.begin()
         faults = network.faults(plan) if plan.profiles else ()
         if faults:

@@ -14,17 +14,19 @@ import pytest
 
 from trtconv.core.dims import InputRange, ShapeProfile
 from trtconv.core.documents.proof import BuildProof, Lack, PieceCounts, Unshown
+from trtconv.core.errors import InputError
 from trtconv.core.findings import Finding, Severity
 from trtconv.core.process import Process
 from trtconv.core.stages import Stage
 from trtconv.core.stopwatch import Stopwatch
 from trtconv.graph.model import OnnxModel
 from trtconv.runtimes.compare import SHARE_STEP, TOLERANCES
-from trtconv.runtimes.proof import plugin_trial, prove
+from trtconv.runtimes.proof import plugin_trial, prove, proving
 from trtconv.runtimes.proof.plugin_trial import PluginTrial
-from trtconv.runtimes.proof.proving import LEAST_SECONDS, MOST_SECONDS, NetworkProof
+from trtconv.runtimes.proof.proving import LEAST_SECONDS, MOST_SECONDS, ModelSide, NetworkProof
 from trtconv.runtimes.proof.result import Divergence, ProofResult
 from trtconv.runtimes.proof.subject import Promise, ProofSubject, allowed_error, precision_of
+from trtconv.runtimes.proof.weighing import Weighing
 from trtconv.runtimes.tensorrt.readback.records import ReadLayer, ReadNetwork, ReadTensor
 
 RELU = "(float[n,2] x) => (float[n,2] y) { y = Relu (x) }"
@@ -128,8 +130,9 @@ class Scene:
         network: ReadNetwork = NETWORK,
         spent: float = 0.0,
         engine: Any = None,
+        beside: bool = False,
     ) -> tuple[BuildProof | None, tuple[Finding, ...]]:
-        """Proves; the build took so many seconds."""
+        """Proves; the build took so many seconds. What is known of the model is found out `beside` a parser."""
 
         def prover(network: object, meaning: Any, sizes: Any, limit: float, *, thorough: bool, changes: Any) -> Any:
             self.meaning, self.thorough = meaning, thorough
@@ -150,7 +153,9 @@ class Scene:
         parsed: Any = SimpleNamespace(layer_count=len(network.layers), read_back=lambda: network)
         clock = Stopwatch(None)
         clock.seconds[Stage.BUILD.value] = spent
-        with NetworkProof(parsed, ProofSubject(promise, model, model), profiles, level, 60.0) as proof:
+        subject = ProofSubject(promise, model, model)
+        side = ModelSide(subject, profiles, level) if beside else None
+        with NetworkProof(parsed, subject, profiles, level, 60.0, side=side) as proof:
             return proof.finish(clock, engine)
 
 
@@ -180,8 +185,11 @@ def test_nothing_is_proven_where_nobody_asks(scene: Scene) -> None:
         ),
     ],
 )
-def test_findings(scene: Scene, result: ProofResult, level: str, code: str | None, severity: Severity | None) -> None:
-    record, findings = scene.proven(result, level=level)
+@pytest.mark.parametrize("beside", [False, True])
+def test_findings(
+    scene: Scene, result: ProofResult, level: str, code: str | None, severity: Severity | None, beside: bool
+) -> None:
+    record, findings = scene.proven(result, level=level, beside=beside)
     assert [(finding.code, finding.severity) for finding in findings] == ([(code, severity)] if code else [])
     assert record is not None and (record.agrees, record.level) == (result.agrees, level)
     assert record.missing == result.missing
@@ -219,6 +227,37 @@ def test_plugins_are_tried_where_there_is_an_engine(
     record, _ = scene.proven(ProofResult("network", agrees=True), engine=engine)
     assert engines == [engine] * (engine is not None)
     assert record is not None and len(record.missing) == len(engines)
+
+
+@pytest.mark.parametrize("layers", [1, 2])
+def test_many_layers_are_weighed_in_a_process_of_their_own(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, layers: int
+) -> None:
+    asked: list[bool] = []
+    original = proving.Weighing
+
+    def weighing(*args: Any, apart: bool) -> Weighing:
+        asked.append(apart)
+        return original(*args, apart=False)
+
+    monkeypatch.setattr(proving, "Weighing", weighing)
+    monkeypatch.setattr(proving, "_MANY_LAYERS", layers)
+    record, findings = scene.proven(ProofResult("network", agrees=True), beside=True)
+    assert record is not None and record.agrees and not findings
+    assert asked == [len(NETWORK.layers) >= layers]
+
+
+def test_a_file_that_is_gone_beside_the_parser_is_not_shown(tmp_path: Path) -> None:
+    model = model_of(RELU, tmp_path / "gone.onnx")
+    side = ModelSide(ProofSubject(UNCHANGED, model, model), (), "quick")
+    side.wait()
+    meaning, sizes = side.model.result()
+    assert meaning.parsed is model and len(sizes) > 0
+    with pytest.raises(InputError):
+        side.file.result()
+    weighing = Weighing(NETWORK, model, None, side.file.result, apart=True)
+    assert weighing.finish() == (None, ())
+    assert [lack.what for lack in weighing.missing] == [Lack.REFERENCE]
 
 
 def test_what_nobody_compared_is_not_shown(scene: Scene) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from trtconv.core import budget, codes
+from trtconv.core.background import Background
 from trtconv.core.dims import ShapeProfile
 from trtconv.core.documents.layers import LayerTable
 from trtconv.core.documents.proof import BuildProof, Lack
@@ -21,13 +22,13 @@ from trtconv.core.stopwatch import Stopwatch
 from trtconv.graph.model import OnnxModel
 from trtconv.runtimes.proof.sizes import proof_sizes
 from trtconv.runtimes.proof.subject import ProofSubject, allowed_error, precision_of
-from trtconv.runtimes.proof.weighing import Weighing
+from trtconv.runtimes.proof.weighing import FileSide, Weighing
 from trtconv.runtimes.tensorrt import ParsedNetwork, Runtime
 
 if TYPE_CHECKING:
     from trtconv.runtimes.proof.prove import Prover
     from trtconv.runtimes.proof.result import ProofResult
-    from trtconv.runtimes.proof.whole import Meaning
+    from trtconv.runtimes.proof.whole import Meaning, Size
     from trtconv.runtimes.tensorrt.readback.records import ReadNetwork
 
 LEAST_SECONDS = 2.0
@@ -40,6 +41,8 @@ _OTHER = 50.0
 """Magnitude of the inputs that a network is run on besides: of images, of which ordinary ones show nothing."""
 _OTHER_NARROW = 4.0
 """The same, where it holds types that overflow."""
+_MANY_LAYERS = 2000
+"""Layers from which on a process more is worth what it costs."""
 _FIX = "Build with the passes on (no --no-rewrite); if they were, please report this model. --prove none builds it."
 
 _VERIFY_FIX = "Compare the engine with the model: trtconv verify."
@@ -47,6 +50,30 @@ _TIME_FIX = "Allow more time (--prove-time), or compare the engine with the mode
 _FIX_OF_PASSES = (
     "Please report this model; trtconv rewrite names the passes, and --no-rewrite or --skip leaves them out."
 )
+
+
+class ModelSide:
+    """What a proof needs to know of the model and its file alone, found out while a parser is at work beside it.
+
+    Args:
+        subject: What the network should be; it must not change meanwhile.
+        profiles: Where its sizes lie; none where they are not known.
+        level: One of `PROOFS`.
+    """
+
+    def __init__(self, subject: ProofSubject, profiles: Sequence[ShapeProfile], level: str) -> None:
+        self._subject, self._profiles, self._level = subject, profiles, level
+        self.model = Background(self.of_model)
+        self.file = Background(lambda: FileSide.of(subject.parsed))
+
+    def of_model(self) -> tuple[Meaning, Sequence[Size]]:
+        """Returns what the network should compute, and the sizes at which that is shown."""
+        return _of_model(self._subject, self._profiles, self._level)
+
+    def wait(self) -> None:
+        """Waits until nothing is at work."""
+        self.model.wait()
+        self.file.wait()
 
 
 class NetworkProof(contextlib.AbstractContextManager["NetworkProof"]):
@@ -59,6 +86,7 @@ class NetworkProof(contextlib.AbstractContextManager["NetworkProof"]):
         level: One of `PROOFS`.
         seconds: How long the proof may take once the build is done.
         known_sizes: The shapes of the model's tensors; None: nobody wants the network's layers.
+        side: What is known of the model by now; the proof then has the processors for itself, since nobody builds.
     """
 
     def __init__(
@@ -69,9 +97,11 @@ class NetworkProof(contextlib.AbstractContextManager["NetworkProof"]):
         level: str,
         seconds: float,
         known_sizes: KnownSizes | None = None,
+        side: ModelSide | None = None,
     ) -> None:
         self.layers: LayerTable | None = None
         self._read: ReadNetwork | None = None
+        self._side = side
         self._known_sizes = known_sizes
         self._seconds = seconds
         self._subject = subject
@@ -99,11 +129,14 @@ class NetworkProof(contextlib.AbstractContextManager["NetworkProof"]):
 
         subject, profiles, level = self._subject, self._profiles, self._level
         read, self._read = with_meanings(self._read, subject.parsed), None
-        meaning = _meaning(subject, profiles)
-        plain = precision_of(subject.parsed, subject.precision) == "float32"
-        other = _OTHER if plain else _OTHER_NARROW
-        sizes = proof_sizes(subject.rewritten, profiles, level, subject.sample or {}, other)
-        self._weighing = Weighing(read, subject.parsed, subject.claimed)
+        side, self._side = self._side, None
+        meaning, sizes = _of_model(subject, profiles, level) if side is None else side.model.result()
+        if side is None:
+            self._weighing = Weighing(read, subject.parsed, subject.claimed)
+        else:
+            side.wait()
+            apart = len(read.layers) >= _MANY_LAYERS
+            self._weighing = Weighing(read, subject.parsed, subject.claimed, side.file.result, apart=apart)
         # Read before somebody gives back the weights.
         self.layers = None if self._known_sizes is None else layer_table(read, self._known_sizes)
         self._prover = Prover(read, meaning, sizes, MOST_SECONDS, thorough=level != "quick", changes=self._weighing)
@@ -153,6 +186,13 @@ class NetworkProof(contextlib.AbstractContextManager["NetworkProof"]):
             # More time shows nothing of what could not be run.
             more = any(unshown.what is Lack.TIME for unshown in proof.missing)
             yield codes.PROOF_INCOMPLETE.finding(_not_shown(proof), severity, fix=_TIME_FIX if more else _VERIFY_FIX)
+
+
+def _of_model(subject: ProofSubject, profiles: Sequence[ShapeProfile], level: str) -> tuple[Meaning, Sequence[Size]]:
+    meaning = _meaning(subject, profiles)
+    plain = precision_of(subject.parsed, subject.precision) == "float32"
+    other = _OTHER if plain else _OTHER_NARROW
+    return meaning, proof_sizes(subject.rewritten, profiles, level, subject.sample or {}, other)
 
 
 def _meaning(subject: ProofSubject, profiles: Sequence[ShapeProfile]) -> Meaning:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import contextvars
+import dataclasses
 import gc
 import math
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from trtconv.core import codes
+from trtconv.core.background import Apart
 from trtconv.core.documents.proof import Lack, Unshown, WeightCounts
 from trtconv.core.errors import InputError, TrtconvError
 from trtconv.core.findings import Finding, Location
+from trtconv.core.forking import can_fork
+from trtconv.core.frozen import frozen
 from trtconv.graph.fitting import reloaded
 from trtconv.graph.model import OnnxModel
 from trtconv.runtimes.proof.result import unread
@@ -21,7 +26,7 @@ if TYPE_CHECKING:
     from trtconv.core.process import Process
     from trtconv.runtimes.proof.origin import Derivation
     from trtconv.runtimes.proof.rewritten import Claim, Differences, Kept
-    from trtconv.runtimes.proof.weights import Account, Weighed
+    from trtconv.runtimes.proof.weights import Account
     from trtconv.runtimes.tensorrt.readback.records import ReadNetwork
 
 _SECONDS = 10.0
@@ -31,6 +36,36 @@ _FIX = "Please report this model, with the version of TensorRT. --prove none bui
 _FIX_OF_PASSES = "Please report this model; --no-rewrite, or --skip with each pass in turn, leaves the passes out."
 
 
+@frozen
+class FileSide:
+    """A model's file, read again, and where the model's constants come from."""
+
+    file: OnnxModel
+    origins: Mapping[str, Derivation]
+
+    @classmethod
+    def of(cls, model: OnnxModel) -> FileSide:
+        """Reads the file of a model.
+
+        Raises:
+            InputError: It is gone, or another one by now.
+        """
+        from trtconv.runtimes.proof.origin import origins
+
+        file = reloaded(model, light=True)
+        return cls(file, origins(file, model))
+
+
+@frozen
+class _Comparison:
+    """What came of the weights; and of what passes changed, where nothing of it is left to be run."""
+
+    counts: WeightCounts
+    findings: tuple[Finding, ...]
+    is_defined: bool = False
+    kept: Kept | None = None
+
+
 class Weighing:
     """Compares weights in a thread of its own, and what passes changed where somebody has a process for that.
 
@@ -38,37 +73,69 @@ class Weighing:
         network: What TensorRT's parser made; builder and parser must live until `finish`.
         model: The model that it was given; must not change meanwhile.
         rewritten: That model as it was before a cast, if it is to mean what the file means, and what is claimed of it.
+        side: Returns what is known of the file; None: it is read now.
+        apart: Whether a fork of this process is to do it, where that can be: nothing else needs the processors.
     """
 
-    def __init__(self, network: ReadNetwork, model: OnnxModel, rewritten: tuple[OnnxModel, Claim] | None) -> None:
+    def __init__(
+        self,
+        network: ReadNetwork,
+        model: OnnxModel,
+        rewritten: tuple[OnnxModel, Claim] | None,
+        side: Callable[[], FileSide] | None = None,
+        *,
+        apart: bool = False,
+    ) -> None:
         self._network = network
         self._model = model
         self._rewritten = rewritten
+        self._side = side or (lambda: FileSide.of(model))
         self._pieces: Kept | None = None
         self._file: OnnxModel | None = None
         self._differences: Differences | None = None
         self._read = threading.Event()
-        self._origins: dict[str, Derivation] = {}
-        self._weighed: Weighed | None = None
+        self._outcome: _Comparison | None = None
         self._bug: Exception | None = None
         self._unread: Unshown | None = None
+        self._closed = False
+        self._apart = self._forked() if apart and can_fork() else None
         # The limits on what a model may ask for are this thread's.
         context = contextvars.copy_context()
         self._thread = threading.Thread(target=lambda: context.run(self._work), daemon=True)
         self._thread.start()
 
-    def _work(self) -> None:
-        from trtconv.runtimes.proof.origin import origins
+    def _forked(self) -> Apart[_Comparison] | None:
+        with contextlib.suppress(OSError):
+            return Apart(self._weigh_all)
+        return None
+
+    def _weigh_all(self) -> _Comparison:
+        from trtconv.runtimes.proof.rewritten import Kept
+
+        outcome, differences = self._weigh(self._side()), self._look()
+        if differences is None or differences.targets:
+            return outcome
+        return dataclasses.replace(outcome, is_defined=differences.is_defined(), kept=Kept(differences.defined))
+
+    def _weigh(self, side: FileSide) -> _Comparison:
         from trtconv.runtimes.proof.weights import weigh
 
+        if self._rewritten is not None:
+            self._file = side.file
+        self._read.set()
+        weighed = weigh(self._network, self._model, side.origins)
+        return _Comparison(weighed.counts, (*_changed_weights(side.origins), *map(_finding, weighed.different)))
+
+    def _work(self) -> None:
         try:
-            file = reloaded(self._model, light=True)
-            if self._rewritten is not None:
-                self._file = file
-            self._read.set()
-            self._origins = origins(file, self._model)
-            self._weighed = weigh(self._network, self._model, self._origins)
-            del file
+            outcome = None if self._apart is None else self._apart.result()
+            if self._closed:
+                return
+            side = self._side()
+            if outcome is not None and outcome.kept is None and self._rewritten is not None:
+                self._file = side.file
+            self._outcome = outcome or self._weigh(side)
+            del side
             self._collect()
         except TrtconvError as error:
             self._unread = unread("weights", error)
@@ -90,6 +157,9 @@ class Weighing:
 
     def is_defined(self) -> bool:
         """Whether all that passes changed is shown by its definition, so that nothing is left for `compare`."""
+        self._read.wait()
+        if self._outcome is not None and self._outcome.kept is not None:
+            return self._outcome.is_defined
         differences = self._look()
         return differences is not None and differences.is_defined()
 
@@ -102,6 +172,10 @@ class Weighing:
         from trtconv.runtimes.proof.rewritten import compared_pieces
 
         try:
+            self._read.wait()
+            if self._outcome is not None and self._outcome.kept is not None:
+                self._pieces = self._outcome.kept
+                return
             differences, self._differences = self._look(), None
             if differences is None or self._rewritten is None:
                 return
@@ -127,7 +201,10 @@ class Weighing:
         forget(self._network)
 
     def close(self) -> None:
-        """Waits for what is still at work."""
+        """Ends what is still at work, or waits for it."""
+        self._closed = True
+        if self._apart is not None:
+            self._apart.close()
         self._thread.join()
 
     @property
@@ -145,17 +222,11 @@ class Weighing:
         self._thread.join()
         if self._bug is not None:
             raise self._bug
-        if self._weighed is None:
+        if self._outcome is None:
             return None, ()
-        return self._weighed.counts, (*self._changed(), *map(_finding, self._weighed.different))
+        return self._outcome.counts, (*self._outcome.findings, *self._changed_pieces())
 
-    def _changed(self) -> Iterator[Finding]:
-        from trtconv.runtimes.proof.origin import Derivation
-
-        for name, origin in self._origins.items():
-            if origin is Derivation.CHANGED:
-                message = f"the passes changed weight {name!r}: it has other values than in the file"
-                yield codes.NETWORK_DIFFERS.finding(message, place=Location(tensor=name), fix=_FIX_OF_PASSES)
+    def _changed_pieces(self) -> Iterator[Finding]:
         if self._pieces is not None and self._pieces.changed is not None:
             tensor, error = self._pieces.changed.tensor, self._pieces.changed.error
             far = (
@@ -163,6 +234,15 @@ class Weighing:
             )
             message = f"the passes changed tensor {tensor!r}: computed from what is before it, it {far}"
             yield codes.NETWORK_DIFFERS.finding(message, place=Location(tensor=tensor), fix=_FIX_OF_PASSES)
+
+
+def _changed_weights(origins: Mapping[str, Derivation]) -> Iterator[Finding]:
+    from trtconv.runtimes.proof.origin import Derivation
+
+    for name, origin in origins.items():
+        if origin is Derivation.CHANGED:
+            message = f"the passes changed weight {name!r}: it has other values than in the file"
+            yield codes.NETWORK_DIFFERS.finding(message, place=Location(tensor=name), fix=_FIX_OF_PASSES)
 
 
 def _finding(account: Account) -> Finding:

@@ -1,0 +1,89 @@
+"""Work that is done beside other work: in a thread, or in a fork of this process where it takes Python's own time."""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+import gc
+import os
+import pickle
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+from trtconv.core.forking import Fork, die_with
+
+T = TypeVar("T")
+
+
+class Background(Generic[T]):
+    """Work in a thread, under the budget of whoever began it.
+
+    Args:
+        work: What is done.
+    """
+
+    def __init__(self, work: Callable[[], T]) -> None:
+        self._work = work
+        self._results: list[T] = []
+        self._error: BaseException | None = None
+        context = contextvars.copy_context()
+        self._thread = threading.Thread(target=lambda: context.run(self._run), daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            self._results.append(self._work())
+        except BaseException as error:  # Nobody hears a thread: `result` tells.
+            self._error = error
+
+    def wait(self) -> None:
+        """Waits for its end, whatever that is."""
+        self._thread.join()
+
+    def result(self) -> T:
+        """Waits for the result; raises what the work raised."""
+        self.wait()
+        if self._error is not None:
+            raise self._error
+        return self._results[0]
+
+
+class Apart(Generic[T]):
+    """Work in a fork of this process, which has all that this one has; only where `can_fork` says so.
+
+    Args:
+        work: What is done; its result must be such as can be pickled.
+
+    Raises:
+        OSError: The system has no process more.
+    """
+
+    def __init__(self, work: Callable[[], T]) -> None:
+        parent = os.getpid()
+
+        def tell() -> None:
+            die_with(parent, signal.SIGKILL)
+            # It ends soon, and what it looks at is what the parent has.
+            gc.disable()
+            # What fails is done again, and told, by whoever asks for the result.
+            with contextlib.suppress(Exception), os.fdopen(1, "wb", closefd=False) as answers:
+                answers.write(pickle.dumps(work()))
+
+        self._fork = Fork(tell, sys.path, None)
+        self._fork.stdin.close()
+        self._result: T | None = None
+
+    def result(self) -> T | None:
+        """Waits for the result; None where there is none, whatever the cause."""
+        if not self._fork.stdout.closed:
+            with self._fork.stdout as answers:
+                data = answers.read()
+            self._result = pickle.loads(data) if self._fork.wait() == 0 and data else None
+        return self._result
+
+    def close(self) -> None:
+        """Ends the work, if it still goes on."""
+        self._fork.kill()
