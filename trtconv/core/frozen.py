@@ -78,10 +78,13 @@ def _init(fields: tuple[dataclasses.Field[Any], ...], finish: Callable[[Any], No
     defaults = {field.name: field.default for field in fields if field.default is not missing}
     factories = [(field.name, field.default_factory) for field in fields if field.default_factory is not missing]
 
+    count = len(ordered) if len(ordered) == len(names) else -1
+
     def init(self: Any, /, *values: Any, **named: Any) -> None:
         state = self.__dict__
-        if len(values) == len(names) == len(ordered) and not named:
-            state.update(zip(ordered, values, strict=True))
+        if len(values) == count and not named:
+            # Without `strict`, which takes time, and there are thousands of records.
+            state.update(zip(ordered, values))  # noqa: B905
         else:
             state.update(defaults)
             state.update(zip(ordered, values, strict=False))

@@ -17,7 +17,7 @@ from typing import Any
 import onnx
 from onnx import AttributeProto, TensorProto
 
-from trtconv.graph.list_checker import LISTED, Dims, list_faults, lists_of
+from trtconv.graph.list_checker import GATES, LISTED, Dims, list_faults, lists_of
 from trtconv.graph.nodes import Columns
 from trtconv.graph.tensor_checker import BITS, MOST_DIMENSIONS, sparse_faults, tensor_faults
 from trtconv.graph.types import KNOWN_DOMAINS, MICROSOFT, ONNX_DOMAINS
@@ -249,7 +249,9 @@ def _list_faults(columns: Columns, graph: onnx.GraphProto | None = None) -> Iter
         if stated is None:
             stated = {} if graph is None else _stated_shapes(graph)
         values = [stated.get(name) for name in columns.inputs[index]]
-        direction = next((attribute.s for attribute in attributes if attribute.name == "direction"), b"")
+        direction = b""
+        if op in GATES:
+            direction = next((attribute.s for attribute in attributes if attribute.name == "direction"), b"")
         for name, fault in list_faults(op, lists, values, len(columns.outputs[index]), direction):
             yield f"{_label(columns.nodes[index])} has an attribute {name!r} {fault}"
 

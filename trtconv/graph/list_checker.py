@@ -49,8 +49,8 @@ def list_faults(op: str, lists: Lists, shapes: Given, outputs: int, direction: b
         yield from _CHECKS[op](lists, shapes)
     if op == "Split":
         yield from _of_length(lists, "split", outputs, "one for each output")
-    if op in _GATES and lists.get("activations"):
-        most = _GATES[op] * (2 if direction == b"bidirectional" else 1)
+    if op in GATES and lists.get("activations"):
+        most = GATES[op] * (2 if direction == b"bidirectional" else 1)
         yield from _of_length(lists, "activations", most, "as it has gates and directions")
 
 
@@ -91,8 +91,10 @@ def _sliding(lists: Lists, axes: int | None, exactly: bool) -> Faults:
         # They must at least fit each other: the first says how many axes there are.
         axes = next((len(lists[name]) // times for name, times in windows.items()), None)
     for name, times in windows.items():
-        both = "two" if times == 2 else "one"
-        yield from _of_length(lists, name, None if axes is None else axes * times, f"{both} for each spatial axis")
+        # Nearly all are as long as they should be.
+        if axes is not None and len(lists[name]) != axes * times:
+            both = "two" if times == 2 else "one"
+            yield from _of_length(lists, name, axes * times, f"{both} for each spatial axis")
 
 
 def _perm(lists: Lists, shapes: Given) -> Faults:
@@ -186,6 +188,7 @@ _CHECKS: dict[str, Callable[[Lists, Given], Faults]] = {
     "Pad": _pads,
     "MaxRoiPool": _pooled,
 }
-_GATES = {"RNN": 1, "GRU": 2, "LSTM": 3}
-LISTED = frozenset((*_CHECKS, *_GATES, "Split"))
+GATES = {"RNN": 1, "GRU": 2, "LSTM": 3}
+"""Activations of each direction."""
+LISTED = frozenset((*_CHECKS, *GATES, "Split"))
 """Operators that have such attributes; what is wrong with a ConvTranspose is a finding of its own (TC108)."""

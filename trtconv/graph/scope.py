@@ -93,9 +93,10 @@ class Scope:
         tensor = self.initializers.get(name)
         if tensor is not None:
             return tensor
-        node = self.producer(name)
-        if node is not None:
-            return constant_of(node)
+        index = self.producers.get(name)
+        if index is not None:
+            # Asked of the column first, since the protobuf takes longer to say what it is.
+            return constant_of(self.columns.nodes[index]) if self.columns.ops[index] == "Constant" else None
         return None if self.parent is None or self._has(name) else self.parent.constant(name)
 
     def _has(self, name: str) -> bool:

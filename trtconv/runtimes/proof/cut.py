@@ -78,9 +78,10 @@ class Seams:
     def _depending(self) -> set[str]:
         """Returns the tensors of the main graph that depend on the values of the inputs, and not on sizes alone."""
         dependents = set(self._inputs)
-        for node, read in zip(self._model.main.columns.nodes, self._reads, strict=True):
-            if node.op_type not in _SHAPES and not dependents.isdisjoint(read):
-                dependents.update(name for name in node.output if name)
+        columns = self._model.main.columns
+        for op, outputs, read in zip(columns.ops, columns.outputs, self._reads, strict=True):
+            if op not in _SHAPES and not dependents.isdisjoint(read):
+                dependents.update(name for name in outputs if name)
         return dependents - self._inputs
 
     def pieces(self) -> Iterator[Piece]:

@@ -12,7 +12,7 @@ import enum
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import onnx
@@ -160,24 +160,22 @@ def weigh(network: ReadNetwork, model: OnnxModel, origin: Mapping[str, Derivatio
     return Weighed(equal, derived, len(all_accounts) - own, tuple(different))
 
 
-@frozen
-class _Place:
+class _Place(NamedTuple):
     """A node in its graph."""
 
     scope: Scope
-    index: int
+    at: int
 
     @property
     def node(self) -> onnx.NodeProto:
-        return self.scope.columns.nodes[self.index]
+        return self.scope.columns.nodes[self.at]
 
     @property
     def location(self) -> Location:
-        return self.scope.location(self.index)
+        return self.scope.location(self.at)
 
 
-@frozen
-class _Constant:
+class _Constant(NamedTuple):
     """A constant of the model, and the name of the tensor that it is."""
 
     name: str

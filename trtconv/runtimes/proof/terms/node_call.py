@@ -13,6 +13,13 @@ from trtconv.runtimes.proof.terms.operands import Operands
 from trtconv.runtimes.proof.terms.term import Array, Term, Wordless, is_small
 
 
+def _value(attribute: onnx.AttributeProto) -> Any:
+    # Most are lists of integers, which onnx asks for last.
+    if attribute.type == onnx.AttributeProto.INTS and not attribute.ref_attr_name:
+        return attribute.ints[:]
+    return helper.get_attribute_value(attribute)
+
+
 class NodeCall(Operands):
     """One node with what it reads.
 
@@ -28,7 +35,7 @@ class NodeCall(Operands):
     ) -> None:
         self.opset, self.results = opset, results
         super().__init__(inputs)
-        self._attributes = {entry.name: helper.get_attribute_value(entry) for entry in attributes}
+        self._attributes = {entry.name: _value(entry) for entry in attributes}
 
     @property
     def is_known(self) -> bool:

@@ -62,5 +62,5 @@ class Operands:
 
     def finish(self) -> None:
         """Raises `Wordless` where something was not asked for."""
-        if any(term is not None for term in self._inputs):
+        if self._inputs.count(None) < len(self._inputs):
             raise Wordless("more than is written down here")

@@ -51,8 +51,9 @@ class Room:
         Raises:
             Wordless: There are too many.
         """
-        arrays = (term.array for term in terms)
-        self._elements -= sum(array.size for array in arrays if array is not None and array.size <= MAX_ELEMENTS)
+        for term in terms:
+            if term.array is not None and term.array.size <= MAX_ELEMENTS:
+                self._elements -= term.array.size
         if self._elements < 0:
             raise Wordless("much of few")
 

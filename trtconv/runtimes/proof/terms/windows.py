@@ -25,7 +25,7 @@ class Window(NamedTuple):
 
     def require(self, axes: int) -> None:
         """Raises `Wordless` where it is not for so many axes, or of no use; there is one at least."""
-        if any(len(values) != axes for values in self):
+        if not len(self.strides) == len(self.low) == len(self.high) == len(self.dilations) == axes:
             raise Wordless("windows of another rank")
         if min((*self.strides, *self.dilations)) < 1 or min((*self.low, *self.high)) < 0:
             raise Wordless("negative pads")
