@@ -103,6 +103,7 @@ def prover(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[Scene, ProofR
         same_numbers: bool = True,
         changes: bool | None = None,
         thorough: bool = False,
+        network: ReadNetwork | None = None,
         **typical: Shape,
     ) -> tuple[Scene, ProofResult]:
         scene = Scene(whole, pieces)
@@ -127,12 +128,25 @@ def prover(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[Scene, ProofR
             scene.shown += 1
 
         held = SimpleNamespace(is_defined=lambda: changes, compare=lambda runner: None, give_back=give_back)
-        under_way = Prover(NETWORK, meaning, sizes, 60.0, thorough=thorough, changes=None if changes is None else held)
+        under_way = Prover(
+            network or NETWORK, meaning, sizes, 60.0, thorough=thorough, changes=None if changes is None else held
+        )
         found = under_way.finish(60.0, seconds)
         under_way.close()
         return scene, found
 
     return proves
+
+
+@pytest.mark.parametrize("parser", [None, "the parser"])
+@pytest.mark.parametrize("pieces", [ALL, SOME])
+def test_memory_is_returned_where_another_process_builds(
+    prover: Any, monkeypatch: pytest.MonkeyPatch, parser: str | None, pieces: PiecesResult
+) -> None:
+    trimmed: list[bool] = []
+    monkeypatch.setattr("trtconv.core.heap.trim", lambda: trimmed.append(True))
+    prover(RIGHT, pieces, network=dataclasses.replace(NETWORK, keep_alive=parser))
+    assert trimmed == ([] if parser else [True])
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
+from trtconv.core import heap
 from trtconv.core.documents.proof import Lack, PieceCounts, Unshown
 from trtconv.core.errors import InputError
 from trtconv.core.process import Process, start_early
@@ -136,6 +137,9 @@ class Prover:
             self._bug = error
         finally:
             self._decided.set()
+            if self._network.keep_alive is None:
+                # A builder in another process takes most at its end, and nothing more is done here till then.
+                heap.trim()
 
     def _run_pieces(self, defined: int) -> None:
         """Runs what is left of the pieces, beside so many that are shown by their definition."""
