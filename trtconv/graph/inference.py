@@ -35,9 +35,9 @@ def infer(whole: Whole, model: Callable[[], onnx.ModelProto], light: Callable[[]
     global _recent
     data = _with_copies(whole, _in_standard_domain(whole, _without_misread_pads(whole, model) or light()))
     key = hashlib.sha256(data).digest() if len(data) <= _SMALL_MODEL else b""
-    for known, found in _recent:
-        if known == key:
-            return found
+    for digest, answer in _recent:
+        if digest == key:
+            return answer
     # Inference gives up with an exception on some models that are valid otherwise; little is then known.
     main = whole.scopes[0]
     for data_prop in (True, False) if data_can_be_propagated(main.graph, data, main.columns) else (False,):
@@ -49,10 +49,10 @@ def infer(whole: Whole, model: Callable[[], onnx.ModelProto], light: Callable[[]
     else:
         inferred = onnx.ModelProto.FromString(data)
     graphs = [inferred.graph, *(inner_graphs(inferred.graph.node) if len(whole.scopes) > 1 else ())]
-    found = tuple([*graph.input, *graph.value_info, *graph.output] for graph in graphs)
+    values = tuple([*graph.input, *graph.value_info, *graph.output] for graph in graphs)
     if key:
-        _recent = (*_recent[-1:], (key, found))
-    return found
+        _recent = (*_recent[-1:], (key, values))
+    return values
 
 
 def _in_standard_domain(whole: Whole, data: bytes) -> bytes:

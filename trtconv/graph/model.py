@@ -102,11 +102,11 @@ class OnnxModel:
             InputError: The file is missing, truncated or no ONNX model, or its external data is not as it should be.
         """
         state, data = FileStates.of([path]), read_file(path) if data is None else data
-        known = Hashing(data) if hashed or len(data) <= _SMALL_FILE else None
+        hashing = Hashing(data) if hashed or len(data) <= _SMALL_FILE else None
         model = cls(_parse(data, path), path)
-        model._file, model._hashing = state, known.wait() if known is not None and hashed else None
+        model._file, model._hashing = state, hashing.wait() if hashing is not None and hashed else None
         model._size, data = len(data), b""  # What follows copies each tensor that it looks at.
-        model.whole = model._whole_of(admit(model.proto, known, path))
+        model.whole = model._whole_of(admit(model.proto, hashing, path))
         if external := list(model.external_tensors()):
             check_external_all(external, path)
             model._data = FileStates.of(model.external_files)

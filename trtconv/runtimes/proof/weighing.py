@@ -63,7 +63,7 @@ class _Comparison:
     counts: WeightCounts
     findings: tuple[Finding, ...]
     is_defined: bool = False
-    kept: Kept | None = None
+    pieces: Kept | None = None
 
 
 class Weighing:
@@ -94,7 +94,7 @@ class Weighing:
         self._file: OnnxModel | None = None
         self._differences: Differences | None = None
         self._read = threading.Event()
-        self._outcome: _Comparison | None = None
+        self._comparison: _Comparison | None = None
         self._bug: Exception | None = None
         self._unread: Unshown | None = None
         self._closed = False
@@ -112,10 +112,10 @@ class Weighing:
     def _weigh_all(self) -> _Comparison:
         from trtconv.runtimes.proof.rewritten import Kept
 
-        outcome, differences = self._weigh(self._side()), self._look()
+        comparison, differences = self._weigh(self._side()), self._look()
         if differences is None or differences.targets:
-            return outcome
-        return dataclasses.replace(outcome, is_defined=differences.is_defined(), kept=Kept(differences.defined))
+            return comparison
+        return dataclasses.replace(comparison, is_defined=differences.is_defined(), pieces=Kept(differences.defined))
 
     def _weigh(self, side: FileSide) -> _Comparison:
         from trtconv.runtimes.proof.weights import weigh
@@ -128,13 +128,13 @@ class Weighing:
 
     def _work(self) -> None:
         try:
-            outcome = None if self._apart is None else self._apart.result()
+            comparison = None if self._apart is None else self._apart.result()
             if self._closed:
                 return
             side = self._side()
-            if outcome is not None and outcome.kept is None and self._rewritten is not None:
+            if comparison is not None and comparison.pieces is None and self._rewritten is not None:
                 self._file = side.file
-            self._outcome = outcome or self._weigh(side)
+            self._comparison = comparison or self._weigh(side)
             del side
             self._collect()
         except TrtconvError as error:
@@ -158,8 +158,8 @@ class Weighing:
     def is_defined(self) -> bool:
         """Whether all that passes changed is shown by its definition, so that nothing is left for `compare`."""
         self._read.wait()
-        if self._outcome is not None and self._outcome.kept is not None:
-            return self._outcome.is_defined
+        if self._comparison is not None and self._comparison.pieces is not None:
+            return self._comparison.is_defined
         differences = self._look()
         return differences is not None and differences.is_defined()
 
@@ -173,8 +173,8 @@ class Weighing:
 
         try:
             self._read.wait()
-            if self._outcome is not None and self._outcome.kept is not None:
-                self._pieces = self._outcome.kept
+            if self._comparison is not None and self._comparison.pieces is not None:
+                self._pieces = self._comparison.pieces
                 return
             differences, self._differences = self._look(), None
             if differences is None or self._rewritten is None:
@@ -222,9 +222,9 @@ class Weighing:
         self._thread.join()
         if self._bug is not None:
             raise self._bug
-        if self._outcome is None:
+        if self._comparison is None:
             return None, ()
-        return self._outcome.counts, (*self._outcome.findings, *self._changed_pieces())
+        return self._comparison.counts, (*self._comparison.findings, *self._changed_pieces())
 
     def _changed_pieces(self) -> Iterator[Finding]:
         if self._pieces is not None and self._pieces.changed is not None:
