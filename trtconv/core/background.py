@@ -52,7 +52,7 @@ class Background(Generic[T]):
 
 
 class Apart(Generic[T]):
-    """Work in a fork of this process, which has all that this one has; only where `can_fork` says so.
+    """Work in a fork of this process, which has all that this one has, its budget too; only where `can_fork` says so.
 
     Args:
         work: What is done; its result must be such as can be pickled.
@@ -63,6 +63,8 @@ class Apart(Generic[T]):
 
     def __init__(self, work: Callable[[], T]) -> None:
         parent = os.getpid()
+        # The limits on what a model may ask for, and the code of others that may be loaded.
+        context = contextvars.copy_context()
 
         def tell() -> None:
             die_with(parent, signal.SIGKILL)
@@ -70,7 +72,7 @@ class Apart(Generic[T]):
             gc.disable()
             # What fails is done again, and told, by whoever asks for the result.
             with contextlib.suppress(Exception), os.fdopen(1, "wb", closefd=False) as answers:
-                answers.write(pickle.dumps(work()))
+                answers.write(pickle.dumps(context.run(work)))
 
         self._fork = Fork(tell, sys.path, None)
         self._fork.stdin.close()

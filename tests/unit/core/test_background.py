@@ -59,6 +59,12 @@ class TestApart:
         assert number not in (0, os.getpid())
         assert what == here and what is not here
 
+    def test_it_has_the_context_of_whoever_began_it(self) -> None:
+        token = ASKED.set("somebody")
+        work = Apart(ASKED.get)
+        ASKED.reset(token)
+        assert work.result() == "somebody"
+
     @pytest.mark.parametrize(
         "work", [lambda: 1 // 0, lambda: threading.Lock(), lambda: os._exit(3), lambda: os.abort()]
     )
