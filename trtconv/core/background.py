@@ -71,7 +71,9 @@ class Apart(Generic[T]):
             # It ends soon, and what it looks at is what the parent has.
             gc.disable()
             # What fails is done again, and told, by whoever asks for the result.
-            with contextlib.suppress(Exception), os.fdopen(1, "wb", closefd=False) as answers:
+            with contextlib.suppress(Exception), os.fdopen(os.dup(1), "wb") as answers:
+                # Whatever prints in a library is not to lie before the answer.
+                os.dup2(2, 1)
                 answers.write(pickle.dumps(context.run(work)))
 
         self._fork = Fork(tell, sys.path, None)

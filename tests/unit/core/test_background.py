@@ -65,6 +65,10 @@ class TestApart:
         ASKED.reset(token)
         assert work.result() == "somebody"
 
+    def test_what_it_prints_is_no_result(self, capfd: pytest.CaptureFixture[str]) -> None:
+        assert Apart(lambda: os.write(1, b"a library speaks")).result() == 16
+        assert capfd.readouterr() == ("", "a library speaks")
+
     @pytest.mark.parametrize(
         "work", [lambda: 1 // 0, lambda: threading.Lock(), lambda: os._exit(3), lambda: os.abort()]
     )
