@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 from collections.abc import Iterable, Mapping, Sequence
@@ -191,8 +192,9 @@ def _try_out(
     """Goes as far towards an engine as is cheap, or all the way: parses, audits, asks the builder, builds, proves."""
     verdict = functools.partial(ParserVerdict, engine.info.family, engine.info.version)
     hand_over(subject.parsed)
-    side = None if request.prove == "none" else ModelSide(subject, plan.profiles, request.prove)
-    network, findings = parse_model(subject.parsed, engine, clock)
+    is_proven = request.prove != "none"
+    with ModelSide(subject, plan.profiles, request.prove) if is_proven else contextlib.nullcontext() as side:
+        network, findings = parse_model(subject.parsed, engine, clock)
     if network is None:
         return findings, verdict(not any(finding.code == codes.PARSER_REFUSED.code for finding in findings)), None
     with NetworkProof(network, subject, plan.profiles, request.prove, request.prove_time, side=side) as proof:

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import gc
 import math
+import threading
+import time
+import weakref
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,7 +19,6 @@ import pytest
 
 from trtconv.core.dims import InputRange, ShapeProfile
 from trtconv.core.documents.proof import BuildProof, Lack, PieceCounts, Unshown
-from trtconv.core.errors import InputError
 from trtconv.core.findings import Finding, Severity
 from trtconv.core.process import Process
 from trtconv.core.stages import Stage
@@ -26,7 +30,7 @@ from trtconv.runtimes.proof.plugin_trial import PluginTrial
 from trtconv.runtimes.proof.proving import LEAST_SECONDS, MOST_SECONDS, ModelSide, NetworkProof
 from trtconv.runtimes.proof.result import Divergence, ProofResult
 from trtconv.runtimes.proof.subject import Promise, ProofSubject, allowed_error, precision_of
-from trtconv.runtimes.proof.weighing import Weighing
+from trtconv.runtimes.proof.weighing import FileSide, Weighing
 from trtconv.runtimes.tensorrt.readback.records import ReadLayer, ReadNetwork, ReadTensor
 
 RELU = "(float[n,2] x) => (float[n,2] y) { y = Relu (x) }"
@@ -154,7 +158,8 @@ class Scene:
         clock = Stopwatch(None)
         clock.seconds[Stage.BUILD.value] = spent
         subject = ProofSubject(promise, model, model)
-        side = ModelSide(subject, profiles, level) if beside else None
+        with ModelSide(subject, profiles, level) if beside else contextlib.nullcontext() as side:
+            pass
         with NetworkProof(parsed, subject, profiles, level, 60.0, side=side) as proof:
             return proof.finish(clock, engine)
 
@@ -249,15 +254,39 @@ def test_many_layers_are_weighed_in_a_process_of_their_own(
 
 def test_a_file_that_is_gone_beside_the_parser_is_not_shown(tmp_path: Path) -> None:
     model = model_of(RELU, tmp_path / "gone.onnx")
-    side = ModelSide(ProofSubject(UNCHANGED, model, model), (), "quick")
-    side.wait()
-    meaning, sizes = side.model.result()
-    assert meaning.parsed is model and len(sizes) > 0
-    with pytest.raises(InputError):
-        side.file.result()
-    weighing = Weighing(NETWORK, model, None, side.file.result, apart=True)
+    with ModelSide(ProofSubject(UNCHANGED, model, model), (), "quick") as side:
+        meaning, sizes = side.of_model()
+        assert meaning.parsed is model and len(sizes) > 0
+    weighing = Weighing(NETWORK, model, None, side.take_file, apart=True)
     assert weighing.finish() == (None, ())
     assert [lack.what for lack in weighing.missing] == [Lack.REFERENCE]
+
+
+def test_nothing_is_at_work_once_the_parser_is_done_or_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, ended = threading.Event(), list[bool]()
+
+    def of(model: OnnxModel) -> FileSide:
+        begun.set()
+        time.sleep(0.1)
+        ended.append(True)
+        return FileSide(model, {})
+
+    monkeypatch.setattr(FileSide, "of", of)
+    model = model_of(RELU, tmp_path / "m.onnx")
+    with pytest.raises(KeyError), ModelSide(ProofSubject(UNCHANGED, model, model), (), "quick"):
+        begun.wait(10)
+        raise KeyError("the parser")
+    assert ended == [True]
+
+
+def test_nothing_of_the_file_is_kept_once_it_is_taken(tmp_path: Path) -> None:
+    model = model_of(RELU, tmp_path / "m.onnx")
+    onnx.save(model.proto, model.path)
+    with ModelSide(ProofSubject(UNCHANGED, model, model), (), "quick") as side:
+        pass
+    file = weakref.ref(side.take_file().file)
+    gc.collect()
+    assert file() is None
 
 
 def test_what_nobody_compared_is_not_shown(scene: Scene) -> None:

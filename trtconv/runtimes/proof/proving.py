@@ -52,28 +52,34 @@ _FIX_OF_PASSES = (
 )
 
 
-class ModelSide:
+class ModelSide(contextlib.AbstractContextManager["ModelSide"]):
     """What a proof needs to know of the model and its file alone, found out while a parser is at work beside it.
 
     Args:
-        subject: What the network should be; it must not change meanwhile.
+        subject: What the network should be; it must not change inside the context.
         profiles: Where its sizes lie; none where they are not known.
         level: One of `PROOFS`.
     """
 
     def __init__(self, subject: ProofSubject, profiles: Sequence[ShapeProfile], level: str) -> None:
-        self._subject, self._profiles, self._level = subject, profiles, level
-        self.model = Background(self.of_model)
-        self.file = Background(lambda: FileSide.of(subject.parsed))
+        self._model = Background(lambda: _of_model(subject, profiles, level))
+        self._file: Background[FileSide] | None = Background(lambda: FileSide.of(subject.parsed))
+
+    def __exit__(self, *_: object) -> None:
+        # Whoever takes it from here may change the model, and forks only where no other thread is.
+        self._model.wait()
+        if self._file is not None:
+            self._file.wait()
 
     def of_model(self) -> tuple[Meaning, Sequence[Size]]:
         """Returns what the network should compute, and the sizes at which that is shown."""
-        return _of_model(self._subject, self._profiles, self._level)
+        return self._model.result()
 
-    def wait(self) -> None:
-        """Waits until nothing is at work."""
-        self.model.wait()
-        self.file.wait()
+    def take_file(self) -> FileSide:
+        """Returns what is known of the file, which may be all its weights: once, and keeps nothing of it."""
+        assert self._file is not None
+        file, self._file = self._file, None
+        return file.result()
 
 
 class NetworkProof(contextlib.AbstractContextManager["NetworkProof"]):
@@ -86,7 +92,8 @@ class NetworkProof(contextlib.AbstractContextManager["NetworkProof"]):
         level: One of `PROOFS`.
         seconds: How long the proof may take once the build is done.
         known_sizes: The shapes of the model's tensors; None: nobody wants the network's layers.
-        side: What is known of the model by now; the proof then has the processors for itself, since nobody builds.
+        side: What is known of the model, once its context is over; the proof then has the processors for itself, since
+            nobody builds.
     """
 
     def __init__(
@@ -130,13 +137,12 @@ class NetworkProof(contextlib.AbstractContextManager["NetworkProof"]):
         subject, profiles, level = self._subject, self._profiles, self._level
         read, self._read = with_meanings(self._read, subject.parsed), None
         side, self._side = self._side, None
-        meaning, sizes = _of_model(subject, profiles, level) if side is None else side.model.result()
+        meaning, sizes = _of_model(subject, profiles, level) if side is None else side.of_model()
         if side is None:
             self._weighing = Weighing(read, subject.parsed, subject.claimed)
         else:
-            side.wait()
             apart = len(read.layers) >= _MANY_LAYERS
-            self._weighing = Weighing(read, subject.parsed, subject.claimed, side.file.result, apart=apart)
+            self._weighing = Weighing(read, subject.parsed, subject.claimed, side.take_file, apart=apart)
         # Read before somebody gives back the weights.
         self.layers = None if self._known_sizes is None else layer_table(read, self._known_sizes)
         self._prover = Prover(read, meaning, sizes, MOST_SECONDS, thorough=level != "quick", changes=self._weighing)
