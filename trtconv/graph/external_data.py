@@ -233,6 +233,8 @@ def raw_bytes(tensor: onnx.TensorProto, path: Path) -> bytearray:
 
 def array_of(tensor: onnx.TensorProto, path: Path) -> NDArray[Any]:
     """Returns the values of a tensor of the model at `path`, wherever they are."""
+    if tensor.HasField("segment"):
+        raise ValueError("it is a segment of a larger one")
     if uses_external_data(tensor):
         raw = raw_bytes(tensor, path)
         if is_whole(tensor.data_type):

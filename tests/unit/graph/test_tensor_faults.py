@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from trtconv.graph.external_data import array_of
 from trtconv.graph.tensor_checker import BITS, MOST_DIMENSIONS, nbytes, sparse_faults, tensor_faults
 
 TYPES = [*BITS, TensorProto.STRING]
@@ -104,3 +106,17 @@ def test_what_a_tensor_cannot_hold(name: str) -> None:
     tensor = made(TensorProto.FLOAT, 2, raw=True)
     BREAKS[name](tensor)
     assert len(faults(tensor)) == 1
+
+
+@pytest.mark.parametrize("raw", [False, True])
+@pytest.mark.parametrize("code", BITS)
+def test_values_are_those_that_onnx_reads(code: int, raw: bool) -> None:
+    tensor = made(code, 8, raw=raw)
+    if raw:
+        tensor.raw_data = bytes(range(len(tensor.raw_data)))
+    values, expected = array_of(tensor, Path("m.onnx")), numpy_helper.to_array(tensor)
+    assert (values.dtype, values.shape, values.tobytes()) == (expected.dtype, expected.shape, expected.tobytes())
+    tensor.segment.end = 4
+    # Of a larger tensor these are some values, and not its.
+    with pytest.raises(ValueError, match="segment"):
+        array_of(tensor, Path("m.onnx"))
