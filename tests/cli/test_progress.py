@@ -11,6 +11,7 @@ import pytest
 
 from trtconv.cli import progress as cli_progress
 from trtconv.cli.progress import show_progress
+from trtconv.core import forking
 from trtconv.core.progress import NullProgress
 
 
@@ -117,3 +118,23 @@ def test_rows_stay_above_the_line_that_is_updated(monkeypatch) -> None:
     with show_progress(quiet=False) as progress:
         progress.row("[1/2] ok a.onnx\x1b[2J")
     assert stream.getvalue().startswith("\r\x1b[K[1/2] ok a.onnx\\x1b[2J\n")
+
+
+def test_the_ticking_does_not_hinder_forks(monkeypatch) -> None:
+    ticks = threading.Event()
+
+    class Stream(io.StringIO):
+        def write(self, text: str) -> int:
+            if threading.current_thread().name == "trtconv-progress":
+                ticks.set()
+            return super().write(text)
+
+    monkeypatch.setattr(sys, "stderr", Stream())
+    monkeypatch.setattr(cli_progress, "LINE_SECONDS", 0.02)
+    before = set(forking._allowing)
+    with show_progress(quiet=False) as progress, progress.stage("load"):
+        assert ticks.wait(10)
+        (ticking,) = (thread for thread in threading.enumerate() if thread.name == "trtconv-progress")
+        assert forking._allowing == before | {ticking.native_id}
+    ticking.join()
+    assert forking._allowing == before

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Protocol, TextIO
 
 from trtconv.cli.process import status
+from trtconv.core.forking import allow_forks
 from trtconv.core.progress import NullProgress, Progress
 from trtconv.core.text import clean
 
@@ -156,9 +157,11 @@ class _ShownProgress:
             self._write("\r\x1b[K")
 
     def _tick(self) -> None:
-        while not self._end.wait(TERMINAL_SECONDS if self._terminal else LINE_SECONDS):
-            if self._stage:
-                self._show()
+        # A fork has a stderr of its own, and shows no progress.
+        with allow_forks():
+            while not self._end.wait(TERMINAL_SECONDS if self._terminal else LINE_SECONDS):
+                if self._stage:
+                    self._show()
 
     def _show(self) -> None:
         phase = f": {self._phase}" if self._phase else ""

@@ -15,7 +15,7 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import IO
 
@@ -26,13 +26,30 @@ _COLLECT_EVERY = (700, 10, 10)
 """Python's own thresholds (`gc.get_threshold`)."""
 
 
+_allowing: set[int] = set()
+"""Threads that allow forks, by the system's numbers."""
+
+
+@contextlib.contextmanager
+def allow_forks() -> Iterator[None]:
+    """Says of the thread that calls it, meanwhile, that a fork beside it is safe: it is Python's alone, and what it may
+    hold at any moment no fork waits for."""
+    number = threading.get_native_id()
+    _allowing.add(number)
+    try:
+        yield
+    finally:
+        _allowing.discard(number)
+
+
 def can_fork() -> bool:
     """Whether a fork of this process is safe: no other thread, native ones counted, holds a lock that the child would
     wait for."""
     if sys.platform != "linux":
         return False
     with contextlib.suppress(OSError):
-        return len(list(_OWN_THREADS.iterdir())) == 1
+        others = _allowing - {threading.get_native_id()}
+        return len({int(entry.name) for entry in _OWN_THREADS.iterdir()} - others) == 1
     return False
 
 
@@ -108,6 +125,8 @@ def _work(work: Callable[[], None], path: Sequence[str], streams: tuple[int, int
         _take_streams(streams, shared)
         _forget_signals()
         gc.set_threshold(*_COLLECT_EVERY)
+        # Their numbers may be those of others here.
+        _allowing.clear()
         sys.path[:] = path
         contextvars.Context().run(work)
         status = 0

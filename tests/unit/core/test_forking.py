@@ -229,3 +229,31 @@ print(can_fork())
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["True", "False"]
     assert can_fork() is (len(list(Path("/proc/self/task").iterdir())) == 1)
+
+
+def test_threads_that_allow_it_do_not_hinder_a_fork() -> None:
+    code = """
+import threading
+from trtconv.core.forking import allow_forks, can_fork
+steps = [threading.Event() for _ in range(4)]
+
+def tick():
+    with allow_forks():
+        steps[0].set()
+        steps[1].wait()
+    steps[2].set()
+    steps[3].wait()
+
+thread = threading.Thread(target=tick, daemon=True)
+thread.start()
+steps[0].wait()
+print(can_fork())
+steps[1].set()
+steps[2].wait()
+print(can_fork())
+# Of whoever forks that says nothing.
+with allow_forks():
+    print(can_fork())
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["True", "False", "False"]
