@@ -27,6 +27,8 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="commands are is
 FAKE = """
 import contextlib, ctypes, os, signal, sys, threading, time, types
 signal.signal(signal.SIGINT, signal.default_int_handler)  # A background shell starts us with SIGINT ignored.
+if "UNHEARD" in os.environ:
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
 fake = types.ModuleType("trtconv.pipeline")
 import trtconv
 fake.__path__ = [os.path.join(trtconv.__path__[0], "pipeline")]
@@ -68,8 +70,8 @@ def start(spawn: Any, tmp_path: Path) -> Start:
     onnx.save(onnx.parser.parse_model(MODEL), tmp_path / "m.onnx")
     (tmp_path / "tmp").mkdir()
 
-    def begin(death: str, *args: str, command: str = "build") -> subprocess.Popen[str]:
-        env = {"DEATH": death, "TMPDIR": str(tmp_path / "tmp"), "PYTHONFAULTHANDLER": ""}
+    def begin(death: str, *args: str, command: str = "build", **more: str) -> subprocess.Popen[str]:
+        env = {**more, "DEATH": death, "TMPDIR": str(tmp_path / "tmp"), "PYTHONFAULTHANDLER": ""}
         env["PYTHONPATH"] = os.pathsep.join((str(ROOT), str(TESTS)))
         process: subprocess.Popen[str] = spawn(FAKE, command, str(tmp_path / "m.onnx"), *args, env=env)
         return process
@@ -126,6 +128,14 @@ def test_a_death_is_told_and_leaves_a_reproduction(
     assert json.loads((folder / "passes.json").read_text())["edits"] == []
     assert "onnx" in json.loads((folder / "versions.json").read_text())["packages"]
     assert f"{command} {tmp_path}/m.onnx --format json" in (folder / "command.txt").read_text()
+
+
+def test_a_death_is_heard_where_whoever_started_it_ignores_those_of_children(start: Start, tmp_path: Path) -> None:
+    process = start("os.kill(os.getpid(), signal.SIGKILL)", UNHEARD="1")
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 1
+    assert "SIGKILL" in err and "internal error" not in err
+    assert (reproduction_in(tmp_path) / "log.txt").is_file()
 
 
 def test_data_that_is_cut_short_is_told_as_that(start: Start, tmp_path: Path) -> None:

@@ -26,6 +26,8 @@ _COLLECT_EVERY = (700, 10, 10)
 """Python's own thresholds (`gc.get_threshold`)."""
 
 
+UNHEARD = 255
+"""Stands for the exit status of a process that nobody heard end."""
 _allowing: set[int] = set()
 """Threads that allow forks, by the system's numbers."""
 
@@ -86,10 +88,15 @@ class Fork:
         self.stdout: IO[bytes] = os.fdopen(answers, "rb")
 
     def wait(self) -> int:
-        """Waits for its end; returns its exit status, the negative number of the signal where one ended it."""
+        """Waits for its end; returns its exit status, the negative number of the signal where one ended it, and
+        `UNHEARD` where that is not known."""
         with self._lock:
             if self._code is None:
-                self._code = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+                code = UNHEARD
+                # Where SIGCHLD is ignored, children end unheard; so they do where somebody else waits for all.
+                with contextlib.suppress(ChildProcessError):
+                    code = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+                self._code = code
             return self._code
 
     def kill(self) -> None:

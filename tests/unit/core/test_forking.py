@@ -257,3 +257,18 @@ with allow_forks():
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["True", "False", "False"]
+
+
+def test_a_fork_may_end_unheard() -> None:
+    code = """
+import os, signal, sys
+from trtconv.core.background import Apart
+from trtconv.core.forking import UNHEARD, Fork
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+fork = Fork(lambda: None, sys.path, None)
+print(fork.wait() == fork.wait() == UNHEARD)
+# Whether all of it came nobody knows.
+print(Apart(lambda: 5).result())
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["True", "None"]

@@ -71,6 +71,9 @@ def _take_over(handler: Callable[[int, FrameType | None], None]) -> None:
         # A shell starts what it runs in the background with SIGINT ignored; that is left so.
         if signal.getsignal(signal.SIGINT) in (signal.default_int_handler, _keep):
             signal.signal(signal.SIGINT, handler)
+        # Whoever ignores it and starts a program has that not hear how its own children end.
+        if hasattr(signal, "SIGCHLD") and signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN:
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
 
 
 def _keep(number: int, _: FrameType | None) -> None:
