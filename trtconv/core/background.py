@@ -67,16 +67,17 @@ class Apart(Generic[T]):
         context = contextvars.copy_context()
 
         def tell() -> None:
-            die_with(parent, signal.SIGKILL)
             # It ends soon, and what it looks at is what the parent has.
             gc.disable()
+            die_with(parent, signal.SIGKILL)
             # What fails is done again, and told, by whoever asks for the result.
             with contextlib.suppress(Exception), os.fdopen(os.dup(1), "wb") as answers:
                 # Whatever prints in a library is not to lie before the answer.
                 os.dup2(2, 1)
                 answers.write(pickle.dumps(context.run(work)))
 
-        self._fork = Fork(tell, sys.path, None)
+        # The parent may do the same of many models, and wants their memory back.
+        self._fork = Fork(tell, sys.path, None, freezes=False)
         self._fork.stdin.close()
         self._result: T | None = None
 

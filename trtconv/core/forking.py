@@ -63,6 +63,7 @@ class Fork:
         path: Its `sys.path`.
         stderr: What it writes to stderr goes there; None: to where this process does.
         shared: Other descriptors that it keeps.
+        freezes: Whether what both have is no garbage any more, ever: neither then copies pages to look for some there.
 
     Attributes:
         stdin: What it reads.
@@ -71,12 +72,18 @@ class Fork:
     """
 
     def __init__(
-        self, work: Callable[[], None], path: Sequence[str], stderr: IO[bytes] | None, shared: Sequence[int] = ()
+        self,
+        work: Callable[[], None],
+        path: Sequence[str],
+        stderr: IO[bytes] | None,
+        shared: Sequence[int] = (),
+        *,
+        freezes: bool = True,
     ) -> None:
         self._code: int | None = None
         self._lock = threading.Lock()
-        # Neither process then copies pages for the sake of collecting garbage among what both have.
-        gc.freeze()
+        if freezes:
+            gc.freeze()
         reads, requests = os.pipe()
         answers, writes = os.pipe()
         self.pid = os.fork()

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from contextvars import ContextVar
 from pathlib import Path
@@ -64,6 +66,19 @@ class TestApart:
         work = Apart(ASKED.get)
         ASKED.reset(token)
         assert work.result() == "somebody"
+
+    def test_what_the_parent_has_may_be_collected_later(self) -> None:
+        class Held:
+            pass
+
+        held = Held()
+        held.itself = held  # type: ignore[attr-defined]
+        seen, before = weakref.ref(held), gc.get_freeze_count()
+        assert Apart(lambda: seen() is not None).result() is True
+        assert gc.get_freeze_count() == before
+        del held
+        gc.collect()
+        assert seen() is None
 
     def test_what_it_prints_is_no_result(self, capfd: pytest.CaptureFixture[str]) -> None:
         assert Apart(lambda: os.write(1, b"a library speaks")).result() == 16
