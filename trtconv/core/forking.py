@@ -84,9 +84,10 @@ class Fork:
         self._lock = threading.Lock()
         if freezes:
             gc.freeze()
-        reads, requests = os.pipe()
-        answers, writes = os.pipe()
-        self.pid = os.fork()
+        with contextlib.ExitStack() as undo:
+            (reads, requests), (answers, writes) = _pipe(undo), _pipe(undo)
+            self.pid = os.fork()
+            undo.pop_all()
         if not self.pid:
             _work(work, path, (reads, writes, 2 if stderr is None else stderr.fileno()), shared)
         os.close(reads)
@@ -112,6 +113,13 @@ class Fork:
         if self._code is None:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, signal.SIGKILL)
+
+
+def _pipe(undo: contextlib.ExitStack) -> tuple[int, int]:
+    ends = os.pipe()
+    for end in ends:
+        undo.callback(os.close, end)
+    return ends
 
 
 def die_with(parent: int, number: int) -> None:

@@ -272,3 +272,14 @@ print(Apart(lambda: 5).result())
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["True", "None"]
+
+
+def test_nothing_is_left_open_where_there_is_no_process_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    def none() -> int:
+        raise BlockingIOError("no process more")
+
+    monkeypatch.setattr(os, "fork", none)
+    before = sorted(os.listdir("/proc/self/fd"))  # noqa: PTH208
+    with pytest.raises(BlockingIOError):
+        Fork(lambda: None, list(sys.path), None)
+    assert sorted(os.listdir("/proc/self/fd")) == before  # noqa: PTH208
