@@ -269,6 +269,25 @@ def test_compress(chosen: list[bool], late: bool, whole: bool) -> None:
     assert_same(proto, given_, "compress-by-size")
 
 
+@given(st.lists(st.integers(0, 3), min_size=1, max_size=3), st.sampled_from((np.float32, np.int64, np.bool_)))
+def test_nonzero_of_constants(shape: list[int], dtype: Any) -> None:
+    values = np.random.default_rng(len(shape)).integers(0, 2, shape).astype(dtype)
+    feeds: Arrays = {"a": normal(2)}
+    proto = model("NonZero", {"a": values}, 13, constant={"b": values}, shape=[len(shape), None])
+    del proto.graph.input[:], proto.graph.node[0].input[:]
+    proto.graph.node[0].input.append("b")
+    proto.graph.output[0].type.tensor_type.elem_type = onnx.TensorProto.INT64
+    proto.graph.input.append(helper.make_tensor_value_info("a", onnx.TensorProto.FLOAT, [2]))
+    assert_same(proto, feeds, "write-selections")
+
+
+@pytest.mark.parametrize("mask", ["a = Greater (x, zero)", "a = Cast <to = 9> (one)"])
+def test_nonzero_of_inputs_and_of_scalars_stays(mask: str) -> None:
+    text = f"""<ir_version: 8, opset_import: ["": 17]> g (float[3] x) => (int64[p,q] y)
+        <float zero = {{0}}, float one = {{1}}> {{ {mask}  y = NonZero (a) }}"""
+    assert not run_passes(wrap(onnx.parser.parse_model(text)), PASSES, RTX).edits
+
+
 def test_hardmax_on_8_6() -> None:
     feeds = {"a": normal(2, 3, 4)}
     assert_same(model("Hardmax", feeds, 13, axis=1), feeds, "compare-positions", target=EIGHT)

@@ -1,4 +1,4 @@
-"""Writes down arguments that a parser wants as constants: axes, sizes, counts."""
+"""Writes down what a parser wants as constants, or cannot compute: axes, sizes, counts, positions."""
 
 from __future__ import annotations
 
@@ -72,3 +72,35 @@ class FixArguments(Spelling):
             raise Unwritable
         writer.again(inputs)
         return f"{', '.join(fixed)} written as constants"
+
+
+class WriteSelections(Spelling):
+    """Writes NonZero of a tensor that the model's constants and known sizes fix as the positions that it finds.
+
+    TensorRT-RTX has no NonZero, and how many positions there are is known only at run time to the others; a mask that
+    Python fills and asks for its places, as torch's older exporter writes assignments to a slice, is a constant.
+
+    Before:
+        <ir_version: 8, opset_import: ["": 17]>
+        g (float[3] x) => (float[2] y) <bool[3] mask = {1, 0, 1}, int64[1] flat = {-1}>
+        { at = NonZero (mask)  i = Reshape (at, flat)  y = Gather (x, i) }
+    After:
+        <ir_version: 8, opset_import: ["": 17]>
+        g (float[3] x) => (float[2] y) <int64[1] flat = {-1}, int64[1,2] places = {0, 2}>
+        { at = Identity (places)  i = Reshape (at, flat)  y = Gather (x, i) }
+    """
+
+    name = "write-selections"
+    ops = frozenset({"NonZero"})
+
+    def lacks(self, scope: Scope, index: int, target: Target) -> bool:
+        return True
+
+    def write(self, writer: Writer, target: Target) -> str | None:
+        values = resolved(writer.scope, writer.input(0), writer.model.proto.opset_import)
+        if values is None:
+            raise Unwritable
+        if not values.ndim:
+            raise Unwritable("of a scalar ONNX's definition and ONNX Runtime find positions of different shapes")
+        writer("Identity", np.array(np.nonzero(values), np.int64), to=writer.output())
+        return f"{values.size} known values written as the positions of those that are not zero"
