@@ -179,6 +179,83 @@ def test_what_reads_sizes_that_are_not_known_is_missing_and_all_else_is_compared
     assert "sizes" in found.missing["y"]
 
 
+CONSTANT = """<ir_version: 8, opset_import: ["": OPSET]> g (float[n,4] x) => (float[p,q] y)
+    <HELD k = {1, 2}, float[2] l = {3, 4}, float two = {2}, float[2] half = {0.5, 0.5}> {
+    q = NonZero (x)  f = Cast <to = 1> (q)  TURN  WEIGHT  y = NODE }"""
+USUAL = {
+    "OPSET": "17",
+    "HELD": "float[2]",
+    "TURN": "t = Transpose (f)",
+    "WEIGHT": "w = Mul (l, two)",
+    "NODE": "Sum (t, w, k)",
+}
+ADDED = {"WEIGHT": "w = Add (l, l)"}
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "matches", "missing"),
+    [
+        ({}, ADDED, 1, []),
+        # Other numbers are no alarm: what reads them may make the same of them.
+        ({}, {"WEIGHT": "w = Mul (l, half)"}, 0, ["w"]),
+        ({}, {**ADDED, "NODE": "Sum (w, t, k)"}, 0, ["y"]),
+        ({}, {**ADDED, "OPSET": "18"}, 0, ["y"]),
+        ({}, {**ADDED, "HELD": "float[1,2]"}, 0, ["y"]),
+        ({}, {**ADDED, "TURN": "u = Transpose (f)  t = Mul (u, two)"}, 1, ["t"]),
+        ({}, {"WEIGHT": "w = Mul (t, two)"}, 0, ["y"]),
+        ({}, {"WEIGHT": "", "HELD": "float[2] w = {6, 8}, float[2]"}, 0, ["y"]),
+        ({"NODE": "Sum (t, two, k)", "WEIGHT": ""}, {"NODE": "Sum (t, w, k)"}, 0, ["y"]),
+        (
+            {"WEIGHT": "w = Cast <to = 6> (two)", "NODE": "Gather (t, w)"},
+            {"WEIGHT": "w = Cast <to = 7> (two)", "NODE": "Gather (t, w)"},
+            *(0, ["y"]),
+        ),
+    ],
+)
+def test_of_a_node_of_unknown_sizes_the_constants_are_compared(
+    one: dict[str, str], other: dict[str, str], matches: int, missing: list[str], runner: Process
+) -> None:
+    file, given = (
+        OnnxModel(onnx.shape_inference.infer_shapes(onnx.parser.parse_model(filled(CONSTANT, part))), Path("m"))
+        for part in ({**USUAL, **one}, {**USUAL, **other})
+    )
+    found = compared_pieces(Differences(file, given), EXACT, runner)
+    assert (found.changed, found.matches, sorted(found.missing)) == (None, matches, missing)
+
+
+def filled(text: str, parts: dict[str, str]) -> str:
+    for key, part in parts.items():
+        text = text.replace(key, part)
+    return text
+
+
+def test_sizes_that_passes_wrote_down_are_known(runner: Process) -> None:
+    text = """<ir_version: 8, opset_import: ["": 17]> g (float[n,4] x) => (float[n,p] y)
+        <bool[4] mask = {1, 0, 1, 1}, int64[1] flat = {-1}, int64[1,3] at = {0, 2, 3}, float two = {2}>
+        { PLACES  i = Reshape (q, flat)  a = Gather <axis = 1> (x, i)  NODE }"""
+    changes = {"PLACES": "q = NonZero (mask)", "NODE": "y = Add (a, a)"}, {"PLACES": "q = Identity (at)"}
+    file, given = (
+        OnnxModel(onnx.parser.parse_model(filled(text, {**part, "NODE": node})), Path("m"))
+        for part, node in zip(changes, ("y = Add (a, a)", "y = Mul (a, two)"), strict=True)
+    )
+    found = compared_pieces(Differences(file, given), EXACT, runner)
+    assert (found.changed, found.matches, found.missing) == (None, 2, {})
+
+
+@pytest.mark.parametrize("steps", [5, 9])
+def test_other_codes_through_many_nodes_are_missing(steps: int, runner: Process) -> None:
+    """As many as are not followed: nobody has looked at what reads the last of them."""
+    adds = " ".join(f"c{number + 1} = Add (c{number}, one)" for number in range(steps))
+    text = f"""<ir_version: 8, opset_import: ["": 17]> g (float[n,64] x) => (float[n,64] y) <int32 one = {{1}}>
+        {{ CODES  {adds}  y = Cast <to = 1> (c{steps}) }}"""
+    file, given = (
+        OnnxModel(onnx.shape_inference.infer_shapes(onnx.parser.parse_model(text.replace("CODES", codes))), Path("m"))
+        for codes in ("c0 = Cast <to = 6> (x)", "p = Cast <to = 6> (x)  c0 = Add (p, one)")
+    )
+    found = compared_pieces(Differences(file, given), EXACT, runner)
+    assert (found.changed and found.changed.tensor, [*found.missing]) == (("y", []) if steps < 8 else (None, ["c8"]))
+
+
 def test_the_same_model_needs_no_run() -> None:
     file, _ = both()
     renamed = file.copy()

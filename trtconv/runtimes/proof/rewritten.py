@@ -13,7 +13,7 @@ import hashlib
 import itertools
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import onnx
@@ -23,7 +23,7 @@ from trtconv.core import process
 from trtconv.core.dims import InputRange, ShapeProfile
 from trtconv.core.errors import TrtconvError
 from trtconv.core.frozen import frozen
-from trtconv.graph.extract import shapes_at
+from trtconv.graph.extract import shapes_at, shapes_with
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.types import known_dtype_name
 from trtconv.runtimes.assumed import Shapes, assumed_shapes
@@ -204,6 +204,7 @@ class Differences:
         # Codes of another type mean something else, and so do the bits of a constant in another shape.
         recoded = {name for name in both if file.main.types.get(name) != rewritten.main.types.get(name)}
         recoded |= _constants_in_other_shapes(file, rewritten)
+        self._recoded = recoded
         self.both = both - recoded
         """Tensors that both make."""
         changed = {name for name in self.both if not before.makes_alike(after, name) or before.reads_of(name) & recoded}
@@ -230,6 +231,23 @@ class Differences:
             or self._is_kept(name)
             for name in self._unchanged
         )
+
+    def constants_of(self, target: str, seams: set[str]) -> list[str]:
+        """Returns the constants that the node of a target reads and that nodes make, in each model others; none where
+        anything else of it may be otherwise."""
+        sides = (self.before, self.after)
+        one, other = (side.nodes[side.producers[target]] for side in sides)
+        reads, types = self.before.reads_of(target), [side.model.main.types for side in sides]
+        constants = {name for name in reads - seams if any(name in side.producers for side in sides)}
+        if (
+            one != other
+            or self.before.model.opset != self.after.model.opset
+            or reads & self._recoded
+            or any(side.varies(name) for name in constants for side in sides)
+            or any(types[0].get(name) != types[1].get(name) for name in constants)
+        ):
+            return []
+        return sorted(constants)
 
     def _is_kept(self, target: str) -> bool:
         network = self._network
@@ -274,16 +292,18 @@ def compared_pieces(differences: Differences, claim: Claim, runner: process.Proc
     places, deadline = _Places(file, rewritten), time.monotonic() + seconds
     seams, missing = set(both), dict[str, str]()
     for _ in range(_MOST_ROUNDS):
-        cut = {name: [side.cut(name, seams, places) for side in (before, after)] for name in sorted(targets)}
+        cut = _cut(differences, targets, seams, places)
         pieces = [(name, one, other) for name, (one, other) in cut.items() if one is not None and other is not None]
         answers = _ran(runner, Pairs(pieces, str(file.path)), deadline)
         off = set()
-        for name in sorted(targets, key=before.producers.__getitem__):
+        for name in sorted(cut, key=before.producers.__getitem__):
             answer = answers.get(name, "the sizes of what it reads are not known")
             if isinstance(answer, str):
                 missing[name] = answer
             elif answer <= _limit((before, after), name, seams, claim):
                 equal += 1
+            elif name not in both:
+                missing[name] = "it has other values, and the sizes of what is read beside it are not known"
             elif name in rewritten.outputs or (claim.exact and places.is_float(name)):
                 return Kept(equal, Changed(name, answer, places.shapes), missing)
             else:
@@ -292,7 +312,23 @@ def compared_pieces(differences: Differences, claim: Claim, runner: process.Proc
         targets = {name for name in both & seams if before.reads_of(name) & off or after.reads_of(name) & off}
         if not targets:
             break
+    missing.update(dict.fromkeys(targets, f"{_MOST_ROUNDS} tensors before it have other values, one behind another"))
     return Kept(equal, None, missing)
+
+
+def _cut(
+    differences: Differences, targets: Collection[str], seams: set[str], places: _Places
+) -> dict[str, list[bytes | None]]:
+    """Returns the pieces of both models that make each target; where the sizes of what one reads are not known, those
+    that make the constants which its node reads, if these are all that is otherwise."""
+    sides = (differences.before, differences.after)
+    cut = {name: [side.cut(name, seams, places) for side in sides] for name in sorted(targets)}
+    for name in [name for name, pieces in cut.items() if None in pieces]:
+        constants = differences.constants_of(name, seams)
+        if constants:
+            del cut[name]
+            cut |= {constant: [side.cut(constant, set(), places) for side in sides] for constant in constants}
+    return cut
 
 
 def _limit(sides: Sequence[Version], target: str, seams: set[str], claim: Claim) -> float:
@@ -342,6 +378,10 @@ class _Places:
                 None not in e for e in self._dims.values()
             ):
                 self.shapes, self._dims = shapes, all_shapes
+        if any(None in dims for dims in self._dims.values()):
+            # Passes may have written down what inference could not know of the file.
+            whole = {name: dims for name, dims in self._dims.items() if None not in dims}
+            self._dims = {**self._dims, **shapes_with(rewritten, self.shapes), **whole}
 
     def is_float(self, name: str) -> bool:
         """Whether a tensor holds numbers in both models, and not codes of numbers."""
