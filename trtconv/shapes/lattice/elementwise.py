@@ -19,7 +19,7 @@ _SAME = (
     *("Hardmax", "HardSigmoid", "HardSwish", "InstanceNormalization", "IsInf", "IsNaN", "LeakyRelu", "Log"),
     *("LogSoftmax", "LpNormalization", "LRN", "MeanVarianceNormalization", "Mish", "RandomNormalLike"),
     *("RandomUniformLike", "Reciprocal", "Relu", "ReverseSequence", "RotaryEmbedding", "Round", "Selu", "Shrink"),
-    *("Sigmoid", "Sign", "Sin", "Sinh", "Softmax", "Softplus", "Softsign", "Swish", "Tan", "Tanh"),
+    *("Sigmoid", "Sin", "Sinh", "Softmax", "Softplus", "Softsign", "Swish", "Tan", "Tanh"),
     *("ThresholdedRelu", "Trilu"),
 )
 """Operators whose output has the shape of their first input."""
@@ -114,6 +114,7 @@ _ONE: dict[str, Callable[[Any], Any]] = {
     "Abs": np.abs,
     "Floor": np.floor,
     "Ceil": np.ceil,
+    "Sign": np.sign,
     "Sqrt": np.sqrt,
     "Not": np.logical_not,
 }

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
 from trtconv.shapes.lattice.number import ONE, UNKNOWN, Num, ceil_div, combine, is_just, larger, select, smaller
+from trtconv.shapes.lattice.reach import lies_within, reach_by_place
 from trtconv.shapes.lattice.registry import Inputs, axis_of, given, ints_of, like, normal, operator, shape_of, tensor
 from trtconv.shapes.lattice.reshaping import FAR
 from trtconv.shapes.lattice.tensor import Elements, Tensor, boxed
@@ -79,16 +82,20 @@ def _gather(trial: Trial, node: Node, inputs: Inputs) -> Tensor:
     source, dims, indices = tensor(inputs), shape_of(inputs), tensor(inputs, 1)
     axis = axis_of(trial, int(node.attrs.get("axis", 0)), len(dims))
     for num in indices.data.flat if indices.data is not None else ():
-        below = combine(np.less, num, dims[axis])
-        above = combine(np.greater_equal, num + dims[axis], Num(0))
-        within = combine(np.logical_and, below, above)
-        trial.require(within, f"takes element {{0}} of {{1}} at axis {axis}", num, dims[axis])
+        _require_within(trial, (num, num), dims[axis], axis, ())
+    for reach in indices.reach or ():
+        _require_within(trial, reach, dims[axis], axis, shape_of(inputs, 1))
     picks = indices.ints
     data = None
     if source.data is not None and picks is not None and indices.shape is not None:
         data = _take(source.data, np.array(picks, np.int64).reshape([int(n.value) for n in indices.shape]), axis)
     shape = [*dims[:axis], *shape_of(inputs, 1), *dims[axis + 1 :]]
     return Tensor(shape, data, source.dtype)
+
+
+def _require_within(trial: Trial, reach: tuple[Num, Num], size: Num, axis: int, counts: Sequence[Num]) -> None:
+    within, most = lies_within(reach, size, counts), reach[1]
+    trial.require(within, f"takes element {{0}} of {{1}} at axis {axis}", most, size)
 
 
 def _take(data: Elements, picks: NDArray[np.int64], axis: int) -> Elements | None:
@@ -119,6 +126,8 @@ def _gather_nd(trial: Trial, node: Node, inputs: Inputs) -> Tensor:
         raise Opaque("the length of its index tuples is not known")
     for axis in range(batch):
         trial.equal(dims[axis], indices[axis], f"meets sizes {{0}} and {{1}} at axis {axis}")
+    for axis, reach in enumerate(reach_by_place(tensor(inputs, 1), int(indices[-1].value)), batch):
+        _require_within(trial, reach, dims[axis], axis, indices)
     return like(tensor(inputs), [*indices[:-1], *dims[batch + int(indices[-1].value) :]])
 
 

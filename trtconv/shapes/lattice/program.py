@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import threading
 from collections import ChainMap
@@ -21,6 +22,7 @@ from trtconv.graph.scope import python_line
 from trtconv.graph.walk import constant_of, reads
 from trtconv.shapes.lattice import elementwise, indexing, reducing, reshaping, windows
 from trtconv.shapes.lattice.number import UNKNOWN, Num, is_mixed
+from trtconv.shapes.lattice.reach import reach_of
 from trtconv.shapes.lattice.registry import OPERATORS
 from trtconv.shapes.lattice.repeats import Repeats
 from trtconv.shapes.lattice.tensor import MAX_ELEMENTS, Tensor
@@ -211,7 +213,11 @@ def _apply(trial: Trial, node: Node, inputs: Sequence[Tensor | None]) -> list[Te
     if function is None:
         raise Opaque("trtconv does not know the shapes of this operator")
     outputs = function(trial, node, inputs)
-    return outputs if isinstance(outputs, list) else [outputs]
+    if isinstance(outputs, list):
+        return outputs
+    if outputs.data is None and outputs.reach is None:
+        outputs = dataclasses.replace(outputs, reach=reach_of(node, inputs, outputs))
+    return [outputs]
 
 
 def _is_choice(tensor: Tensor | None) -> bool:

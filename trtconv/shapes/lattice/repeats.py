@@ -14,7 +14,7 @@ import numpy as np
 
 from trtconv.core.frozen import frozen
 from trtconv.shapes.lattice.number import Num, is_mixed
-from trtconv.shapes.lattice.tensor import Tensor
+from trtconv.shapes.lattice.tensor import Reach, Tensor
 from trtconv.shapes.lattice.trial import Check, Node, Trial
 
 _MOST_KEPT = 1 << 24
@@ -101,7 +101,7 @@ class Repeats:
 
 
 def _copied(tensor: Tensor) -> Tensor:
-    return Tensor(None if tensor.shape is None else list(tensor.shape), tensor.data, tensor.dtype)
+    return Tensor(None if tensor.shape is None else list(tensor.shape), tensor.data, tensor.dtype, tensor.reach)
 
 
 def _node_key(node: Node, inputs: Inputs) -> Hashable:
@@ -127,10 +127,15 @@ def _attrs_key(attrs: Mapping[str, Any]) -> Hashable:
 def _tensor_key(tensor: Tensor, with_elements: bool) -> Hashable:
     shape = None if tensor.shape is None else tuple([_num_key(num) for num in tensor.shape])
     if tensor.data is None or not with_elements:
-        return shape, tensor.dtype, tensor.data is None
+        reach = None if tensor.reach is None or not with_elements else _reach_key(tensor.reach)
+        return shape, tensor.dtype, tensor.data is None, reach
     if tensor.data.size > _FEW:
         return shape, tensor.dtype, id(tensor.data)
     return shape, tensor.dtype, tuple([_num_key(num) for num in tensor.data.flat])
+
+
+def _reach_key(reach: Reach) -> Hashable:
+    return tuple([(_num_key(least), _num_key(most)) for least, most in reach])
 
 
 def _num_key(num: Num) -> Hashable:

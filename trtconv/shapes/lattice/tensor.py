@@ -16,6 +16,8 @@ MAX_ELEMENTS = 256
 
 Elements = NDArray[Any]
 """An object array of `Num`, in the tensor's own shape."""
+Reach = tuple[tuple[Num, Num], ...]
+"""The smallest and the largest of all elements, or of those at each place of the last axis."""
 
 
 @dataclasses.dataclass
@@ -26,11 +28,13 @@ class Tensor:
         shape: Its dimensions; None where not even the rank is known.
         data: Its elements, or None.
         dtype: Its element type, or None where it is not known.
+        reach: How far its elements reach where they are integers, not followed, and that is known.
     """
 
     shape: list[Num] | None
     data: Elements | None = None
     dtype: np.dtype[Any] | None = None
+    reach: Reach | None = None
 
     @property
     def rank(self) -> int:
