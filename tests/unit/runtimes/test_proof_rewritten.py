@@ -19,7 +19,7 @@ from support.onnx_models import RTX
 from trtconv.core.process import Process
 from trtconv.graph.model import OnnxModel
 from trtconv.passes import passes_for, run_passes
-from trtconv.runtimes.proof import rewritten
+from trtconv.runtimes.proof import version
 from trtconv.runtimes.proof.rewritten import Claim, Differences, compared_pieces
 from trtconv.runtimes.tensorrt.readback.records import ReadNetwork, ReadTensor
 
@@ -388,6 +388,40 @@ def test_the_same_bits_in_another_shape_are_another_constant(held: str) -> None:
     assert differences.targets == {"y"} and not differences.is_defined()
 
 
+HELD = """<ir_version: 8, opset_import: ["": 17]> g (float[2,3] x) => (float[a,b] y)
+    <LISTED FIXED float[3] z = {1, 2, 3}> { MADE  m = OTHER  g = GATHER  y = Sum (g, m) }"""
+HELD_BY_A_NODE = {
+    "LISTED": "",
+    "FIXED": "float[3] l = {1, 2, 3},",
+    "MADE": "k = Constant <value = int64[1] {1}> ()",
+    "OTHER": "Neg (l)",
+    "GATHER": "Gather (x, k)",
+}
+
+
+@pytest.mark.parametrize(
+    ("change", "targets"),
+    [
+        ({}, set()),
+        ({"LISTED": "int64[1] k = {0},"}, {"g"}),
+        ({"LISTED": "int64[1,1] k = {1},"}, {"g"}),
+        ({"LISTED": "uint64[1] k = {1},"}, {"g"}),
+        ({"GATHER": "Gather <axis = 1> (x, k)"}, {"g"}),
+        ({"OTHER": "Exp (l)", "GATHER": "Sum (x, k)"}, {"g", "y"}),
+        ({"LISTED": "int64[1] k = {1}, float[3] m = {-1, -2, -3},", "m = OTHER": ""}, {"y"}),
+        ({"OTHER": "Neg (x)"}, {"y"}),
+        ({"FIXED": "", "MADE": "l = Identity (x)"}, {"y"}),
+    ],
+)
+def test_a_constant_is_the_same_whether_a_node_holds_it_or_an_initializer(
+    change: dict[str, str], targets: set[str]
+) -> None:
+    kept = {**change, **HELD_BY_A_NODE, "MADE": "", "LISTED": "int64[1] k = {1},", **change}
+    file, given = (OnnxModel(onnx.parser.parse_model(filled(HELD, part)), Path("m")) for part in (HELD_BY_A_NODE, kept))
+    for sides in ((file, given), (given, file)):
+        assert Differences(*sides).targets == targets
+
+
 @pytest.mark.parametrize("order", [1, -1])
 @pytest.mark.parametrize("at", [0, 7, 40])
 def test_what_is_made_of_constants_is_told_apart_however_far_behind(at: int, order: int) -> None:
@@ -409,7 +443,7 @@ def test_nodes_that_many_read_are_looked_at_once(monkeypatch: pytest.MonkeyPatch
         looks.append(data)
         return original(data)
 
-    monkeypatch.setattr(rewritten, "hashlib", SimpleNamespace(sha256=look))
+    monkeypatch.setattr(version, "hashlib", SimpleNamespace(sha256=look))
     chain = " ".join(f"c{n + 1} = Neg (c{n})" for n in range(30))
     readers = " ".join(f"a{n + 1} = Add (a{n}, c30)" for n in range(30))
     nodes = f"c0 = Identity (zeros) {chain} a0 = Add (x, c30) {readers} y = Neg (a30)"
