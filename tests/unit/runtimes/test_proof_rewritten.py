@@ -242,6 +242,19 @@ def test_sizes_that_passes_wrote_down_are_known(runner: Process) -> None:
     assert (found.changed, found.matches, found.missing) == (None, 2, {})
 
 
+@pytest.mark.parametrize(("factor", "changed"), [("two", None), ("three", "y")])
+def test_sizes_that_are_computed_are_known(factor: str, changed: str | None, runner: Process) -> None:
+    text = """<ir_version: 8, opset_import: ["": 17]> g (float[n,4] x) => (float[n,p] y)
+        <int64 zero = {0}, int64 one = {1}, float two = {2}, float three = {3}>
+        { s = Shape (x)  l = Gather (s, zero)  r = Range (zero, l, one)  a = Gather <axis = 0> (x, r)  y = NODE }"""
+    file, given = (
+        OnnxModel(onnx.parser.parse_model(text.replace("NODE", node)), Path("m"))
+        for node in ("Add (a, a)", f"Mul (a, {factor})")
+    )
+    found = compared_pieces(Differences(file, given), EXACT, runner)
+    assert ((found.changed and found.changed.tensor), found.missing) == (changed, {})
+
+
 @pytest.mark.parametrize("steps", [5, 9])
 def test_other_codes_through_many_nodes_are_missing(steps: int, runner: Process) -> None:
     """As many as are not followed: nobody has looked at what reads the last of them."""

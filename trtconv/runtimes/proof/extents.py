@@ -42,7 +42,7 @@ def shapes_of(
     shapes = shapes_with(model, inputs)
     if not _lacking(shapes, names):
         return shapes
-    shapes = _filled(shapes, _by_lattice(model, inputs), names)
+    shapes = _filled(shapes, shapes_by_lattice(model, inputs), names)
     if not _lacking(shapes, names) or cost.products(network, shapes) > _MOST_PRODUCTS:
         return shapes
     return _filled(shapes, _traced(network, model, inputs, megabytes), names)
@@ -56,7 +56,7 @@ def _filled(shapes: Shapes, others: Mapping[str, Shape], names: Collection[str])
     return {**shapes, **{name: others[name] for name in _lacking(shapes, names) if name in others}}
 
 
-def _by_lattice(model: OnnxModel, inputs: Mapping[str, Shape]) -> Mapping[str, Shape]:
+def shapes_by_lattice(model: OnnxModel, inputs: Mapping[str, Shape]) -> Mapping[str, Shape]:
     """Returns what the size lattice knows: sizes that are computed and read by Expand, Tile and Reshape are beyond
     ONNX's inference, and a run of a large network at its own sizes costs too much."""
     sizes = sizes_of(model)

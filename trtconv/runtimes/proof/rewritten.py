@@ -8,6 +8,7 @@ have come to mean something else under its name; whatever reads it is then compa
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import math
 import time
@@ -25,6 +26,7 @@ from trtconv.graph.extract import shapes_at, shapes_with
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.types import known_dtype_name
 from trtconv.runtimes.assumed import Shapes, assumed_shapes
+from trtconv.runtimes.proof.extents import shapes_by_lattice
 from trtconv.runtimes.proof.rewritten_runs import Pairs
 from trtconv.runtimes.proof.terms.defined import is_kept
 from trtconv.runtimes.proof.version import Version
@@ -263,6 +265,7 @@ class _Places:
 
     def __init__(self, file: OnnxModel, rewritten: OnnxModel) -> None:
         self.shapes: Shapes = {}
+        self._models = (file, rewritten)
         self._dims: Mapping[str, tuple[int | None, ...]] = {}
         self._both = (file.main.types, rewritten.main.types)
         self._types = {**rewritten.main.types, **file.main.types}
@@ -274,10 +277,6 @@ class _Places:
                 None not in e for e in self._dims.values()
             ):
                 self.shapes, self._dims = shapes, all_shapes
-        if any(None in dims for dims in self._dims.values()):
-            # Passes may have written down what inference could not know of the file.
-            whole = {name: dims for name, dims in self._dims.items() if None not in dims}
-            self._dims = {**self._dims, **shapes_with(rewritten, self.shapes), **whole}
 
     def is_float(self, name: str) -> bool:
         """Whether a tensor holds numbers in both models, and not codes of numbers."""
@@ -286,8 +285,16 @@ class _Places:
     def value(self, name: str) -> onnx.ValueInfoProto | None:
         """Describes a tensor; None where its type or a size is not known."""
         shape, element = self._dims.get(name), self._types.get(name)
+        if shape is None or None in shape:
+            shape = self._others.get(name)
         return (
             None
             if shape is None or None in shape or not element
             else helper.make_tensor_value_info(name, element, shape)
         )
+
+    @functools.cached_property
+    def _others(self) -> Mapping[str, tuple[int | None, ...]]:
+        """Shapes that inference does not know of the file, of what passes wrote down, or computed of sizes."""
+        file, rewritten = self._models
+        return {**shapes_with(rewritten, self.shapes), **shapes_by_lattice(file, self.shapes)}
