@@ -218,13 +218,28 @@ def test_short_fourier_transforms(window: bool, onesided: int) -> None:
     assert_same(proto, feeds, "fourier-by-matrix", target=EIGHT)
 
 
-@given(st.integers(1, 3), st.integers(1, 2), st.integers(1, 2), st.integers(0, 1), st.integers(5, 7))
-def test_columns_are_put_together(block: int, stride: int, dilation: int, pad: int, size: int) -> None:
-    count = (size + 2 * pad - (block - 1) * dilation - 1) // stride + 1
-    feeds = {"a": normal(2, 3 * block * block, count * count)}
-    constant = {"b": np.array([size, size]), "c": np.array([block, block])}
-    attrs = {"strides": [stride] * 2, "dilations": [dilation] * 2, "pads": [pad] * 4}
-    assert_same(model("Col2Im", feeds, 18, constant=constant, **attrs), feeds, "unfold-columns", runtime=True)
+@given(
+    st.integers(1, 3),
+    st.integers(1, 3),
+    st.integers(1, 2),
+    st.tuples(st.integers(0, 1), st.integers(0, 2)),
+    st.integers(5, 8),
+    st.booleans(),
+)
+def test_columns_are_put_together(
+    block: int, stride: int, dilation: int, pads: tuple[int, int], size: int, late: bool
+) -> None:
+    sizes, blocks, strides = [size, size + 1], [block, block + 1], [stride, 1]
+    counts = [
+        (length + sum(pads) - (extent - 1) * dilation - 1) // step + 1
+        for length, extent, step in zip(sizes, blocks, strides, strict=True)
+    ]
+    feeds: Arrays = {"a": normal(2, 3 * block * (block + 1), counts[0] * counts[1])}
+    image, constant = {"b": np.array(sizes)}, {"c": np.array(blocks)}
+    attrs = {"strides": strides, "dilations": [dilation] * 2, "pads": [pads[0]] * 2 + [pads[1]] * 2}
+    feeds |= image if late else {}
+    proto = model("Col2Im", feeds, 18, constant={**constant, **({} if late else image)}, **attrs)
+    assert_same(proto, feeds, "unfold-columns", runtime=True)
 
 
 @pytest.mark.parametrize("asked", [None, [1, 2, 4, 4], [1, 2, 5, 6]])

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from trtconv.core.target import Target
+from trtconv.graph.resolve import resolved
 from trtconv.graph.scope import Scope
 from trtconv.passes.spelling.base import Spelling
 from trtconv.passes.spelling.writer import Unwritable, Writer
@@ -32,37 +35,77 @@ class UnfoldColumns(Spelling):
         return True
 
     def write(self, writer: Writer, target: Target) -> str | None:
-        image = [int(size) for size in writer.values(1, "sizes").reshape(-1)]
         block = [int(size) for size in writer.values(2, "block sizes").reshape(-1)]
-        rank = len(image)
+        rank = len(block)
         if rank > 3:
             raise Unwritable(f"TensorRT has no deconvolution along {rank} axes")
-        strides = writer.attrs.get("strides", [1] * rank)
-        dilations = writer.attrs.get("dilations", [1] * rank)
-        pads = writer.attrs.get("pads", [0] * 2 * rank)
-        counts, rests = [], []
-        for axis in range(rank):
-            room = image[axis] + pads[axis] + pads[axis + rank] - (block[axis] - 1) * dilations[axis] - 1
-            counts.append(room // strides[axis] + 1)
-            rests.append(room % strides[axis])
-        taps = math.prod(block)
         _, rows, _ = writer.shape(writer.input(0))
         if rows is None:
             raise Unwritable("its channels are known only at run time")
-        dtype = writer.dtype(writer.input(0))
+        columns = _Columns(
+            block,
+            writer.attrs.get("strides", [1] * rank),
+            writer.attrs.get("dilations", [1] * rank),
+            writer.attrs.get("pads", [0] * 2 * rank),
+        )
+        image = resolved(writer.scope, writer.input(1), writer.model.proto.opset_import)
+        if image is None:
+            columns.unfold_at_run_time(writer, rows)
+        else:
+            columns.unfold(writer, rows, [int(size) for size in image.reshape(-1)])
+        return None
+
+
+class _Columns(NamedTuple):
+    """How the windows lie whose elements are the columns."""
+
+    block: Sequence[int]
+    strides: Sequence[int]
+    dilations: Sequence[int]
+    pads: Sequence[int]
+
+    def unfold(self, writer: Writer, rows: int, image: Sequence[int]) -> None:
+        taps = math.prod(self.block)
+        rooms = [size - gap for size, gap in zip(image, self._gaps(), strict=True)]
+        counts = [room // stride + 1 for room, stride in zip(rooms, self.strides, strict=True)]
+        rests = [room % stride for room, stride in zip(rooms, self.strides, strict=True)]
         folded = writer.reshape(writer.input(0), [-1, taps, *counts])
-        result = writer(
+        result = self._deconvolved(writer, folded, rests)
+        writer.reshape(result, [-1, rows // taps, *image], to=writer.output())
+
+    def unfold_at_run_time(self, writer: Writer, rows: int) -> None:
+        """Writes it for an image whose sizes are known only at run time."""
+        rank, taps, image = len(self.block), math.prod(self.block), writer.input(1)
+        steps = writer("Div", writer("Sub", image, np.array(self._gaps(), np.int64)), np.array(self.strides, np.int64))
+        counts = writer("Add", steps, np.array([1], np.int64))
+        grid = writer("Concat", np.array([-1, taps], np.int64), counts, axis=0)
+        folded = writer.reshape(writer.input(0), grid)
+        # What is left behind the last window hangs on the sizes: the most that may be, cut off at the end.
+        longest = [stride - 1 for stride in self.strides]
+        result = self._deconvolved(writer, folded, longest)
+        if any(longest):
+            result = writer.slice(result, [0] * rank, image, range(2, 2 + rank))
+        shape = writer("Concat", np.array([-1, rows // taps], np.int64), image, axis=0)
+        writer.reshape(result, shape, to=writer.output())
+
+    def _gaps(self) -> list[int]:
+        """Returns by how much an image is larger than the way from its first window to its last, along each axis."""
+        rank = len(self.block)
+        extents = ((size - 1) * dilation + 1 for size, dilation in zip(self.block, self.dilations, strict=True))
+        return [extent - self.pads[axis] - self.pads[axis + rank] for axis, extent in enumerate(extents)]
+
+    def _deconvolved(self, writer: Writer, folded: str, rests: Sequence[int]) -> str:
+        taps, dtype = math.prod(self.block), writer.dtype(writer.input(0))
+        return writer(
             "ConvTranspose",
             folded,
-            np.eye(taps, dtype=dtype).reshape(taps, 1, *block),
-            strides=strides,
-            dilations=dilations,
-            pads=pads,
+            np.eye(taps, dtype=dtype).reshape(taps, 1, *self.block),
+            strides=self.strides,
+            dilations=self.dilations,
+            pads=self.pads,
             output_padding=rests if any(rests) else None,
-            kernel_shape=block,
+            kernel_shape=self.block,
         )
-        writer.reshape(result, [-1, rows // taps, *image], to=writer.output())
-        return None
 
 
 class UnpoolByScatter(Spelling):

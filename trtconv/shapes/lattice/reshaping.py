@@ -334,6 +334,22 @@ def _depth_to_space(trial: Trial, node: Node, inputs: Inputs) -> Tensor:
     return like(tensor(inputs), [batch, floor_div(channels, Num(block * block)), height * block, width * block])
 
 
+@operator("Col2Im")
+def _columns_to_image(trial: Trial, node: Node, inputs: Inputs) -> Tensor:
+    dims, image, block = shape_of(inputs), tensor(inputs, 1).nums, tensor(inputs, 2).ints
+    if len(dims) != 3 or image is None or block is None:
+        raise Opaque("the sizes of its image or of its windows are not known")
+    rank, taps, windows = len(block), math.prod(block), ONE
+    strides, dilations = (node.attrs.get(name, [1] * rank) for name in ("strides", "dilations"))
+    pads = node.attrs.get("pads", [0] * 2 * rank)
+    for axis, size in enumerate(image):
+        extent = (block[axis] - 1) * dilations[axis] + 1
+        windows = windows * (floor_div(size + (pads[axis] + pads[axis + rank] - extent), Num(strides[axis])) + 1)
+    trial.equal(dims[2], windows, "puts {0} windows where there are {1}")
+    trial.require(combine(np.equal, dims[1] % taps, Num(0)), f"divides {{0}} channels by {taps}", dims[1])
+    return like(tensor(inputs), [dims[0], floor_div(dims[1], Num(taps)), *image])
+
+
 @operator("SpaceToDepth")
 def _space_to_depth(trial: Trial, node: Node, inputs: Inputs) -> Tensor:
     batch, channels, height, width = _four(trial, inputs)
