@@ -473,3 +473,30 @@ def test_the_same_node_of_another_function_is_another() -> None:
     )
     assert Differences(file, file).is_defined()
     assert not Differences(file, given).is_defined()
+
+
+@pytest.mark.parametrize(("sizes", "changed"), [("2, 6, 4", None), ("2, 4, 6", "y"), ("2, 3, 8", "y")])
+def test_sizes_are_those_of_what_they_are_taken_of(sizes: str, changed: str | None, runner: Process) -> None:
+    """Both make `n`; with another number in its place the file's node would make another shape, or none."""
+    text = """<ir_version: 8, opset_import: ["": 17]> g (float[2,4,6] x) => (float[2,p,q] y)
+        <int64 zero = {0}, int64[1] axis = {0}, int64[1] rest = {-1}, int64[1] three = {3}, int64[3] sizes = {SIZES}> {
+        a = Relu (x)  s = Shape (a)  n = Gather (s, zero)  k = Unsqueeze (n, axis)  f = Mul (k, three)
+        c = Concat <axis = 0> (k, f, rest)  y = Reshape (a, READ) }"""
+    file, given = (
+        OnnxModel(onnx.parser.parse_model(text.replace("READ", read).replace("SIZES", sizes)), Path("m"))
+        for read in ("c", "sizes")
+    )
+    found = compared_pieces(Differences(file, given), EXACT, runner)
+    assert ((found.changed and found.changed.tensor), found.missing) == (changed, {})
+
+
+@pytest.mark.parametrize(("one", "changed"), [("one", None), ("zero", "y")])
+def test_other_sizes_are_found_through_what_is_made_of_them(one: str, changed: str | None, runner: Process) -> None:
+    """What a pass changes at `m` shows at y alone, whose node and those between are as they were."""
+    text = """<ir_version: 8, opset_import: ["": 17]> g (float[2,4,6] x) => (float[p,q,r] y)
+        <int64 zero = {0}, int64[1] axis = {0}, int64 one = {1}> {
+        a = ReduceMax <keepdims = 1> (x)  s = Shape (x)  n = Gather (s, zero)  m = Add (n, READ)
+        k = Unsqueeze (m, axis)  c = Concat <axis = 0> (k, k, k)  y = Expand (a, c) }"""
+    file, given = (OnnxModel(onnx.parser.parse_model(text.replace("READ", read)), Path("m")) for read in ("one", one))
+    found = compared_pieces(Differences(file, given), EXACT, runner)
+    assert (found.changed and found.changed.tensor) == changed

@@ -42,6 +42,16 @@ class Piece:
     inside: frozenset[str] = frozenset()
 
 
+def made_of_values(model: OnnxModel) -> set[str]:
+    """Returns the tensors of the main graph that are made of the values of the inputs, and not of sizes alone."""
+    inputs = {spec.name for spec in model.inputs}
+    made, columns = set(inputs), model.main.columns
+    for op, outputs, read in zip(columns.ops, columns.outputs, model.main.reads, strict=True):
+        if op not in _SHAPES and not made.isdisjoint(read):
+            made.update(name for name in outputs if name)
+    return made - inputs
+
+
 class Seams:
     """Cuts a network and its model.
 
@@ -68,21 +78,12 @@ class Seams:
     def _shared(self) -> dict[str, int]:
         loops = Flow(self._network).loops_of
         names = collections.Counter(tensor.name for tensor in self._network.tensors)
-        candidates = self._depending() | self._inputs
+        candidates = made_of_values(self._model) | self._inputs
         return {
             tensor.name: tensor.index
             for tensor in self._network.tensors
             if tensor.name in candidates and names[tensor.name] == 1 and not loops[tensor.index]
         }
-
-    def _depending(self) -> set[str]:
-        """Returns the tensors of the main graph that depend on the values of the inputs, and not on sizes alone."""
-        dependents = set(self._inputs)
-        columns = self._model.main.columns
-        for op, outputs, read in zip(columns.ops, columns.outputs, self._reads, strict=True):
-            if op not in _SHAPES and not dependents.isdisjoint(read):
-                dependents.update(name for name in outputs if name)
-        return dependents - self._inputs
 
     def pieces(self) -> Iterator[Piece]:
         """Yields a piece for every seam that the network computes, in its order."""

@@ -188,7 +188,8 @@ def compared_pieces(differences: Differences, claim: Claim, runner: process.Proc
     if not targets:
         return Kept(equal)
     places, deadline = _Places(file, rewritten), time.monotonic() + seconds
-    seams, missing = set(both), dict[str, str]()
+    seams = {name for name in both if not (before.makes_of_sizes(name) or after.makes_of_sizes(name))}
+    left, missing = set(both), dict[str, str]()
     for _ in range(_MOST_ROUNDS):
         cut = _cut(differences, targets, seams, places)
         pieces = [(name, one, other) for name, (one, other) in cut.items() if one is not None and other is not None]
@@ -207,7 +208,8 @@ def compared_pieces(differences: Differences, claim: Claim, runner: process.Proc
             else:
                 off.add(name)
         seams -= off
-        targets = {name for name in both & seams if before.reads_of(name) & off or after.reads_of(name) & off}
+        left -= off
+        targets = {name for name in left if before.reads_of(name) & off or after.reads_of(name) & off}
         if not targets:
             break
     missing.update(dict.fromkeys(targets, f"{_MOST_ROUNDS} tensors before it have other values, one behind another"))

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 import onnx
 
 from trtconv.graph.model import OnnxModel
+from trtconv.runtimes.proof.cut import made_of_values
 
 Describe = Callable[[str], "onnx.ValueInfoProto | None"]
 """What describes a tensor by its type and sizes; None where they are not known."""
@@ -36,6 +37,14 @@ class Version:
     def varies(self, name: str) -> bool:
         """Whether a tensor holds what the inputs hold, or is made of that."""
         return name in self.inputs or self.makes(name)
+
+    def makes_of_sizes(self, name: str) -> bool:
+        """Whether a node makes a tensor of sizes alone: in their place others than the real ones mean nothing."""
+        return self.makes(name) and name not in self._values
+
+    @functools.cached_property
+    def _values(self) -> set[str]:
+        return made_of_values(self.model)
 
     def makes_alike(self, other: Version, name: str) -> bool:
         """Whether the same node makes a tensor in another model, of the same."""
