@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import string
+from collections.abc import Sequence
 
 import onnx_graphsurgeon as gs
 
@@ -11,12 +12,15 @@ from trtconv.graph.editor import Field
 from trtconv.graph.scope import Scope
 from trtconv.passes.base import NodePass, Refusal
 
+_ELLIPSIS = "..."
+
 
 class LowerEinsumLetters(NodePass):
     """Renames the capital letters of an Einsum to small ones, of which TensorRT's parser takes no others.
 
     torchvision's MaxViT writes its attention with capitals. What an equation without an arrow returns is written down
-    first: its order is that of the letters.
+    first: its order is that of the letters. For TensorRT 8 an ellipsis (OWL-ViT of transformers) becomes letters too,
+    where it stands for as many axes of the same sizes everywhere; its parser takes none.
 
     Before:
         <ir_version: 8, opset_import: ["": 17]>
@@ -33,7 +37,10 @@ class LowerEinsumLetters(NodePass):
 
     def concerns(self, scope: Scope, index: int, target: Target) -> bool:
         equations = (entry.s for entry in scope.columns.attributes[index] if entry.name == "equation")
-        return any(equation != equation.lower() for equation in equations)
+        return any(
+            equation != equation.lower() or (target.before(9) and _ELLIPSIS.encode() in equation)
+            for equation in equations
+        )
 
     def visit(self, field: Field, node: gs.Node, target: Target) -> str | Refusal | None:
         equation = "".join(node.attrs["equation"].split())
@@ -46,9 +53,36 @@ class LowerEinsumLetters(NodePass):
             if result is None:
                 return Refusal("which of small and capital letters come first, nobody says")
             equation = f"{equation}->{result}"
-        node.attrs["equation"] = "".join(names.get(sign, sign) for sign in equation)
+        equation = "".join(names.get(sign, sign) for sign in equation)
+        if target.before(9) and _ELLIPSIS in equation:
+            spelled = _spelled(equation, [field.shape(tensor) for tensor in node.inputs])
+            if isinstance(spelled, Refusal):
+                return spelled
+            equation = spelled
+        node.attrs["equation"] = equation
         field.replace(node, [node])
         return f"equation written as {node.attrs['equation']}"
+
+
+def _spelled(equation: str, shapes: Sequence[tuple[int | None, ...] | None]) -> str | Refusal:
+    """Returns an equation with letters in the place of its ellipses."""
+    sources, _, result = equation.partition("->")
+    operands = sources.split(",")
+    sizes = set()
+    for operand, shape in zip(operands, shapes, strict=True):
+        before, dots, after = operand.partition(_ELLIPSIS)
+        if dots and shape is None:
+            return Refusal("for how many axes ... stands is not known")
+        if dots and shape is not None:
+            sizes.add(shape[len(before) : len(shape) - len(after)])
+    # Axes of one element would be repeated, and those of unknown sizes may have one.
+    if len(sizes) > 1 or (sum(_ELLIPSIS in operand for operand in operands) > 1 and None in next(iter(sizes))):
+        return Refusal("the axes for which ... stands may have other sizes elsewhere")
+    free = sorted(set(string.ascii_lowercase) - set(equation))
+    axes = len(next(iter(sizes), ()))
+    if axes > len(free) or _ELLIPSIS not in result:
+        return Refusal(f"there are no {axes} letters for ..." if _ELLIPSIS in result else "what ... stands for is lost")
+    return equation.replace(_ELLIPSIS, "".join(free[:axes]))
 
 
 def _small(letters: set[str]) -> dict[str, str] | None:
@@ -63,4 +97,4 @@ def _implied(equation: str) -> str | None:
     once = sorted(letter for letter in set(filter(str.isalpha, equation)) if equation.count(letter) == 1)
     if len({letter.isupper() for letter in once}) > 1:
         return None
-    return f"{'...' if '...' in equation else ''}{''.join(once)}"
+    return f"{_ELLIPSIS if _ELLIPSIS in equation else ''}{''.join(once)}"

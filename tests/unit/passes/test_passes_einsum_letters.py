@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -27,8 +28,11 @@ def model(equation: str, *shapes: tuple[int, ...]) -> OnnxModel:
     return OnnxModel(proto, Path("m.onnx"))
 
 
-def lowered(made: OnnxModel) -> PassResult:
-    return LowerEinsumLetters().run(made, Target("rtx"))
+RTX, OLD = Target("rtx"), Target("tensorrt", (8, 6))
+
+
+def lowered(made: OnnxModel, target: Target = RTX) -> PassResult:
+    return LowerEinsumLetters().run(made, target)
 
 
 @pytest.mark.parametrize(
@@ -73,3 +77,49 @@ def test_what_has_no_small_letters_is_left(equation: str, shapes: list[tuple[int
 def test_small_letters_are_left() -> None:
     made = model("ij,jk", (3, 4), (4, 5))
     assert not LowerEinsumLetters().may_act(made, Target("rtx"))
+
+
+@pytest.mark.parametrize(
+    ("equation", "shapes", "written"),
+    [
+        ("...pd,...qd->...pq", [(2, 5, 3), (2, 4, 3)], "apd,aqd->apq"),
+        ("...PD,...QD->...PQ", [(2, 3, 5, 3), (2, 3, 4, 3)], "deba,deca->debc"),
+        ("i...j->j...i", [(2, 3, 4, 5)], "iabj->jabi"),
+        ("...ij,jk->...ik", [(2, 3, 4), (4, 5)], "aij,jk->aik"),
+        ("...ij,...jk", [(3, 4), (4, 5)], "ij,jk->ik"),
+        ("... b a", [(2, 3, 4)], "cba->cab"),
+    ],
+)
+def test_an_ellipsis_becomes_letters_for_tensorrt_8(equation: str, shapes: list[tuple[int, ...]], written: str) -> None:
+    before, after = model(equation, *shapes), model(equation, *shapes)
+    if equation == equation.lower():
+        assert not LowerEinsumLetters().may_act(after, RTX)
+    assert len(lowered(after, OLD).edits) == 1
+    assert not LowerEinsumLetters().may_act(after, OLD)
+    assert after.proto.graph.node[0].attribute[0].s.decode() == written
+    random = np.random.default_rng(5)
+    feeds = {f"x{at}": random.normal(size=shape).astype(np.float32) for at, shape in enumerate(shapes)}
+    one, two = (np.asarray(ReferenceEvaluator(each.proto).run(None, feeds)[0]) for each in (before, after))
+    np.testing.assert_allclose(one, two, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("equation", "shapes", "why"),
+    [
+        ("...ij,...jk->...ik", [(2, 3, 4), (1, 4, 5)], "other sizes"),
+        ("...ij,...jk->...ik", [(2, 3, 4), (4, 5)], "other sizes"),
+        ("...ij,...jk->...ik", [("n", 3, 4), ("n", 4, 5)], "other sizes"),
+        ("...ij->ij", [(2, 3, 4)], "lost"),
+        ("...ij->...ji", [None], "how many"),
+        ("...abcdefghijklmnopqrstuvwxyz->...a", [(2,) + (1,) * 26], "letters"),
+    ],
+)
+def test_an_ellipsis_that_may_stand_for_more_is_left(equation: str, shapes: Any, why: str) -> None:
+    made = model(equation, *shapes)
+    result = lowered(made, OLD)
+    assert not result.edits and why in result.skipped[0].reason
+
+
+def test_one_of_unknown_sizes_alone_repeats_nothing() -> None:
+    made = model("...ij,jk->...ik", ("n", 3, 4), (4, 5))  # type: ignore[arg-type]
+    assert len(lowered(made, OLD).edits) == 1
