@@ -4,7 +4,8 @@
 
 Each is built with the quick proof, and its engine run against the model. Writes FOLDER/gpu-models-8.6.json (of RTX:
 models-rtx.json; default: bench/results) and prints a line each. The results there are of exports of small networks of
-transformers and, gpu-models-h200-8.6.json, of monai, spandrel and others too, by both of torch's exporters.
+transformers and, gpu-models-h200-8.6.json and gpu-models-more-8.6.json, of monai, spandrel and others too, by both of
+torch's exporters.
 Exit status: 0 what was proven is right where it was run; 1 some is not.
 """
 
