@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,7 +14,10 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from trtconv.core.requests.build import BuildRequest
+from trtconv.runtimes.tensorrt.adapter import Installed
 from trtconv.runtimes.tensorrt.base import EngineBlob
+from trtconv.runtimes.tensorrt.early import worker
 from trtconv.runtimes.tensorrt.early.memory import MOST_BYTES, Extent, Memories, SharedMemory
 from trtconv.runtimes.tensorrt.early.runtime import EarlyRuntime
 from trtconv.runtimes.tensorrt.early.worker import _Worker
@@ -172,10 +176,48 @@ def test_the_process_has_no_network_any_more_while_it_builds(memories: Memories)
         return EngineBlob(memoryview(b"engine"), ())
 
     told: list[Any] = []
-    worker: Any = SimpleNamespace(
+    process: Any = SimpleNamespace(
         _networks=memories.networks, _engine=memories.engine, _phase=None, _tell=told.append, _new_words=lambda: None
     )
     network: Any = SimpleNamespace(build=build)
     plan: Any = None
-    _Worker._build(worker, network, plan)
+    _Worker._hand_over(process, *_Worker._built(process, network, plan))
     assert bytes(memories.engine.view(told[0].engine)) == b"engine"
+
+
+def test_there_is_no_network_any_more_when_its_engine_is_copied(
+    memories: Memories, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "m.onnx").write_bytes(b"model")
+
+    class Network:
+        inputs = outputs = shape_inputs = deconvolutions = ()
+        layer_count = 1
+
+        def build(self, *_: object) -> EngineBlob:
+            return EngineBlob(memoryview(b"engine"), ())
+
+    class Builder(Installed):
+        info: Any = SimpleNamespace(capabilities=SimpleNamespace(builds_without_gpu=True), family="rtx")
+
+        def __init__(self) -> None:
+            pass
+
+        def accept(self, *_: object) -> Any:
+            network = Network()
+            living.append(weakref.ref(network))
+            return network
+
+    living: list[Any] = []
+    copied: list[object] = []
+    monkeypatch.setattr(worker, "load", lambda _: Builder())
+    monkeypatch.setattr(worker, "_plan_of", lambda *_: object())
+    monkeypatch.setattr(worker, "follow_log", lambda _: None)
+    monkeypatch.setattr(memories.engine, "append", lambda data: copied.append(living[-1]()) or Extent(0, 6))
+    process = _Worker.__new__(_Worker)
+    process._request = BuildRequest(tmp_path / "m.onnx", prove="none")
+    process._model, process._networks, process._engine = memories.model, memories.networks, memories.engine
+    process._log, process._phase_time = [], 0.0
+    monkeypatch.setattr(process, "_tell", lambda _: None)
+    process.run()
+    assert copied == [None] and len(living) == 1

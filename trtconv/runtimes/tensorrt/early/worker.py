@@ -20,7 +20,7 @@ from trtconv.core.forking import die_with
 from trtconv.core.options import shared
 from trtconv.core.requests.build import BuildRequest, BuildSettings
 from trtconv.core.target import Target
-from trtconv.runtimes.tensorrt.base import ParsedNetwork, RuntimeInfo
+from trtconv.runtimes.tensorrt.base import EngineBlob, ParsedNetwork, RuntimeInfo
 from trtconv.runtimes.tensorrt.early.memory import Extent, Memories
 from trtconv.runtimes.tensorrt.early.messages import (
     EngineMessage,
@@ -31,7 +31,7 @@ from trtconv.runtimes.tensorrt.early.messages import (
     Snapshot,
     Words,
 )
-from trtconv.runtimes.tensorrt.loader import keep_network, load
+from trtconv.runtimes.tensorrt.loader import load
 from trtconv.runtimes.tensorrt.logger import follow_log
 
 if TYPE_CHECKING:
@@ -80,7 +80,6 @@ class _Worker:
         """Does all, as far as it goes."""
         request = self._request
         follow_log(lambda severity, text: self._log.append((severity, text)))
-        keep_network()
         engine = load(request.target)
         # The adapter needs TensorRT's own attributes in place, so it is imported only now.
         from trtconv.runtimes.tensorrt.adapter import Installed
@@ -104,7 +103,10 @@ class _Worker:
                 del network
             else:
                 plan = order
-        self._build(network, plan)
+        blob, seconds = self._built(network, plan)
+        # Beside the engine and a copy of that its weights would be the most that there ever is.
+        del network
+        self._hand_over(blob, seconds)
 
     def _has_other_files(self, model: Extent) -> bool:
         """Whether weights seem to lie beside the model, for whoever has some is small; the command looks closely."""
@@ -135,11 +137,14 @@ class _Worker:
             words=self._new_words(),
         )
 
-    def _build(self, network: ParsedNetwork, plan: BuildPlan) -> None:
+    def _built(self, network: ParsedNetwork, plan: BuildPlan) -> tuple[EngineBlob, float]:
+        """Returns the engine, and how many seconds it took."""
         self._networks.close()
         start = time.perf_counter()
         blob = network.build(plan, self._phase)
-        seconds = time.perf_counter() - start
+        return blob, time.perf_counter() - start
+
+    def _hand_over(self, blob: EngineBlob, seconds: float) -> None:
         engine = self._engine.append(blob.data)
         self._tell(EngineMessage(engine, blob.warnings, blob.findings, seconds, self._new_words()))
 
