@@ -45,11 +45,11 @@ class Piece:
 def made_of_values(model: OnnxModel) -> set[str]:
     """Returns the tensors of the main graph that are made of the values of the inputs, and not of sizes alone."""
     inputs = {spec.name for spec in model.inputs}
-    made, columns = set(inputs), model.main.columns
+    names, columns = set(inputs), model.main.columns
     for op, outputs, read in zip(columns.ops, columns.outputs, model.main.reads, strict=True):
-        if op not in _SHAPES and not made.isdisjoint(read):
-            made.update(name for name in outputs if name)
-    return made - inputs
+        if op not in _SHAPES and not names.isdisjoint(read):
+            names.update(name for name in outputs if name)
+    return names - inputs
 
 
 class Seams:
