@@ -181,7 +181,7 @@ def test_the_process_has_no_network_any_more_while_it_builds(memories: Memories)
     )
     network: Any = SimpleNamespace(build=build)
     plan: Any = None
-    _Worker._hand_over(process, *_Worker._built(process, network, plan))
+    _Worker._hand_over(process, *_Worker._engine_of(process, network, plan))
     assert bytes(memories.engine.view(told[0].engine)) == b"engine"
 
 

@@ -103,7 +103,7 @@ class _Worker:
                 del network
             else:
                 plan = order
-        blob, seconds = self._built(network, plan)
+        blob, seconds = self._engine_of(network, plan)
         # Beside the engine and a copy of that its weights would be the most that there ever is.
         del network
         self._hand_over(blob, seconds)
@@ -137,7 +137,7 @@ class _Worker:
             words=self._new_words(),
         )
 
-    def _built(self, network: ParsedNetwork, plan: BuildPlan) -> tuple[EngineBlob, float]:
+    def _engine_of(self, network: ParsedNetwork, plan: BuildPlan) -> tuple[EngineBlob, float]:
         """Returns the engine, and how many seconds it took."""
         self._networks.close()
         start = time.perf_counter()
