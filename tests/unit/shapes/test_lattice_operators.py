@@ -24,6 +24,8 @@ RIGHT_FROM = {
     "mirrored by a size": (1, 25),
     "vector by vector": (1, 26),
     "resized along the last axis to a size (opset 18)": (1, 27),
+    "columns of windows (opset 18)": (1, 28),
+    "columns of steps (opset 18)": (1, 28),
 }
 """Those of which ONNX Runtime before that computes something at sizes that ONNX does not define, or, of axes that are
 counted from the end, reads memory that nobody has written."""

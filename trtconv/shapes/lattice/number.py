@@ -127,10 +127,15 @@ def combine(function: Callable[[Value, Value], Value], a: Num, b: Num) -> Num:
     mask = a.mask | b.mask
     if a.value is None or b.value is None:
         return Num(None, mask)
-    value = function(a.value, b.value)
+    value = function(_typed(a.value, b.value), _typed(b.value, a.value))
     if not isinstance(value, np.ndarray) or value.ndim == 0:
         return _always(lift(value if isinstance(value, np.floating) else np.asarray(value).item()), mask)
     return settle(a, b, value, mask)
+
+
+def _typed(value: Value, other: Value) -> Value:
+    """Returns a number of Python's in the type of the one beside it; of the two NumPy 1 would make a float64."""
+    return type(other)(value) if isinstance(other, np.floating) and isinstance(value, int | float) else value
 
 
 def settle(a: Num, b: Num, value: NDArray[Any], mask: int) -> Num:
