@@ -229,7 +229,7 @@ def test_it_ends_as_without(
         (CONVOLUTION, "", (), True),
         (CONVOLUTION, "", ("--prove", "required"), True),
         # The parser of the command itself finds the weights in the file, too.
-        (CONVOLUTION, DYING.format(place="_Worker._build", end=KILL), (), True),
+        (CONVOLUTION, DYING.format(place="_Worker._engine_of", end=KILL), (), True),
         # A node gets a name.
         (EVEN, "", (), False),
         (DECONVOLUTION, "", (), False),
@@ -286,11 +286,11 @@ def test_a_folder_that_is_not_there(build: Build, tmp_path: Path) -> None:
         ("_Worker.run", KILL),
         ("_Worker._parsed", KILL),
         ("_Worker._snapshot", KILL),
-        ("_Worker._build", KILL),
+        ("_Worker._engine_of", KILL),
         ("_Worker._phase", KILL),
         ("_Worker.run", RAISE),
         ("_Worker._parsed", RAISE),
-        ("_Worker._build", RAISE),
+        ("_Worker._engine_of", RAISE),
         ("_Worker._tell", RAISE),
     ],
 )

@@ -68,6 +68,8 @@ def _spelled(equation: str, shapes: Sequence[tuple[int | None, ...] | None]) -> 
     """Returns an equation with letters in the place of its ellipses."""
     sources, _, result = equation.partition("->")
     operands = sources.split(",")
+    if any(len(set(operand.replace(".", ""))) < len(operand.replace(".", "")) for operand in operands):
+        return Refusal("TensorRT 8 takes no diagonals either")
     sizes = set()
     for operand, shape in zip(operands, shapes, strict=True):
         before, dots, after = operand.partition(_ELLIPSIS)

@@ -110,6 +110,7 @@ def test_an_ellipsis_becomes_letters_for_tensorrt_8(equation: str, shapes: list[
         ("...ij,...jk->...ik", [(2, 3, 4), (4, 5)], "other sizes"),
         ("...ij,...jk->...ik", [("n", 3, 4), ("n", 4, 5)], "other sizes"),
         ("...ij->ij", [(2, 3, 4)], "lost"),
+        ("...ii->...i", [(2, 3, 3)], "diagonals"),
         ("...ij->...ji", [None], "how many"),
         ("...abcdefghijklmnopqrstuvwxyz->...a", [(2,) + (1,) * 26], "letters"),
     ],
