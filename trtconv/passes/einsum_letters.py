@@ -68,15 +68,18 @@ def _spelled(equation: str, shapes: Sequence[tuple[int | None, ...] | None]) -> 
     """Returns an equation with letters in the place of its ellipses."""
     sources, _, result = equation.partition("->")
     operands = sources.split(",")
-    if any(len(set(operand.replace(".", ""))) < len(operand.replace(".", "")) for operand in operands):
+    if len(operands) != len(shapes):
+        return Refusal(f"the equation is of {len(operands)} inputs, not of {len(shapes)}")
+    if any(len(set(letters)) < len(letters) for letters in (operand.replace(_ELLIPSIS, "") for operand in operands)):
         return Refusal("TensorRT 8 takes no diagonals either")
     sizes = set()
     for operand, shape in zip(operands, shapes, strict=True):
         before, dots, after = operand.partition(_ELLIPSIS)
-        if dots and shape is None:
+        if not dots:
+            continue
+        if shape is None:
             return Refusal("for how many axes ... stands is not known")
-        if dots and shape is not None:
-            sizes.add(shape[len(before) : len(shape) - len(after)])
+        sizes.add(shape[len(before) : len(shape) - len(after)])
     # Axes of one element would be repeated, and those of unknown sizes may have one.
     if len(sizes) > 1 or (sum(_ELLIPSIS in operand for operand in operands) > 1 and None in next(iter(sizes))):
         return Refusal("the axes for which ... stands may have other sizes elsewhere")

@@ -111,6 +111,7 @@ def test_an_ellipsis_becomes_letters_for_tensorrt_8(equation: str, shapes: list[
         ("...ij,...jk->...ik", [("n", 3, 4), ("n", 4, 5)], "other sizes"),
         ("...ij->ij", [(2, 3, 4)], "lost"),
         ("...ii->...i", [(2, 3, 3)], "diagonals"),
+        ("...ij->...ji", [(2, 3, 4), (2, 3, 4)], "of 1 inputs"),
         ("...ij->...ji", [None], "how many"),
         ("...abcdefghijklmnopqrstuvwxyz->...a", [(2,) + (1,) * 26], "letters"),
     ],
