@@ -235,17 +235,16 @@ def array_of(tensor: onnx.TensorProto, path: Path) -> NDArray[Any]:
     """Returns the values of a tensor of the model at `path`, wherever they are."""
     if tensor.HasField("segment"):
         raise ValueError("it is a segment of a larger one")
+    dtype = _PLAIN.get(tensor.data_type)
     if uses_external_data(tensor):
         raw = raw_bytes(tensor, path)
-        if is_whole(tensor.data_type):
+        if dtype is not None:
             # Without the copies that a message makes of what it is given.
-            return np.frombuffer(raw, onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type)).reshape(
-                tuple(tensor.dims)
-            )
+            return np.frombuffer(raw, dtype).reshape(tuple(tensor.dims))
         inside = onnx.TensorProto(name=tensor.name, data_type=tensor.data_type, dims=tensor.dims)
         inside.raw_data = bytes(raw)
         tensor = inside
-    elif (dtype := _PLAIN.get(tensor.data_type)) is not None and (inside_data := tensor.raw_data):
+    elif dtype is not None and (inside_data := tensor.raw_data):
         # As `to_array` does in four times as long; there are thousands of small ones.
         return np.frombuffer(inside_data, dtype).reshape(tuple(tensor.dims))
     values: NDArray[Any] = numpy_helper.to_array(tensor)
