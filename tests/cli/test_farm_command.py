@@ -339,6 +339,9 @@ def test_tasks_of_slurm(call: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(slurm, "_GRACE_SECONDS", 0.0)
     assert call("plan", "--on", "slurm").code == 2
+    for flag in ("--retries=2", "--job-timeout=60", "--insecure", "--keys=.", "--reconnect=1"):
+        unheard = call("build", "--on", "slurm", flag, "-q")
+        assert unheard.code == 2 and f"{flag.partition('=')[0]} says nothing to Slurm" in unheard.err, unheard.err
     assert call("build", "--sbatch=-p gpu", "-q").code == 2
 
     built = document(call, "build", "--on", "slurm", "--sbatch", "rtx@card=--gres=gpu:card:1 -p fast")

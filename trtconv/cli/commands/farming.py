@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 Access = TypeVar("Access", bound=FarmAccess)
 HERE, SLURM = "here", "slurm"
+_OF_SLURM = {"on", "store", "then", "sbatch"}
+"""Flags that say something to Slurm."""
 
 
 def farm_of(arguments: Flags[FarmRequest], config: Config | None) -> FarmRequest | None:
@@ -37,20 +39,30 @@ def farm_of(arguments: Flags[FarmRequest], config: Config | None) -> FarmRequest
         config: What else may name a farm.
 
     Raises:
-        InputError: There are flags of a farm, and none; or the configuration names one without TLS.
+        InputError: There are flags of a farm, and none, or of a scheduler of trtconv's, and it is Slurm; or the
+            configuration names one without TLS.
     """
     request = with_keys(arguments.request())
     address = request.on or _safe_address(config)
     if address in (None, HERE):
         for flag in sorted(arguments.flags - {"on"}):
             raise InputError(
-                f"--{flag} goes with a farm", "Add --on ADDRESS, or [farm] to trtconv.toml (docs/farm.md)."
+                f"{_written(flag)} goes with a farm", "Add --on ADDRESS, or [farm] to trtconv.toml (docs/farm.md)."
             )
         return None
     if request.sbatch and address != SLURM:
         raise InputError("--sbatch goes with --on slurm", "Leave it out.")
+    for flag in sorted(arguments.flags - _OF_SLURM) if address == SLURM else ():
+        raise InputError(
+            f"{_written(flag)} says nothing to Slurm",
+            "Leave it out; how Slurm runs its tasks goes with --sbatch: --sbatch '--gres=gpu:1 --requeue -t 60'.",
+        )
     store = request.store or (config.store if config else None)
     return dataclasses.replace(request, on=address, store=store)
+
+
+def _written(flag: str) -> str:
+    return f"--{flag.replace('_', '-')}"
 
 
 def _safe_address(config: Config | None) -> str | None:
