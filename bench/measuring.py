@@ -8,6 +8,7 @@ import json
 import multiprocessing
 import os
 import re
+import signal
 import statistics
 import subprocess
 import sys
@@ -136,20 +137,39 @@ class _Held:
     def look(self, root: int) -> None:
         """Looks once."""
         own, files = 0, dict[str, int]()
-        for pid in _descendants(root, self._others):
-            with contextlib.suppress(OSError):
-                highest = _told(pid, "status", "VmHWM")["VmHWM"]
-                now = _told(pid, "smaps_rollup", "Rss", "Pss_Anon")
-                # Of these, no other command has any.
-                own += now["Pss_Anon"] + self._between(pid, highest, now["Rss"])
-                for file, held in _mapped(pid).items():
-                    files[file] = max(files.get(file, 0), held)
+        with _stopped(list(_descendants(root, self._others))) as pids:
+            for pid in pids:
+                with contextlib.suppress(OSError):
+                    highest = _told(pid, "status", "VmHWM")["VmHWM"]
+                    now = _told(pid, "smaps_rollup", "Rss", "Pss_Anon")
+                    # Of these, no other command has any.
+                    own += now["Pss_Anon"] + self._between(pid, highest, now["Rss"])
+                    for file, held in _mapped(pid).items():
+                        files[file] = max(files.get(file, 0), held)
         self.peak = max(self.peak, own + sum(files.values()))
 
     def _between(self, pid: int, highest: int, now: int) -> int:
         """Returns how much more than now a process had since the last look, where it never had as much before."""
         before, self._highest[pid] = self._highest.get(pid, 0), highest
         return max(0, highest - now) if highest > before > 0 else 0
+
+
+@contextlib.contextmanager
+def _stopped(pids: Sequence[int]) -> Iterator[Sequence[int]]:
+    """Has processes stand still meanwhile, so that what one hands to another is not counted twice."""
+    stopped = [pid for pid in pids if _signalled(pid, signal.SIGSTOP)]
+    try:
+        yield stopped
+    finally:
+        for pid in stopped:
+            _signalled(pid, signal.SIGCONT)
+
+
+def _signalled(pid: int, signal_: signal.Signals) -> bool:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal_)
+        return True
+    return False
 
 
 def _told(pid: int, file: str, *names: str) -> dict[str, int]:
