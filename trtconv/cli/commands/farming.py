@@ -47,21 +47,21 @@ def farm_of(arguments: Flags[FarmRequest], config: Config | None) -> FarmRequest
     if address in (None, HERE):
         for flag in sorted(arguments.flags - {"on"}):
             raise InputError(
-                f"{_written(flag)} goes with a farm", "Add --on ADDRESS, or [farm] to trtconv.toml (docs/farm.md)."
+                f"{_flag(flag)} goes with a farm", "Add --on ADDRESS, or [farm] to trtconv.toml (docs/farm.md)."
             )
         return None
     if request.sbatch and address != SLURM:
         raise InputError("--sbatch goes with --on slurm", "Leave it out.")
     for flag in sorted(arguments.flags - _OF_SLURM) if address == SLURM else ():
         raise InputError(
-            f"{_written(flag)} says nothing to Slurm",
+            f"{_flag(flag)} says nothing to Slurm",
             "Leave it out; how Slurm runs its tasks goes with --sbatch: --sbatch '--gres=gpu:1 --requeue -t 60'.",
         )
     store = request.store or (config.store if config else None)
     return dataclasses.replace(request, on=address, store=store)
 
 
-def _written(flag: str) -> str:
+def _flag(flag: str) -> str:
     return f"--{flag.replace('_', '-')}"
 
 

@@ -92,6 +92,7 @@ class WriteSelections(Spelling):
 
     name = "write-selections"
     ops = frozenset({"NonZero"})
+    fixes = ("TC204",)
 
     def lacks(self, scope: Scope, index: int, target: Target) -> bool:
         return True
