@@ -40,6 +40,13 @@ def drop(entries: Any, gone: Collection[int]) -> None:
         del entries[len(entries) - len(gone) :]
 
 
+def unread(scope: Scope) -> tuple[set[int], set[str]]:
+    """Returns the positions of the nodes from which nothing comes that anybody reads, and the tensors at their ends."""
+    names = {name for outputs in scope.columns.outputs for name in outputs if name and not scope.uses_of(name)}
+    _, nodes, _ = _unused(scope, names, Counter(scope.whole.uses))
+    return nodes, names
+
+
 def prune(model: OnnxModel, dropped: dict[int, set[str]]) -> None:
     """Removes initializers and nodes that nothing uses any more.
 

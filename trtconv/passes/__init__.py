@@ -63,6 +63,7 @@ from trtconv.passes.spelling.unpooling import UnfoldColumns, UnpoolByScatter
 from trtconv.passes.spelling.wider import ComputeWider
 from trtconv.passes.time_first import PutTimeFirst
 from trtconv.passes.ungroup_deconv import UngroupDeconv
+from trtconv.passes.unread import LeaveOutUnread
 from trtconv.passes.weight_quantizers import WriteWeightQuantizers
 from trtconv.passes.widen_weights import WidenWeights
 from trtconv.passes.write_defaults import WriteDefaults
@@ -71,6 +72,7 @@ PASSES: tuple[Pass, ...] = (
     InlineDeconvFunctions(),
     ExpandFunctions(),
     TakeDecidedBranches(),
+    LeaveOutUnread(),
     FixArguments(),
     WriteSelections(),
     AssignByWhere(),
