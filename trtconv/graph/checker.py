@@ -7,6 +7,7 @@ Looks at names, counts and types; never at weights. How deep graphs lie in graph
 
 from __future__ import annotations
 
+import collections
 import functools
 import graphlib
 import itertools
@@ -54,9 +55,11 @@ def examine(proto: onnx.ModelProto) -> Columns | str:
 
 
 def _faults(proto: onnx.ModelProto, main: Columns) -> Iterator[str]:
-    if len({o.domain for o in proto.opset_import}) < len(proto.opset_import):
-        yield "it imports an operator set twice"
     versions = {o.domain: o.version for o in proto.opset_import}
+    # The same twice is what skl2onnx writes, and says nothing else.
+    for o in proto.opset_import:
+        if versions[o.domain] != o.version:
+            yield f"it imports versions {o.version} and {versions[o.domain]} of operator set {o.domain or 'ai.onnx'}"
     opset = versions.get("", versions.get("ai.onnx", 0))
     yield from _function_faults(proto)
     yield from _graph_faults(proto.graph, main, (), opset)
@@ -198,7 +201,7 @@ def _order_faults(columns: Columns, sources: set[str]) -> Iterator[str]:
     outputs = [name for name in itertools.chain.from_iterable(columns.outputs) if name]
     produced = set(outputs)
     if len(produced) < len(outputs):
-        yield "two nodes make the same tensor"
+        yield f"two nodes make {collections.Counter(outputs).most_common(1)[0][0]!r}"
     if not produced.isdisjoint(sources):
         yield f"a node makes {min(produced & sources)!r}, which is an input or initializer"
     ready = set(sources)
