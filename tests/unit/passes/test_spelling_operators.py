@@ -389,6 +389,29 @@ def test_products_of_integers(conv: bool, dtype: Any, points: bool) -> None:
     assert_same(proto, feeds, "multiply-in-float")
 
 
+@pytest.mark.parametrize("conv", [False, True])
+@pytest.mark.parametrize("length", [5, 1200])
+def test_products_with_constant_weights_and_a_zero_point_of_run_time(conv: bool, length: int) -> None:
+    """As `quantize_dynamic` writes them; sums beyond what float32 holds are of several products."""
+    feeds: Arrays = {
+        "a": np.full((1, length, 3, 3) if conv else (2, length), 255, np.uint8),
+        "c": np.array(0, np.uint8),
+    }
+    constant: Arrays = {"b": np.full((3, length, 2, 2) if conv else (length, 4), 127, np.int8)}
+    constant["d"] = np.full(3 if conv else 4, -3, np.int8)
+    constant["b"][0] = 126
+    proto = model(
+        "ConvInteger" if conv else "MatMulInteger", feeds, 13, constant=constant, shape=[None] * (4 if conv else 2)
+    )
+    proto.graph.output[0].type.tensor_type.elem_type = onnx.TensorProto.INT32
+    rewritten = wrap(proto)
+    assert "multiply-in-float" in {edit.pass_name for edit in run_passes(rewritten, PASSES, RTX).edits}
+    (found,) = ReferenceEvaluator(rewritten.proto).run(None, feeds)
+    steps, taps = feeds["a"].astype(np.int64), constant["b"].astype(np.int64) + 3
+    expected = np.full((1, 3, 2, 2), 255) * taps.sum((1, 2, 3))[:, None, None] if conv else steps @ taps
+    assert np.array_equal(found, expected)
+
+
 def test_zero_points_of_rows_columns_and_kernels() -> None:
     """Held to ONNX's words: its reference subtracts those of rows from columns, and ONNX Runtime has none of them."""
     random = np.random.default_rng(0)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-import math
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from trtconv.core.target import Target
 from trtconv.graph.scope import Scope
@@ -13,12 +15,16 @@ from trtconv.passes.spelling.writer import Unwritable, Writer
 
 _EXACT = 2**24
 """float32 holds every integer below."""
+_MOST = 255
+"""The largest magnitude of a byte less its zero point."""
 
 
 class MultiplyInFloat(Spelling):
-    """Writes ConvInteger and MatMulInteger whose weight comes at run time as float operators that are exact.
+    """Writes ConvInteger and MatMulInteger that have no quantised form as float operators that are exact.
 
-    A product of two bytes less their zero points is at most 255 times 255, so that sums of up to 258 are below 2**24.
+    Those whose weight or zero points come at run time, as in models that are quantised dynamically. A product of two
+    bytes less their zero points is at most 255 times 255, so that sums of up to 258 are below 2**24; constant weights
+    say nearer how many. Longer sums are of several products, which are added as integers.
 
     Before:
         <ir_version: 8, opset_import: ["": 13]>
@@ -34,30 +40,96 @@ class MultiplyInFloat(Spelling):
     ops = frozenset({"ConvInteger", "MatMulInteger"})
 
     def lacks(self, scope: Scope, index: int, target: Target) -> bool:
-        # Weights that are constant are quantised ones, which have a pass of their own.
-        return scope.constant(scope.columns.inputs[index][1]) is None
+        return True  # Those with a quantised form have it by now.
 
     def write(self, writer: Writer, target: Target) -> str | None:
         conv = writer.node.op_type == "ConvInteger"
-        shapes = [writer.shape(writer.input(slot)) for slot in (0, 1)]
-        taps = shapes[1][1:] if conv else shapes[1][-2:][:1]
-        sizes = [size for size in taps if size is not None]
-        if len(sizes) != len(taps) or math.prod(sizes) * 255 * 255 >= _EXACT:
+        ranks = [len(writer.shape(writer.input(slot))) for slot in (0, 1)]
+        axes = (1, 1) if conv else (ranks[0] - 1, max(ranks[1] - 2, 0))
+        steps = self._shifted(writer, 0, ranks[0], conv)
+        weight: Any = _constant_weight(writer, ranks[1], conv)
+        sums = _sums(writer, weight, axes[1], conv)
+        if weight is None:
+            weight = self._shifted(writer, 1, ranks[1], conv)
+        lengths = _lengths(sums)
+        if len(lengths) == 1:
+            writer.cast(_product(writer, conv, steps, weight), np.int32, to=writer.output())
+            return None
+        if writer.attrs.get("group", 1) != 1:
             raise Unwritable(f"its sums may be beyond {_EXACT}, below which float32 is exact")
-        parts = [self._shifted(writer, slot, shapes[slot], conv) for slot in (0, 1)]
-        product = writer("Conv" if conv else "MatMul", *parts, **writer.attrs)
-        writer.cast(product, np.int32, to=writer.output())
-        return None
+        weights = (
+            writer.split(weight, lengths, axes[1])
+            if isinstance(weight, str)
+            else np.split(weight, np.cumsum(lengths)[:-1], axes[1])
+        )
+        total = ""
+        for number, (part, taps) in enumerate(zip(writer.split(steps, lengths, axes[0]), weights, strict=True), 1):
+            whole = writer.cast(_product(writer, conv, part, taps), np.int32)
+            total = (
+                writer("Add", total, whole, to=writer.output() if number == len(lengths) else "") if total else whole
+            )
+        return f"{writer.node.op_type} written as the sum of {len(lengths)} float products"
 
     @staticmethod
-    def _shifted(writer: Writer, slot: int, shape: tuple[int | None, ...], conv: bool) -> str:
+    def _shifted(writer: Writer, slot: int, rank: int, conv: bool) -> str:
         """Returns an input less its zero point, in float32."""
         steps, point = writer.cast(writer.input(slot), np.float32), writer.input(slot + 2)
         if not point:
             return steps
         zero = writer.cast(point, np.float32)
         if len(writer.shape(point)) == 1 and writer.shape(point) != (1,):
-            # One for each row of the first matrix, each column of the second, each kernel of a convolution.
-            rest = [1] * (len(shape) - 1) if conv else [1] if slot == 0 else []
-            zero = writer.reshape(zero, [-1, *rest])
+            zero = writer.reshape(zero, _beside(slot, rank, conv))
         return writer("Sub", steps, zero)
+
+
+def _beside(slot: int, rank: int, conv: bool) -> list[int]:
+    """The shape of zero points: one for each row of the first matrix, column of the second, kernel of a convolution."""
+    rest = [1] * (rank - 1) if conv else [1] if slot == 0 else []
+    return [-1, *rest]
+
+
+def _constant_weight(writer: Writer, rank: int, conv: bool) -> NDArray[np.float32] | None:
+    """Returns a constant weight less its zero point; None where either comes at run time."""
+    weight, point = _constant(writer, 1), _constant(writer, 3)
+    if weight is None or (point is None and writer.input(3)):
+        return None
+    if point is None:
+        return weight
+    return weight - (point.reshape(_beside(1, rank, conv)) if point.ndim == 1 and point.size > 1 else point)
+
+
+def _constant(writer: Writer, slot: int) -> NDArray[np.float32] | None:
+    values = writer.scope.values(writer.input(slot)) if writer.input(slot) else None
+    return None if values is None else values.astype(np.float32)
+
+
+def _product(writer: Writer, conv: bool, steps: str, weight: Any) -> str:
+    product: str = writer("Conv" if conv else "MatMul", steps, weight, **writer.attrs)
+    return product
+
+
+def _sums(writer: Writer, weight: NDArray[np.float32] | None, axis: int, conv: bool) -> NDArray[np.float64]:
+    """Returns what each step along the axis that is summed adds at most to each element: (steps, elements)."""
+    if weight is not None:
+        steps = np.moveaxis(np.abs(weight).astype(np.float64), axis, 0)
+        taps = steps.reshape(*steps.shape[:2], -1).sum(2) if conv else steps.reshape(len(steps), -1)
+        return _MOST * taps
+    shape = writer.shape(writer.input(1))
+    sizes = [size for size in (shape[1:] if conv else shape[axis : axis + 1]) if size is not None]
+    if len(sizes) != (len(shape) - 1 if conv else 1):
+        raise Unwritable(f"its sums may be beyond {_EXACT}, below which float32 is exact")
+    return np.full((sizes[0], 1), float(_MOST * _MOST * np.prod(sizes[1:])))
+
+
+def _lengths(sums: NDArray[np.float64]) -> Sequence[int]:
+    """Returns how many steps at a time make sums that float32 holds."""
+    lengths, total = [0], np.zeros(sums.shape[1:])
+    for step in sums:
+        total = total + step
+        if total.max(initial=0) >= _EXACT and lengths[-1]:
+            lengths.append(0)
+            total = step
+        if total.max(initial=0) >= _EXACT:
+            raise Unwritable(f"its sums may be beyond {_EXACT}, below which float32 is exact")
+        lengths[-1] += 1
+    return lengths
