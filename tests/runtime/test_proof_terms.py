@@ -199,6 +199,23 @@ FREE: dict[str, tuple[str, str]] = {
     ),
     "its own shape": ("float[n,4,h,w] x", "s = Shape (x) a = Softmax (x) b = Reshape (a, s) y = Reshape (b, s)"),
     "means": ("float[n,4,h,w] x", "a = GlobalAveragePool (x) y = Mul (a, x)"),
+    "parts of free images": ("float[n,4,h,w] x", "a, c = Split <axis = 1> (x, ones) b = Relu (c) y = Sub (a, b)"),
+    "a part of a shape": (
+        "float[n,4,h,w] x",
+        "s = Shape <start = 1> (x) t = Concat <axis = 0> (minus, s) a = Reshape (x, t) y = Sub (a, x)",
+    ),
+    "a shape in another order": ("float[n,4,h,w] x", "s = Shape (x) t = Gather (s, turned) y = Reshape (x, t)"),
+    "sizes that are put together": (
+        "float[n,4,h,w] x",
+        """s = Shape (x) n = Gather (s, minus0) m = Unsqueeze (n, first0) f = Slice (s, first0, first)
+        t = Concat <axis = 0> (f, m, minus) y = Reshape <allowzero = 1> (x, t)""",
+    ),
+    "sizes that are computed": (
+        "float[n,4,h,w] x",
+        """h = Shape <start = 2, end = 3> (x) a = Squeeze (h) w = Shape <start = 3> (x) p = Mul (a, w) d = Div (p, two)
+        e = Add (d, one) f = Sub (e, one) r = Reshape (f, minus) t = Concat <axis = 0> (minus, two, r)
+        y = Reshape (x, t)""",
+    ),
 }
 """Those whose sizes are free."""
 UNKNOWN: dict[str, tuple[str, str]] = {
@@ -215,8 +232,10 @@ UNKNOWN: dict[str, tuple[str, str]] = {
     "sizes of choice that are rounded": ("float[n,4,h,w] x", 'y = Resize <mode = "linear"> (x, , odd)'),
     "sizes of choice to sizes": ("float[2,4,h,w] x", 'y = Resize <mode = "linear"> (x, , , sizes)'),
     "sizes of choice that become less": ("float[2,4,h,w] x", 'y = Resize <mode = "linear"> (x, , half)'),
-    "a part of a shape": ("float[n,4,h,w] x", "s = Shape <start = 1> (x) y = Reshape (x, s)"),
-    "a shape in another order": ("float[n,4,h,w] x", "s = Shape (x) t = Gather (s, turned) y = Reshape (x, t)"),
+    "a part that is computed": (
+        "float[n,4,h,w] x",
+        "s = Shape <start = 2, end = 3> (x) h = Div (s, two) y = Slice (x, first0, h, two)",
+    ),
     "a softmax of several axes": (IMAGE, "y = LogSoftmax <axis = 1> (x)"),
 }
 """What has no words, and is left to be run."""
@@ -245,6 +264,7 @@ CONSTANTS = {
     "pairs": np.array([[1, -1], [0, 2]]), "ones2": np.array([[-1], [4]]),
     "odd": np.array([1, 1, 1.3, 1.7], np.float32), "half": np.array([1, 1, 0.5, 0.5], np.float32),
     "once": np.array([1, 1, 1, 2], np.float32), "pairs3": np.array([0, 2, -1]), "turned": np.array([0, 1, 3, 2]),
+    "ones": np.array([2, 2]),
 }  # fmt: skip
 
 

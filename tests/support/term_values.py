@@ -17,6 +17,13 @@ from trtconv.runtimes.proof.terms.defined import UNFIT
 from trtconv.runtimes.proof.terms.term import Term
 
 _erf = np.vectorize(math.erf, otypes=[np.float64])
+
+
+def _divided(a: Array, b: Array) -> Any:
+    quotient = np.divide(a, b)
+    return np.trunc(quotient) if a.dtype.kind in "iu" else quotient
+
+
 ELEMENTS: dict[str, Callable[..., Any]] = {
     "RELU": lambda x: np.maximum(x, 0),
     "SIGMOID": lambda x: 1 / (1 + np.exp(-x)),
@@ -40,7 +47,7 @@ ELEMENTS: dict[str, Callable[..., Any]] = {
     "SUM": np.add,
     "SUB": np.subtract,
     "PROD": np.multiply,
-    "DIV": np.divide,
+    "DIV": _divided,
     "POW": np.power,
     "MAX": np.maximum,
     "MIN": np.minimum,
@@ -113,10 +120,15 @@ def _made(term: Term, operands: list[Array]) -> Any:
     return _KINDS[kind](term, what, *operands)
 
 
-def _reshaped(term: Term, how: str, x: Array, *models: Array) -> Array:
-    if how == "like":
-        return x.reshape(models[0].shape)
-    return x.reshape([x.shape[axis] if size == 0 else size for axis, size in enumerate(term.details)])
+def _reshaped(term: Term, how: str, x: Array, *computed: Array) -> Array:
+    left, (sizes, _) = iter(computed), term.details if how == "to" else (term.details, True)
+    sizes = [next(left) if size is None else size for size in sizes]
+    return x.reshape([x.shape[axis] if size == 0 else size for axis, size in enumerate(sizes)])
+
+
+def _listed(term: Term, _: str, *computed: Array) -> Array:
+    left = iter(computed)
+    return np.reshape([next(left) if length is None else length for length in term.details], term.sizes)
 
 
 def _cumulative(term: Term, _: str, x: Array) -> Array:
@@ -152,7 +164,8 @@ def _padded(term: Term, _: str, x: Array) -> Array:
 
 def _cut(term: Term, _: str, x: Array) -> Array:
     starts, steps = term.details
-    rows = [start + step * np.arange(count) for start, step, count in zip(starts, steps, term.sizes, strict=True)]
+    counts = [own if count < 0 else count for count, own in zip(term.sizes, x.shape, strict=True)]
+    rows = [start + step * np.arange(count) for start, step, count in zip(starts, steps, counts, strict=True)]
     return x[np.ix_(*rows)]
 
 
@@ -230,4 +243,6 @@ _KINDS: dict[str, Callable[..., Any]] = {
     "deconv": _convolved,
     "pool": _pooled,
     "shape": lambda term, _, x: np.array(x.shape),
+    "size": lambda term, _, x: np.array(x.shape[term.details[0]]),
+    "lengths": _listed,
 }

@@ -34,12 +34,10 @@ def _cast(call: NodeCall) -> Term:
 
 def _shape(call: NodeCall) -> Term:
     source, start, end = call.operand(), call.take("start", 0), call.take("end", None)
-    if not source.is_static and (start, end) == (0, None):
-        return parts.shape_of(source, "int64")
-    sizes = np.array(source.sizes[start:end], np.int64)
-    if (sizes < 0).any():
-        raise Wordless("sizes that are not known")
-    return terms.constant(sizes)
+    axes = range(source.rank)[start:end]
+    if -1 not in source.sizes[start:end]:
+        return terms.constant(np.array(source.sizes[start:end], np.int64))
+    return parts.cut(parts.shape_of(source, "int64"), (axes.start,), (len(axes),), (1,))
 
 
 def _where(call: NodeCall) -> Term:

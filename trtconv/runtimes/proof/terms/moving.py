@@ -8,6 +8,7 @@ import numpy as np
 
 from trtconv.runtimes.proof.terms import parts
 from trtconv.runtimes.proof.terms import term as terms
+from trtconv.runtimes.proof.terms.lengths import reshaped_to
 from trtconv.runtimes.proof.terms.node_call import NodeCall, Words, axes_of
 from trtconv.runtimes.proof.terms.term import Term, Wordless
 
@@ -20,7 +21,7 @@ def _transpose(call: NodeCall) -> Term:
 def _reshape(call: NodeCall) -> Term:
     source, target, zero_copies = call.operand(0), call.operand(1), not call.flag("allowzero", 0)
     if target.array is None:
-        return parts.reshaped_like(source, target, zero_copies)
+        return reshaped_to(source, target, zero_copies)
     return terms.reshaped(source, target.array.reshape(-1).tolist(), zero_copies)
 
 
@@ -32,7 +33,7 @@ def _flatten(call: NodeCall) -> Term:
 
 
 def _squeeze(call: NodeCall) -> Term:
-    return terms.squeezed(call.operand(), axes_of(call, 13))
+    return terms.squeezed(call.operand(), call.ints(1) if call.opset >= 13 else call.take("axes", None))
 
 
 def _unsqueeze(call: NodeCall) -> Term:

@@ -10,6 +10,7 @@ from trtconv.graph.model import OnnxModel
 from trtconv.graph.types import ONNX_DOMAINS
 from trtconv.runtimes.proof.terms import adding, elements, known, moving
 from trtconv.runtimes.proof.terms import term as terms
+from trtconv.runtimes.proof.terms.lengths import settled
 from trtconv.runtimes.proof.terms.node_call import NodeCall
 from trtconv.runtimes.proof.terms.term import Term, Wordless
 
@@ -58,7 +59,7 @@ def terms_of(model: OnnxModel, nodes: Iterable[int], sources: Mapping[str, Term]
             raise Wordless(op)
         outcome = words(call)
         call.finish()
-        parts = [outcome] if isinstance(outcome, Term) else outcome
+        parts = [settled(part) for part in ([outcome] if isinstance(outcome, Term) else outcome)]
         room.take(parts)
         results.update(zip(names, parts, strict=True))
     return results

@@ -10,6 +10,8 @@ from trtconv.runtimes.proof.terms import parts
 from trtconv.runtimes.proof.terms import term as terms
 from trtconv.runtimes.proof.terms.einsum import contracted
 from trtconv.runtimes.proof.terms.layer_call import LayerCall
+from trtconv.runtimes.proof.terms.lengths import part_of, reshaped_to, settled
+from trtconv.runtimes.proof.terms.operands import ints_of
 from trtconv.runtimes.proof.terms.term import INTEGERS, Sizes, Term, Wordless, is_small
 from trtconv.runtimes.proof.terms.windows import Window, convolved, pooled
 from trtconv.runtimes.tensorrt.layers import numpy_name
@@ -39,7 +41,7 @@ def terms_of(network: ReadNetwork, layers: Iterable[int], sources: Mapping[int, 
         if len(layer.outputs) != 1:
             raise Wordless("several results")
         result = network.tensors[layer.outputs[0]]
-        term = _folded(network, layer, results) or _term_of(layer, result.dtype, results)
+        term = settled(_folded(network, layer, results) or _term_of(layer, result.dtype, results))
         if term.dtype != result.dtype or not _fits(term.sizes, result.shape):
             raise Wordless("a result of another type, or of other sizes")
         room.take([term])
@@ -221,7 +223,7 @@ def _shuffle(call: LayerCall) -> Term:
     result, operand = terms.transposed(call.operand(), call.take("first_transpose")), call.optional(1)
     target, zero_copies = call.take("reshape_dims"), bool(call.take("zero_is_placeholder"))
     if operand is not None and operand.array is None:
-        result = parts.reshaped_like(result, operand, zero_copies)
+        result = reshaped_to(result, operand, zero_copies)
     elif operand is not None or target is not None:
         sizes = target if operand is None or operand.array is None else operand.array.reshape(-1).tolist()
         result = terms.reshaped(result, sizes, zero_copies)
@@ -229,10 +231,7 @@ def _shuffle(call: LayerCall) -> Term:
 
 
 def _squeeze(call: LayerCall) -> Term:
-    axes = call.ints(1)
-    if not axes:
-        raise Wordless("axes of its own")
-    return terms.squeezed(call.operand(), axes)
+    return terms.squeezed(call.operand(), call.ints(1))
 
 
 def _unsqueeze(call: LayerCall) -> Term:
@@ -307,15 +306,18 @@ def _concatenation(call: LayerCall) -> Term:
 
 
 def _slice(call: LayerCall) -> Term:
+    source, own_axes = call.operand(), call.take("axes") if call.has("axes") else None
+    axes = call.ints(5) or own_axes
     rows = []
-    for at, name in enumerate(("start", "shape", "stride"), 1):
-        operand, attribute = call.ints(at), call.take(name)
-        rows.append(attribute if operand is None else operand)
+    for at, name in ((1, "start"), (2, "shape"), (3, "stride")):
+        operand, attribute = call.optional(at), call.take(name)
+        if operand is not None and operand.op == "lengths" and name == "shape" and not axes:
+            rows.append(part_of(source, operand))
+        else:
+            rows.append(attribute if operand is None else ints_of(operand))
     mode, fill = call.take("mode"), call.scalar(4, 0.0)
     if any(row is None for row in rows):
         raise Wordless("a part that is computed")
-    source, own_axes = call.operand(), call.take("axes") if call.has("axes") else None
-    axes = call.ints(5) or own_axes
     starts, sizes, steps = _on_all_axes(source, axes, rows) if axes else rows
     if set(steps) != {1} or not source.is_static:
         return parts.cut(source, starts, sizes, steps)

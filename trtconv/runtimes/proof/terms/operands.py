@@ -38,11 +38,7 @@ class Operands:
             Wordless: They are not known.
         """
         term = self.optional(index)
-        if term is None:
-            return None
-        if term.array is None or term.array.dtype.kind not in "iu":
-            raise Wordless("sizes that are computed")
-        return [int(value) for value in term.array.reshape(-1)]
+        return None if term is None else ints_of(term)
 
     def scalar(self, index: int, default: float) -> float:
         """Returns the one number that an input is."""
@@ -64,3 +60,14 @@ class Operands:
         """Raises `Wordless` where something was not asked for."""
         if self._inputs.count(None) < len(self._inputs):
             raise Wordless("more than is written down here")
+
+
+def ints_of(term: Term) -> list[int]:
+    """Returns the values of a term that holds sizes or axes.
+
+    Raises:
+        Wordless: They are not known.
+    """
+    if term.array is None or term.array.dtype.kind not in "iu":
+        raise Wordless("sizes that are computed")
+    return [int(value) for value in term.array.reshape(-1)]

@@ -89,8 +89,13 @@ def concatenated(terms: Sequence[Term], axis: int) -> Term:
 
 
 def cut(term: Term, starts: Sequence[int], sizes: Sequence[int], steps: Sequence[int]) -> Term:
-    """Returns a part of a term: for each axis the first place, how many, and how far from one another."""
+    """Returns a part of a term: for each axis the first place, how many, and how far from one another.
+
+    Of an axis whose size is not known all is taken: from 0 on, -1, one after the other.
+    """
     for size, first, count, step in zip(term.sizes, starts, sizes, steps, strict=True):
+        if (first, count, step) == (0, size, 1):
+            continue
         if count < 0 or not 0 <= first < size or not 0 <= first + (count - 1) * step < size:
             raise Wordless("a part that depends on sizes")
     # How far it is from one to the next says nothing of one.
@@ -109,28 +114,6 @@ def cut(term: Term, starts: Sequence[int], sizes: Sequence[int], steps: Sequence
 def shape_of(term: Term, dtype: str) -> Term:
     """Returns the sizes of a term that are not all known, as integers of a type."""
     return Term("shape", (term,), (), dtype, (term.rank,))
-
-
-def reshaped_like(term: Term, sizes: Term, zero_copies: bool) -> Term:
-    """Returns a term in the shape that another has.
-
-    Args:
-        term: The term.
-        sizes: Those of the other, as `shape_of` has them.
-        zero_copies: Whether 0 is the size of the first at that place.
-    """
-    while sizes.op == "cast" and sizes.dtype in INTEGERS:
-        sizes = sizes.source
-    if sizes.op != "shape":
-        raise Wordless("sizes that are computed")
-    model = sizes.source
-    # Softmax keeps the sizes of what it is of.
-    base = term
-    while base is not model and base.op == "softmax":
-        base = base.source
-    if base is model:
-        return term
-    return Term("reshape like", (term, model), (zero_copies,), term.dtype, model.sizes)
 
 
 class Resizing(NamedTuple):

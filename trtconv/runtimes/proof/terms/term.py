@@ -20,8 +20,8 @@ Sizes = tuple[int, ...]
 FLOATS = frozenset({"float32", "float16", "bfloat16", "float64"})
 INTEGERS = frozenset({"int32", "int64"})
 _COMMUTATIVE = frozenset({"SUM", "PROD", "MAX", "MIN", "EQUAL", "AND", "OR", "XOR"})
-_COUNTED = frozenset({"SUM", "SUB", "PROD", "MAX", "MIN"})
-"""What integers are joined by in one way; they are divided in several."""
+_COUNTED = frozenset({"SUM", "SUB", "PROD", "DIV", "MAX", "MIN"})
+"""What integers are joined by in one way; they are divided towards zero."""
 _COMPARED = frozenset({"EQUAL", "GREATER", "LESS"})
 _LOGICAL = frozenset({"AND", "OR", "XOR"})
 _TESTED = frozenset({"ISNAN", "ISINF"})
@@ -324,8 +324,12 @@ def unsqueezed(term: Term, axes: Sequence[int]) -> Term:
     return Term("unsqueeze", (term,), tuple(places), term.dtype, sizes)
 
 
-def squeezed(term: Term, axes: Sequence[int]) -> Term:
-    """Returns a term without axes of size 1."""
+def squeezed(term: Term, axes: Sequence[int] | None) -> Term:
+    """Returns a term without axes of size 1; None: without all of these."""
+    if axes is None and term.is_static:
+        axes = [axis for axis, size in enumerate(term.sizes) if size == 1]
+    elif not axes:
+        raise Wordless(f"axes {axes}")
     places = sorted({term.axis(axis) for axis in axes})
     if any(term.sizes[axis] != 1 for axis in places):
         raise Wordless(f"axes {axes}")
