@@ -47,10 +47,10 @@ class TakeFromShape(Spelling):
 class ScalarRange(Spelling):
     """Writes the limits of a Range as scalars where they are tensors of one element.
 
-    ONNX wants scalars, ONNX Runtime takes both, and ONNX's own AffineGrid has the other; the parsers of TensorRT 8.6
-    and 9 read past the end of such a tensor, and the process ends.
+    ONNX wants scalars, and ONNX's own AffineGrid has the other; the parsers of TensorRT 8.6 and 9 read past the end of
+    such a tensor, and the process ends. Others take both, but not every ONNX Runtime does, which the proof runs.
 
-    Before (tensorrt-8.6):
+    Before:
         <ir_version: 8, opset_import: ["": 13]>
         g (float[n] x) => (int64[m] y) <int64 zero = {0}, int64 one = {1}> { n = Shape (x)  y = Range (zero, n, one) }
     After:
@@ -63,7 +63,7 @@ class ScalarRange(Spelling):
     ops = frozenset({"Range"})
 
     def lacks(self, scope: Scope, index: int, target: Target) -> bool:
-        return target.before(10) and any(_is_vector(scope, name) for name in scope.columns.inputs[index])
+        return any(_is_vector(scope, name) for name in scope.columns.inputs[index])
 
     def write(self, writer: Writer, target: Target) -> str | None:
         vectors = [_is_vector(writer.scope, name) for name in writer.node.input]
