@@ -46,7 +46,20 @@ def body_of(scope: Scope, node: onnx.NodeProto, opset: int) -> onnx.FunctionProt
     except Exception:
         return None
     function = onnx.FunctionProto.FromString(definition) if definition else None
-    return function if function is not None and function.node else None
+    if function is None or not function.node:
+        return None
+    if node.op_type == "AffineGrid":
+        _squeeze_rows(function)
+    return function
+
+
+def _squeeze_rows(function: onnx.FunctionProto) -> None:
+    """Names the axis of the rows that ONNX's AffineGrid squeezes: with none, a batch of one goes too, and the rank of
+    what comes out, which TensorRT fixes, is that of the batch."""
+    branches = [attribute.g for each in function.node for attribute in each.attribute if attribute.HasField("g")]
+    for row in (each for branch in branches for each in branch.node if each.op_type == "Squeeze"):
+        if len(row.input) == 1:
+            row.input.append("one_1d")
 
 
 def _type_of(scope: Scope, name: str) -> bytes:

@@ -145,6 +145,20 @@ def test_what_8_6_computes_wrongly_is_not_written_for_it(opset: int, body: str) 
     assert {edit.pass_name for edit in edits} <= {"lower-opset"}
 
 
+def test_the_rank_of_an_affine_grid_is_not_that_of_its_batch() -> None:
+    """TensorRT fixes ranks, and refused a batch of one where a Squeeze named no axes."""
+    body = "(float[n,2,3] t, int64[4] s) => (float[a,b,c,d] y) { y = AffineGrid (t, s) }"
+    model = wrap(parse(text(20, body)))
+    assert run_passes(model, PASSES, RTX).edits
+    assert all(len(node.input) == 2 for _, _, node in model.nodes("Squeeze"))
+    assert list(model.nodes("Squeeze"))
+    for batch in (1, 3):
+        feeds = {"t": np.random.default_rng(0).random((batch, 2, 3), np.float32), "s": np.array([batch, 3, 4, 5])}
+        (want,) = ReferenceEvaluator(parse(text(20, body))).run(None, feeds)
+        (got,) = ReferenceEvaluator(model.proto).run(None, feeds)
+        np.testing.assert_allclose(got, want, atol=1e-5)
+
+
 @pytest.mark.parametrize(
     ("opset", "body"),
     [
