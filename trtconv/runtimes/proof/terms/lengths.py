@@ -146,6 +146,9 @@ def _of_cast(term: Term) -> list[Length] | None:
 
 
 def _of_parts(term: Term) -> list[Length] | None:
+    if term.rank != 1:
+        # Their order would be another.
+        return None
     joined: list[Length] = []
     for part in map(lengths_of, term.operands):
         if part is None:
@@ -169,7 +172,7 @@ def _of_slice(term: Term) -> list[Length] | None:
 
 def _of_two(term: Term) -> list[Length] | None:
     one, other = map(lengths_of, term.operands)
-    if one is None or other is None or not one or not other:
+    if term.rank > 1 or one is None or other is None or not one or not other:
         return None
     count = max(len(one), len(other))
     pairs = zip(*(lengths * (count // len(lengths)) for lengths in (one, other)), strict=True)
