@@ -56,10 +56,11 @@ def body_of(scope: Scope, node: onnx.NodeProto, opset: int) -> onnx.FunctionProt
 def _squeeze_rows(function: onnx.FunctionProto) -> None:
     """Names the axis of the rows that ONNX's AffineGrid squeezes: with none, a batch of one goes too, and the rank of
     what comes out, which TensorRT fixes, is that of the batch."""
-    branches = [attribute.g for each in function.node for attribute in each.attribute if attribute.HasField("g")]
-    for row in (each for branch in branches for each in branch.node if each.op_type == "Squeeze"):
-        if len(row.input) == 1:
-            row.input.append("one_1d")
+    branches = [attribute.g for node in function.node for attribute in node.attribute if attribute.HasField("g")]
+    for branch in branches:
+        for node in branch.node:
+            if node.op_type == "Squeeze" and len(node.input) == 1:
+                node.input.append("one_1d")
 
 
 def _type_of(scope: Scope, name: str) -> bytes:

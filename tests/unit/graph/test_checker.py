@@ -198,7 +198,7 @@ def test_what_is_there_twice_is_found() -> None:
 
 def test_an_operator_set_may_be_imported_twice_in_one_version() -> None:
     proto = in_graph([node("Abs", "x", "y")])
-    proto.opset_import.extend(proto.opset_import)
+    proto.opset_import.extend(list(proto.opset_import))
     assert not isinstance(examine(proto), str)
 
 

@@ -65,14 +65,14 @@ def reshaped_to(term: Term, target: Term, zero_copies: bool) -> Term:
         raise Wordless("sizes that are computed")
     places = [0 if _is_own(term, axis, length) else length for axis, length in enumerate(lengths)]
     computed = [length for length in places if isinstance(length, Term)]
-    known = [-1 if isinstance(length, Term) else length for length in places]
+    sizes = [-1 if isinstance(length, Term) else length for length in places]
     if not computed:
-        return terms.reshaped(term, known)
-    if 0 in known[term.rank :]:
+        return terms.reshaped(term, sizes)
+    if 0 in sizes[term.rank :]:
         raise Wordless("a size of no axis")
-    sizes = tuple(term.sizes[axis] if size == 0 else size for axis, size in enumerate(known))
+    result = tuple(term.sizes[axis] if size == 0 else size for axis, size in enumerate(sizes))
     how = tuple(None if isinstance(length, Term) else length for length in places)
-    return Term("reshape to", (term, *computed), (how, zero_copies), term.dtype, sizes)
+    return Term("reshape to", (term, *computed), (how, zero_copies), term.dtype, result)
 
 
 def part_of(term: Term, target: Term) -> list[int]:
