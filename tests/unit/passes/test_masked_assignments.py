@@ -91,6 +91,13 @@ def test_whole_slices_get_one_row(axes: int, opset: int) -> None:
     assert_same(proto, x, mask)
 
 
+def test_a_mask_that_is_repeated_in_front_of_whole_slices() -> None:
+    x, mask = np.random.default_rng(5).standard_normal((2, 3, 4)).astype(np.float32), np.array([True, False, True])
+    updates = f"{COUNT}  k = Concat <axis = 0> (n, four)  u = Expand (row, k)"
+    condition = "pair = Slice (wide, zero, two)  c = Expand (m, pair)"
+    assert_same(text("2,3,4", "3", updates, condition=condition), x, mask)
+
+
 @pytest.mark.parametrize("value", ["row", "v"])
 def test_a_mask_that_is_spread_along_the_last_axis(value: str) -> None:
     random = np.random.default_rng(1)

@@ -63,7 +63,8 @@ class AssignByWhere(Spelling):
         if not _has_sizes_of(scope, mask, data, masked):
             raise Unwritable(f"whether the mask {mask!r} has the sizes of {data!r} is known only at run time")
         value = _value(writer, mask, rank, masked)
-        source = _before_expansion(scope, mask) or mask
+        # What is repeated may have fewer axes, and those that are added behind are counted from the front.
+        source = (_before_expansion(scope, mask) if masked == rank else None) or mask
         condition = _with_axes_anew(writer, source)
         condition = condition if writer.dtype(source) == np.bool_ else writer.cast(condition, np.bool_)
         if masked < rank:
@@ -72,21 +73,16 @@ class AssignByWhere(Spelling):
         return f"an assignment to the places of {mask!r} written as Where"
 
 
-def _producer(scope: Scope, name: str) -> onnx.NodeProto | None:
-    index = scope.producers.get(name)
-    return None if index is None else scope.columns.nodes[index]
-
-
 def _mask_of(scope: Scope, names: Sequence[str]) -> str | None:
     """Returns the mask whose places, a row each, a tensor has; None where it is of another kind."""
-    places = _producer(scope, names[0]) if names else None
+    places = scope.producer(names[0]) if names else None
     if (
         places is None
         or places.op_type != "Transpose"
         or any(list(attribute.ints) != [1, 0] for attribute in places.attribute)
     ):
         return None
-    search = _producer(scope, places.input[0])
+    search = scope.producer(places.input[0])
     mask: str | None = search.input[0] if search is not None and search.op_type == "NonZero" else None
     return mask
 
@@ -104,8 +100,8 @@ def _has_sizes_of(scope: Scope, mask: str, data: str, axes: int) -> bool:
 
 def _is_expanded_to(scope: Scope, mask: str, tensors: list[str], goal: list[int | str | None]) -> bool:
     """Whether a mask is expanded to the shape of one of some tensors, and makes no axis of size 1 longer."""
-    node = _producer(scope, mask)
-    shape = _producer(scope, node.input[1]) if node is not None and node.op_type == "Expand" else None
+    node = scope.producer(mask)
+    shape = scope.producer(node.input[1]) if node is not None and node.op_type == "Expand" else None
     if node is None or shape is None or shape.op_type != "Shape" or shape.input[0] not in tensors:
         return False
     if any(attribute.name != "start" or attribute.i for attribute in shape.attribute):
@@ -120,7 +116,7 @@ def _alike(scope: Scope, name: str) -> list[str]:
     names, open_ = list[str](), [name]
     while open_ and len(names) < _MOST_STEPS:
         names.append(name := open_.pop())
-        node = _producer(scope, name)
+        node = scope.producer(name)
         if node is None or node.op_type not in _ELEMENTWISE:
             continue
         # A single element beside another tensor leaves that its shape; two that are both longer may not.
@@ -159,7 +155,7 @@ def _single(writer: Writer, name: str) -> str | None:
         shape = writer.scope.shape(name)
         if shape is not None and all(size == 1 for size in shape):
             return name if not shape else writer.reshape(name, [1])
-        node = _producer(writer.scope, name)
+        node = writer.scope.producer(name)
         if node is not None and node.op_type == "ConstantOfShape":
             value = next((numpy_helper.to_array(attribute.t) for attribute in node.attribute), np.zeros(1, np.float32))
             return writer.constant(value.reshape(-1)[0])
@@ -172,9 +168,9 @@ def _single(writer: Writer, name: str) -> str | None:
 def _row(writer: Writer, mask: str, rank: int, masked: int) -> str:
     """Returns a tensor that is assigned along the last axes, the same to each place that the mask has before these."""
     name, scope = writer.input(2), writer.scope
-    node = _producer(scope, name)
+    node = scope.producer(name)
     while node is not None and node.op_type in _SAME_ELEMENTS:
-        node = _producer(scope, node.input[0])
+        node = scope.producer(node.input[0])
     if node is None or node.op_type != "Expand":
         raise Unwritable("what is assigned may be another value at each place")
     row = str(node.input[0])
@@ -201,13 +197,13 @@ def _is_spread(scope: Scope, mask: str, axes: int) -> bool:
 
 def _before_expansion(scope: Scope, mask: str) -> str | None:
     """Returns the tensor that a mask repeats along some axes; None where it repeats none."""
-    node = _producer(scope, mask)
+    node = scope.producer(mask)
     return None if node is None or node.op_type != "Expand" else str(node.input[0])
 
 
 def _with_axes_anew(writer: Writer, name: str) -> str:
     """Returns a tensor whose axes of size 1 are added anew, if they are: what is counted is the tensor without them."""
-    node = _producer(writer.scope, name)
+    node = writer.scope.producer(name)
     if node is None or node.op_type != "Unsqueeze":
         return name
     return writer("Unsqueeze", *node.input, axes=next((list(attribute.ints) for attribute in node.attribute), None))
