@@ -10,17 +10,20 @@ from trtconv.core.frozen import frozen
 
 
 @frozen
-class BestOf(Document, keys="builds us taken spread"):
+class BestOf(Document, keys="builds redraws us taken spread"):
     """The builds of one network, run whole and timed in turns.
 
     Args:
         us: For each build the microseconds of an inference with each optimization profile, at its opt; empty where the
             engine was not built or did not run.
         taken: Position of the build that was taken.
+        redraws: How many of them, the last ones, have everything of the fastest before but copies and quantisers,
+            which they measured anew.
     """
 
     us: tuple[tuple[float, ...], ...]
     taken: int
+    redraws: int = 0
 
     @property
     def builds(self) -> int:
@@ -36,7 +39,10 @@ class BestOf(Document, keys="builds us taken spread"):
     def __str__(self) -> str:
         timed = ", ".join(" / ".join(f"{us:.1f}" for us in times) if times else "failed" for times in self.us)
         which = f"build {self.taken + 1} was taken"
-        return f"best of {self.builds} builds, {which}: {timed} us, the slowest {self.spread:.2f} times the fastest"
+        builds = f"{self.builds} builds"
+        if self.redraws:
+            builds += f" ({self.redraws} of them the fastest of the others with other copies)"
+        return f"best of {builds}, {which}: {timed} us, the slowest {self.spread:.2f} times the fastest"
 
 
 def typical(times: Sequence[float]) -> float:
