@@ -431,6 +431,23 @@ def test_zero_points_of_rows_columns_and_kernels() -> None:
     assert np.array_equal(found, np.einsum("ncij,kc->nkij", a - point, taps))
 
 
+@pytest.mark.parametrize("point", [(4,), (3, 1), (1, 1, 4), (2, 5, 4), (0,)])
+def test_zero_points_that_do_not_fit_a_constant_weight_are_left(point: tuple[int, ...]) -> None:
+    feeds: Arrays = {"a": np.ones((2, 4), np.uint8)}
+    constant: Arrays = {"b": np.ones((4, 3), np.int8), "c": np.array(0, np.uint8), "d": np.ones(point, np.int8)}
+    run = run_passes(wrap(model("MatMulInteger", feeds, 13, constant=constant, shape=[2, 3])), PASSES, RTX)
+    assert "multiply-in-float" not in {edit.pass_name for edit in run.edits}
+
+
+@pytest.mark.parametrize("sizes", [(0, 3), (4, 0), (0, 0)])
+def test_products_of_empty_weights(sizes: tuple[int, int]) -> None:
+    feeds: Arrays = {"a": np.ones((2, sizes[0]), np.uint8)}
+    constant: Arrays = {"b": np.ones(sizes, np.int8)}
+    proto = model("MatMulInteger", feeds, 13, constant=constant, shape=[None, None])
+    proto.graph.output[0].type.tensor_type.elem_type = onnx.TensorProto.INT32
+    run_passes(wrap(proto), PASSES, RTX)
+
+
 def _in_float(op: str, feeds: Arrays) -> onnx.ModelProto:
     proto = model(op, feeds, 13, shape=[None] * feeds["a"].ndim)
     proto.graph.output[0].type.tensor_type.elem_type = onnx.TensorProto.INT32

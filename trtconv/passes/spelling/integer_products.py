@@ -45,6 +45,8 @@ class MultiplyInFloat(Spelling):
     def write(self, writer: Writer, target: Target) -> str | None:
         conv = writer.node.op_type == "ConvInteger"
         ranks = [len(writer.shape(writer.input(slot))) for slot in (0, 1)]
+        if min(ranks) < (3 if conv else 1):
+            raise Unwritable(f"its operands have {ranks[0]} and {ranks[1]} axes")
         axes = (1, 1) if conv else (ranks[0] - 1, max(ranks[1] - 2, 0))
         steps = self._shifted(writer, 0, ranks[0], conv)
         weight: Any = _constant_weight(writer, ranks[1], conv)
@@ -95,7 +97,11 @@ def _constant_weight(writer: Writer, rank: int, conv: bool) -> NDArray[np.float3
         return None
     if point is None:
         return weight
-    return weight - (point.reshape(_beside(1, rank, conv)) if point.ndim == 1 and point.size > 1 else point)
+    zero = point.reshape(_beside(1, rank, conv)) if point.ndim == 1 and point.size > 1 else point
+    sizes = (1,) * (weight.ndim - zero.ndim) + zero.shape
+    if len(sizes) > weight.ndim or any(size not in (1, whole) for size, whole in zip(sizes, weight.shape, strict=True)):
+        raise Unwritable(f"its zero points {list(point.shape)} are not those of a weight {list(weight.shape)}")
+    return weight - zero
 
 
 def _constant(writer: Writer, slot: int) -> NDArray[np.float32] | None:
@@ -112,8 +118,7 @@ def _sums(writer: Writer, weight: NDArray[np.float32] | None, axis: int, conv: b
     """Returns what each step along the axis that is summed adds at most to each element: (steps, elements)."""
     if weight is not None:
         steps = np.moveaxis(np.abs(weight).astype(np.float64), axis, 0)
-        taps = steps.reshape(*steps.shape[:2], -1).sum(2) if conv else steps.reshape(len(steps), -1)
-        return _MOST * taps
+        return _MOST * (steps.sum(tuple(range(2, steps.ndim))) if conv else steps.reshape(len(steps), steps[:1].size))
     shape = writer.shape(writer.input(1))
     sizes = [size for size in (shape[1:] if conv else shape[axis : axis + 1]) if size is not None]
     if len(sizes) != (len(shape) - 1 if conv else 1):
