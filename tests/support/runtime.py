@@ -36,7 +36,6 @@ RTX = Capabilities(
     explicit_batch_flag=False,
     progress_monitor=True,
     parser_node_names=True,
-    supports_model_v2=True,
     builds_without_gpu=True,
 )
 TENSORRT_8 = Capabilities(
@@ -44,7 +43,6 @@ TENSORRT_8 = Capabilities(
     explicit_batch_flag=True,
     progress_monitor=False,
     parser_node_names=False,
-    supports_model_v2=False,
     builds_without_gpu=False,
 )
 

@@ -6,9 +6,8 @@ import contextlib
 import glob
 import hashlib
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from trtconv.core import foreign, signatures
 from trtconv.core.builder_options import BuilderOptions
@@ -51,11 +50,6 @@ class EngineFile:
     def build(self) -> BuildReport | None:
         """What its report says; None where there is none."""
         return None if self.report is None else self.report.report
-
-    @property
-    def plan(self) -> Mapping[str, Any]:
-        """The plan that it was built with; empty where that is not known."""
-        return {} if self.report is None else self.report.document["plan"]
 
     @property
     def options(self) -> BuilderOptions:

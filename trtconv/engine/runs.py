@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 import numpy as np
@@ -136,17 +135,6 @@ class EngineRuns:
         if self._opened is not None:
             self._opened[1].close()
             self._opened = None
-
-    @contextlib.contextmanager
-    def execution(self, profile: int) -> Iterator[Execution]:
-        """Opens a context for a profile, to be timed; the one that was kept is closed."""
-        # TensorRT 8.6 has a profile in one context at a time.
-        self.close()
-        execution = self._engine.open(profile)
-        try:
-            yield execution
-        finally:
-            execution.close()
 
     def run(self, profile: int, feeds: Feeds) -> dict[str, NDArray[Any]]:
         """Runs it once; see `Runs`."""

@@ -44,7 +44,6 @@ class SizesReport(Document):
     Args:
         model: The model.
         lattice: The accepted sizes.
-        ranges: The ranges that were looked at.
         unasked: Dimensions that were given no bounds.
         nearest: Valid sizes beside those of the given min, opt and max that are not: name to size to sizes.
         exit_code: 1 where a dimension has no valid size, else 0.
@@ -54,7 +53,6 @@ class SizesReport(Document):
 
     model: FileIdentity
     lattice: SizeLattice
-    ranges: Mapping[str, Range]
     unasked: tuple[str, ...]
     nearest: Mapping[str, Mapping[str, list[int]]]
     exit_code: int
@@ -95,7 +93,7 @@ def sizes(request: SizesRequest) -> SizesReport:
     code = 1 if broken else 0
     memory = None if largest is None else MemoryRecord(model.nbytes, tuple(activations(network, [largest])))
     freed = _freed(model, lattice, ranges)
-    return SizesReport(FileIdentity(str(request.model)), lattice, ranges, free, nearest, code, memory, freed)
+    return SizesReport(FileIdentity(str(request.model)), lattice, free, nearest, code, memory, freed)
 
 
 def _freed(model: OnnxModel, lattice: SizeLattice, ranges: Mapping[str, Range]) -> tuple[str, ...]:

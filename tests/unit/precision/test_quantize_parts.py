@@ -203,7 +203,7 @@ def test_a_bias_has_one_value_for_each_channel_of_the_last_axis(dims: tuple[int,
     found = bias_of(model.main, 0)
     assert (found is not None) == fits
     if found is not None:
-        assert (found.tensor, found.index, found.slot, found.axis) == ("y", 1, 1, -1)
+        assert (found.tensor, found.slot, found.axis) == ("y", 1, -1)
 
 
 def test_a_layer_whose_weights_another_uses_takes_no_scaled_channels() -> None:

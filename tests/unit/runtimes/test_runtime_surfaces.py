@@ -441,7 +441,6 @@ def test_capabilities_are_those_of_the_surface(name: str, adapter: Installed) ->
     assert capabilities.timing_cache == ("rtx" not in name)
     assert capabilities.progress_monitor == (name != "tensorrt-8.6.0")
     assert capabilities.parser_node_names == (name != "tensorrt-8.6.0")
-    assert capabilities.supports_model_v2 == (name != "tensorrt-8.6.0")
     assert capabilities.builds_without_gpu == ("rtx" in name)
     assert capabilities.algorithm_selector == (name == EIGHT)
     assert capabilities.editable_timing_cache == (name in (TEN, ELEVEN))

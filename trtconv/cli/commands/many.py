@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from trtconv.core.documents.check import CheckReport, FailedRun
     from trtconv.core.requests.build import BuildRequest
     from trtconv.core.requests.check import CheckRequest
-    from trtconv.pipeline.batch import Executor, Request, Result
+    from trtconv.pipeline.batch import Request, Result
 
 
 CI_FORMATS = ("sarif", "github", "junit")
@@ -60,16 +60,13 @@ def check_all(flags: ManyFlags, over: Callable[[CheckRequest], CheckRequest]) ->
     return each_of([over(check) for check in config.checks], flags, config)
 
 
-def each_of(
-    requests: Sequence[Request], flags: ManyFlags, config: Config | None, executor: Executor | None = None
-) -> Outcome:
+def each_of(requests: Sequence[Request], flags: ManyFlags, config: Config | None) -> Outcome:
     """Runs `check` or `build` on several models.
 
     Args:
         requests: What to do.
         flags: How it is told.
         config: The configuration that lists them, if any does.
-        executor: Who does it; None: processes of this machine.
     """
     from trtconv.cli.formats.text import run_row
     from trtconv.pipeline.batch import LocalPool, run_all
@@ -80,7 +77,7 @@ def each_of(
         def ended(_: int, result: Result) -> None:
             progress.row(f"[{next(numbers)}/{len(requests)}] {run_row(result)}")
 
-        results = run_all(requests, executor or LocalPool(flags.jobs), progress, ended)
+        results = run_all(requests, LocalPool(flags.jobs), progress, ended)
     return outcome_of(results, flags, config)
 
 

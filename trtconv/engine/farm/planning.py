@@ -34,7 +34,6 @@ class Planned:
         request: What is asked.
         state: UP_TO_DATE, TO_BUILD, NOBODY (has the GPU) or ERROR.
         job: The build as data; None where the model cannot be read, or its samples are here alone.
-        current: The report of the engine that is up to date.
         error: Why it cannot be planned.
         choice: Who can build it.
     """
@@ -42,7 +41,6 @@ class Planned:
     request: BuildRequest
     state: str
     job: BuildJob | None = None
-    current: BuildReport | None = None
     error: TrtconvError | None = None
     choice: Choice | None = None
 
@@ -107,7 +105,7 @@ def _look_at(request: BuildRequest, machines: Sequence[Machine] | None, then: tu
     # The model is not kept: of thousands there would not be the memory.
     job = None if waiting is None else waiting.job
     if report is not None:
-        return Planned(request, UP_TO_DATE, job, report, choice=choice)
+        return Planned(request, UP_TO_DATE, job, choice=choice)
     return Planned(request, NOBODY if machines is not None and choice is None else TO_BUILD, job, choice=choice)
 
 

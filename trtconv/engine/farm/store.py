@@ -7,7 +7,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -130,11 +130,6 @@ class Store:
             os.utime(self.root / f"{_checked(result.job)}{RESULT}", follow_symlinks=False)
             if result.engine is not None:
                 os.utime(self._path(result.engine.sha256 or ""), follow_symlinks=False)
-
-    def results(self) -> Iterator[str]:
-        """Yields the names of all jobs that have a result."""
-        for path in sorted(self.root.glob(f"*{RESULT}")):
-            yield path.name.removesuffix(RESULT)
 
     def _path(self, sha: str) -> Path:
         return self.root / "sha256" / _checked(sha)[:2] / sha

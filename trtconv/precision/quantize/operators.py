@@ -47,13 +47,11 @@ class Bias:
 
     Args:
         tensor: The result with the bias.
-        index: Position of the node that adds it: the layer itself, or an Add behind a MatMul.
-        slot: Which of that node's inputs the bias is, or would be.
+        slot: Which input the bias is, or would be, of the node that adds it: the layer, or an Add behind a MatMul.
         axis: Axis of the channels in the tensor.
     """
 
     tensor: str
-    index: int
     slot: int
     axis: int
 
@@ -64,7 +62,7 @@ def bias_of(scope: Scope, index: int) -> Bias | None:
     if node.op_type == "MatMul":
         return _added(scope, node)
     usable = node.op_type != "Gemm" or _one_by_channel(scope, node)
-    return Bias(node.output[0], index, 2, channel_axis(node)) if usable else None
+    return Bias(node.output[0], 2, channel_axis(node)) if usable else None
 
 
 def _added(scope: Scope, node: onnx.NodeProto) -> Bias | None:
@@ -76,7 +74,7 @@ def _added(scope: Scope, node: onnx.NodeProto) -> Bias | None:
     weight, bias = scope.constant(node.input[1]), scope.constant(users[0].input[slot])
     if weight is None or bias is None or not _fits(tuple(bias.dims), weight.dims[-1]):
         return None
-    return Bias(users[0].output[0], scope.producers[users[0].output[0]], slot, -1)
+    return Bias(users[0].output[0], slot, -1)
 
 
 def _one_by_channel(scope: Scope, node: onnx.NodeProto) -> bool:

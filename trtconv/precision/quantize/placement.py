@@ -35,14 +35,12 @@ class Placement:
         edges: Tensor to the inputs of nodes that read it quantised, in the order of the graph.
         shared: Tensor to the first of those with which it shares a scale.
         apart: Tensors, and those that Concat makes of them, whose scales must differ.
-        float_results: Positions of layers that were wanted and stay in float because no quantiser stands behind them.
     """
 
     layers: tuple[int, ...]
     edges: dict[str, tuple[Edge, ...]]
     shared: dict[str, str]
     apart: tuple[tuple[str, str], ...] = ()
-    float_results: tuple[int, ...] = ()
 
     @property
     def tensors(self) -> tuple[str, ...]:
@@ -82,15 +80,13 @@ def place(scope: Scope, layers: Collection[WeightedLayer]) -> Placement:
         layers: Those that are to run in int8.
     """
     rest = sorted(layers, key=lambda layer: layer.index)
-    dropped: list[int] = []
     while True:
         work = _Placing(scope, rest)
         edges = work.edges()
         bare = [layer for layer in rest if _misses_quantizer(scope, layer, edges)]
         if not bare:
             indices = tuple(layer.index for layer in rest)
-            return Placement(indices, edges, work.shared(), tuple(work.apart), tuple(sorted(dropped)))
-        dropped += [layer.index for layer in bare]
+            return Placement(indices, edges, work.shared(), tuple(work.apart))
         rest = [layer for layer in rest if layer not in bare]
 
 

@@ -44,7 +44,6 @@ def probe(trt: Any) -> Capabilities:
         explicit_batch_flag=hasattr(trt.NetworkDefinitionCreationFlag, "EXPLICIT_BATCH"),
         progress_monitor=hasattr(trt, "IProgressMonitor"),
         parser_node_names=hasattr(trt.ParserError, "node_name"),
-        supports_model_v2=hasattr(trt.OnnxParser, "supports_model_v2"),
         # Only a runtime that can be told which GPU to build for does not need one to build.
         builds_without_gpu=hasattr(trt.IBuilderConfig, "set_compute_capability"),
         # TensorRT-RTX measures on the user's machine; setting a cache only makes its builder ask for a GPU.

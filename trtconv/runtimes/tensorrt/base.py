@@ -30,7 +30,6 @@ class Capabilities:
         explicit_batch_flag: Networks need the EXPLICIT_BATCH creation flag.
         progress_monitor: `IProgressMonitor` exists.
         parser_node_names: Parser errors name their node.
-        supports_model_v2: The parser can report on all nodes at once in the new way.
         builds_without_gpu: Engines can be built on a machine without a GPU.
         timing_cache: What was measured in one build can be used by another.
         algorithm_selector: A selector says which tactic each layer gets, and is told.
@@ -41,7 +40,6 @@ class Capabilities:
     explicit_batch_flag: bool
     progress_monitor: bool
     parser_node_names: bool
-    supports_model_v2: bool
     builds_without_gpu: bool
     timing_cache: bool = False
     algorithm_selector: bool = False

@@ -22,7 +22,6 @@ from trtconv.shapes.split import AUTO, divide
 
 _WORTH = 0.01
 """What a further profile has to save, as a share of the cost of one profile: it costs build time and engine size."""
-_MORE = 1e-9
 
 Point = Mapping[str, int]
 Amounts = NDArray[np.float64]
