@@ -140,7 +140,7 @@ def parse_profile(text: str) -> dict[str, Range]:
     Raises:
         InputError: As `parse_dims`, and for an empty profile.
     """
-    items = [item for item in _split_outside(text, ",", "(", ")") if item.strip()]
+    items = [item for item in _split_outside(text, "(", ")") if item.strip()]
     if not items:
         raise InputError("--profile is empty", "Write --profile 'height=64:128:256,width=64:128:256'.")
     return _parse_bounds("--profile", items)
@@ -166,15 +166,15 @@ def _parse_bounds(flag: str, items: Sequence[str]) -> dict[str, Range]:
     return bounds
 
 
-def _split_outside(text: str, separator: str, opening: str, closing: str) -> list[str]:
-    """Splits at separators that are not between an opening and a closing character.
+def _split_outside(text: str, opening: str, closing: str) -> list[str]:
+    """Splits at commas that are not between an opening and a closing character.
 
     Where the two are the same character (a quote) they do not nest, and open only at the start of an item.
     """
     items = [""]
     depth = 0
     for char in text:
-        if char == separator and depth == 0:
+        if char == "," and depth == 0:
             items.append("")
             continue
         if char in closing and depth > 0:
@@ -258,7 +258,7 @@ def parse_shapes(flag: str, text: str) -> dict[str, Shape]:
     """
     shapes: dict[str, Shape] = {}
     # trtexec wants quotes escaped from the shell, so that they arrive here; some scripts escape the backslash too.
-    for item in _split_outside(text.replace("\\'", "'"), ",", "'", "'"):
+    for item in _split_outside(text.replace("\\'", "'"), "'", "'"):
         name, colon, sizes = (part.strip() for part in item.rpartition(":"))
         if len(name) > 1 and name[0] == name[-1] == "'":
             name = name[1:-1]

@@ -14,34 +14,31 @@ TYPES = {"half": "fp16", "float16": "fp16", "bfloat16": "bf16", "float32": "as-i
 """What other tools call the choices of --precision."""
 
 
-def nearest(
-    word: str, choices: Sequence[str], synonyms: Mapping[str, str] = MappingProxyType({}), most: int = 1
-) -> list[str]:
-    """Returns the choices nearest to a word; none where all are far from it. Arguments as of `did_you_mean`."""
+def nearest(word: str, choices: Sequence[str], synonyms: Mapping[str, str] = MappingProxyType({})) -> str | None:
+    """Returns the choice nearest to a word; None where all are far from it. Arguments as of `did_you_mean`."""
     # Loaded only here: most calls make no mistake.
     import difflib
 
     by_lower = {name.lower(): name for name in reversed(choices)}
     by_lower |= {word: choice for word, choice in synonyms.items() if choice in choices}
-    near = difflib.get_close_matches(word[:_LONGEST].lower(), by_lower, n=most, cutoff=_ALIKE)
-    return list(dict.fromkeys(by_lower[name] for name in near))
+    near = difflib.get_close_matches(word[:_LONGEST].lower(), by_lower, n=1, cutoff=_ALIKE)
+    return by_lower[near[0]] if near else None
 
 
 def did_you_mean(
-    word: str, choices: Iterable[str], otherwise: str = "", *, synonyms: Mapping[str, str] | None = None, most: int = 1
+    word: str, choices: Iterable[str], otherwise: str = "", *, synonyms: Mapping[str, str] | None = None
 ) -> str:
-    """Returns the choices nearest to a word as a question, or else a text.
+    """Returns the choice nearest to a word as a question, or else a text.
 
     Args:
         word: What was written.
         choices: What could have been meant.
         otherwise: Returned where nothing is near; empty: the list of the choices.
         synonyms: Words of other tools, to the choice that means the same.
-        most: How many choices are named.
     """
     names = list(choices)
-    guesses = nearest(word, names, synonyms or {}, most)
-    if guesses:
-        return f"Did you mean {' or '.join(guesses)}?"
+    guess = nearest(word, names, synonyms or {})
+    if guess is not None:
+        return f"Did you mean {guess}?"
     more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
     return otherwise or f"It has: {', '.join(names[:_LISTED]) or 'none'}{more}."

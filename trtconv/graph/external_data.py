@@ -84,7 +84,7 @@ def _near(path: Path) -> str:
     except OSError:
         return ""
     near = nearest(path.name, names)
-    return f"; did you mean {path.parent / near[0]}?" if near else ""
+    return f"; did you mean {path.parent / near}?" if near else ""
 
 
 def external_entry(tensor: onnx.TensorProto) -> dict[str, str]:

@@ -40,7 +40,7 @@ class FoldWeightQuantizers(NodePass):
     def visit(self, field: Field, node: gs.Node, target: Target) -> str | Refusal | None:
         if len(node.inputs) < 2:
             return None
-        dequantizer = _producer(node.inputs[1], "DequantizeLinear")
+        dequantizer = _dequantizer(node.inputs[1])
         if dequantizer is None or not _falls_back(field, node):
             return None
         reader = read_linear(field, dequantizer)
@@ -52,14 +52,14 @@ class FoldWeightQuantizers(NodePass):
         return f"weight {list(weights.computed.shape)} dequantised beforehand: the target runs this layer in float"
 
 
-def _producer(tensor: gs.Tensor, op: str) -> gs.Node | None:
+def _dequantizer(tensor: gs.Tensor) -> gs.Node | None:
     node = tensor.inputs[0] if tensor.inputs else None
-    return node if node is not None and node.op == op else None
+    return node if node is not None and node.op == "DequantizeLinear" else None
 
 
 def _falls_back(field: Field, node: gs.Node) -> bool:
     """Whether the target has no int8 kernel for a layer. Source: runs on TensorRT 8.6."""
-    if int(node.attrs.get("group", 1)) > 1 or _producer(node.inputs[0], "DequantizeLinear") is None:
+    if int(node.attrs.get("group", 1)) > 1 or _dequantizer(node.inputs[0]) is None:
         return True
     shape = field.shape(node.inputs[1])
     quantized = any(user.op == "QuantizeLinear" for user in node.outputs[0].outputs)

@@ -19,14 +19,12 @@ class KnownPlugin:
         fields: Names of its fields, which nodes have as attributes; None where they are not recorded.
         required: Those without which it is not made.
         inputs: The least and the most number of its inputs; None where that is not recorded.
-        since: The first version of TensorRT that has it.
         until: The first version that has it no more; None: all that are known have it.
     """
 
     fields: frozenset[str] | None = None
     required: frozenset[str] = frozenset()
     inputs: tuple[int, int] | None = None
-    since: tuple[int, ...] = (8,)
     until: tuple[int, ...] | None = None
 
     def is_in(self, target: Target) -> bool:
@@ -34,14 +32,12 @@ class KnownPlugin:
         if target.family != "tensorrt":
             return False
         version = target.version
-        return version is None or (version >= self.since and (self.until is None or version < self.until))
+        return version is None or self.until is None or version < self.until
 
 
-def _plugin(
-    fields: str, inputs: tuple[int, int], required: str = "", since: tuple[int, ...] = (8,), until: int | None = None
-) -> KnownPlugin:
+def _plugin(fields: str, inputs: tuple[int, int], required: str = "", until: int | None = None) -> KnownPlugin:
     ends = None if until is None else (until,)
-    return KnownPlugin(frozenset(fields.split()), frozenset(required.split()), inputs, since, ends)
+    return KnownPlugin(frozenset(fields.split()), frozenset(required.split()), inputs, ends)
 
 
 _EFFICIENT = "score_threshold iou_threshold max_output_boxes background_class score_activation box_coding"

@@ -25,7 +25,7 @@ def fault(scope: Scope, index: int, target: Target) -> Fault:
 
 
 def _sequence(scope: Scope, index: int, target: Target) -> Fault:
-    length = _size(scope, index, 0, 1)
+    length = _size(scope, index, 1)
     if length is None or not length % _TILE:
         return None
     message = f"the plugin works in tiles of {_TILE} positions, and reads and writes beyond a sequence of {length}"
@@ -33,7 +33,7 @@ def _sequence(scope: Scope, index: int, target: Target) -> Fault:
 
 
 def _images(scope: Scope, index: int, target: Target) -> Fault:
-    images = _size(scope, index, 0, 0)
+    images = _size(scope, index, 0)
     if images is None or images == 1:
         return None
     message = f"the plugin has memory for one image, and is given {images}: EfficientNMS_Explicit_TF_TRT takes several"
@@ -50,7 +50,7 @@ def _classes(scope: Scope, index: int, target: Target) -> Fault:
 def _candidates(scope: Scope, index: int, target: Target) -> Fault:
     if not target.before(9):
         return None
-    boxes, most = _size(scope, index, 0, 1), _attribute(scope, index, "topK")
+    boxes, most = _size(scope, index, 1), _attribute(scope, index, "topK")
     best, classes = _attribute(scope, index, "keepTopK"), _attribute(scope, index, "numClasses")
     if boxes is not None and most is not None and most > boxes:
         message = f"topK is {most}, and there are {boxes} boxes: TensorRT 8.6.0 reads on in those of the next class"
@@ -69,10 +69,10 @@ def _several(scope: Scope, index: int, target: Target) -> Fault:
     return _candidates(scope, index, target)
 
 
-def _size(scope: Scope, index: int, number: int, axis: int) -> int | None:
-    """Returns the size of an input along an axis, where it is known."""
+def _size(scope: Scope, index: int, axis: int) -> int | None:
+    """Returns the size of the first input along an axis, where it is known."""
     inputs = scope.columns.inputs[index]
-    shape = scope.shape(inputs[number]) if number < len(inputs) else None
+    shape = scope.shape(inputs[0]) if inputs else None
     return shape[axis] if shape is not None and axis < len(shape) else None
 
 

@@ -46,7 +46,7 @@ class UnknownAttribute(Rule):
         for scope in view.model.scopes:
             for index, name, names in _unknown(scope, view.model.opset):
                 near = nearest(name, sorted(names))
-                hint = f"; did you mean {near[0]}?" if near else ""
+                hint = f"; did you mean {near}?" if near else ""
                 op = scope.columns.ops[index]
                 yield self.finding(
                     f"{op} of opset {view.model.opset} has no attribute {name}{hint}", scope.location(index)

@@ -30,7 +30,7 @@ _BOOL = np.dtype(np.bool_)
 def _same(trial: Trial, node: Node, inputs: Inputs) -> list[Tensor]:
     source = tensor(inputs)
     if node.op in ("GroupNormalization", "InstanceNormalization") and source.shape is not None:
-        _check_channels(trial, source, inputs, 1)
+        _check_channels(trial, source, inputs)
     return [like(source)] + [Tensor([]) for _ in node.outputs[1:]]
 
 
@@ -38,12 +38,12 @@ def _same(trial: Trial, node: Node, inputs: Inputs) -> list[Tensor]:
 def _batch_normalization(trial: Trial, node: Node, inputs: Inputs) -> list[Tensor]:
     source = tensor(inputs)
     if source.shape is not None and source.rank > 1:
-        _check_channels(trial, source, inputs, 1)
+        _check_channels(trial, source, inputs)
     return [like(source)] + [like(tensor(inputs, 3)) for _ in node.outputs[1:]]
 
 
-def _check_channels(trial: Trial, source: Tensor, inputs: Inputs, index: int) -> None:
-    scale = given(inputs, index)
+def _check_channels(trial: Trial, source: Tensor, inputs: Inputs) -> None:
+    scale = given(inputs, 1)
     if scale is None or scale.shape is None or source.shape is None or scale.rank != 1:
         return
     trial.equal(source.shape[1], scale.shape[0], "takes {0} channels with {1} scales")

@@ -56,9 +56,9 @@ class Call:
             raise NotProven(value.reason)
         return np.empty(0, np.float32) if value is None else np.asarray(value)
 
-    def is_static(self, index: int, axis: int) -> bool:
-        """Returns whether the size of an input's axis is known when the network is built."""
-        source = self.sources[index]
+    def is_static(self, axis: int) -> bool:
+        """Returns whether the size of the first input's axis is known when the network is built."""
+        source = self.sources[0]
         return source is not None and source.shape is not None and source.shape[axis] >= 0
 
     def ints(self, index: int) -> tuple[int, ...] | None:

@@ -55,12 +55,12 @@ def _gathered(call: Call) -> int:
     return int(data.size // max(1, data.shape[call["axis"]]) * indices.size)
 
 
-def _elements(position: int, name: str) -> Callable[[Call], int]:
-    """Returns what reads sizes from an input, or else from an attribute."""
+def _elements(position: int) -> Callable[[Call], int]:
+    """Returns what reads sizes from an input, or else from the attribute."""
 
     def read(call: Call) -> int:
         sizes: Sequence[int] | None = call.ints(position)
-        return abs(int(math.prod(sizes if sizes is not None else call.get(name) or ())))
+        return abs(int(math.prod(sizes if sizes is not None else call.get("shape") or ())))
 
     return read
 
@@ -77,9 +77,9 @@ _EXTENTS: dict[str, Callable[[Call], int]] = {
     **dict.fromkeys(("ELEMENTWISE", "SELECT", "PARAMETRIC_RELU"), _together),
     "MATRIX_MULTIPLY": _product,
     "GATHER": _gathered,
-    "FILL": _elements(0, "shape"),
-    "SLICE": _elements(2, "shape"),
-    "RESIZE": _elements(1, "shape"),
+    "FILL": _elements(0),
+    "SLICE": _elements(2),
+    "RESIZE": _elements(1),
     "ONE_HOT": lambda call: call.input(0).size * abs(int(call.input(2).reshape(()))),
     **dict.fromkeys(("PADDING", "CONVOLUTION", "POOLING"), _padded),
 }

@@ -125,7 +125,7 @@ def _inside(call: Call, indices: Array, axis: int) -> tuple[Array, Array]:
     if indices.size and not size:
         raise Malformed("it gathers from an empty axis")
     if indices.size and int(indices.min()) < 0:
-        if not call.is_static(0, axis):
+        if not call.is_static(axis):
             raise NotProven(f"TensorRT leaves index {int(indices.min())} into an axis of dynamic size undefined")
         indices = np.where(indices < 0, indices + size, indices)
     outside = (indices < 0) | (indices >= size)
