@@ -16,6 +16,7 @@ from typing import Generic, TypeVar
 from trtconv.core.forking import Fork, die_with
 
 T = TypeVar("T")
+_POLL_SECONDS = 0.1
 
 
 class Background(Generic[T]):
@@ -26,22 +27,33 @@ class Background(Generic[T]):
     """
 
     def __init__(self, work: Callable[[], T]) -> None:
-        self._work = work
         self._results: list[T] = []
         self._error: BaseException | None = None
         context = contextvars.copy_context()
-        self._thread = threading.Thread(target=lambda: context.run(self._run), daemon=True)
+        # A thread forgets in the end what it was given, and so what the work refers to.
+        self._thread = threading.Thread(target=context.run, args=(self._run, work), daemon=True)
         self._thread.start()
 
-    def _run(self) -> None:
+    def _run(self, work: Callable[[], T]) -> None:
         try:
-            self._results.append(self._work())
+            self._results.append(work())
         except BaseException as error:  # Nobody hears a thread: `result` tells.
             self._error = error
 
-    def wait(self) -> None:
-        """Waits for its end, whatever that is."""
-        self._thread.join()
+    @property
+    def is_done(self) -> bool:
+        """Whether it has ended, whatever came of it."""
+        return not self._thread.is_alive()
+
+    def wait(self, seconds: float | None = None) -> None:
+        """Waits for its end, whatever that is; not longer than so many seconds."""
+        self._thread.join(seconds)
+
+    def wait_while(self, goes_on: Callable[[], bool]) -> None:
+        """Waits for its end as long as that is wanted."""
+        # In short waits, so that Ctrl-C is heard.
+        while self._thread.is_alive() and goes_on():
+            self._thread.join(_POLL_SECONDS)
 
     def result(self) -> T:
         """Waits for the result; raises what the work raised."""

@@ -173,7 +173,7 @@ def test_what_cannot_be_run_is_missing(file: Path, runner: Any) -> None:
 def test_what_a_fork_shows_by_definition_is_compared_nowhere_else(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = model_of(file, TEXT.replace("a = Mul (x, w)", "a = Mul (w, x)"))
     weighing = Weighing(network(), model, (model, EXACT), apart=True)
-    weighing._thread.join()
+    weighing._thread.wait()
 
     def asked(*_: object) -> None:
         raise AssertionError("it is known")

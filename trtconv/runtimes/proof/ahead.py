@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from trtconv.core.background import Background
 from trtconv.core.dims import InputSpec
 from trtconv.core.frozen import frozen
 from trtconv.runtimes.proof.reference import Wanted, feeds_of
@@ -20,7 +21,6 @@ from trtconv.runtimes.tensorrt.readback.execute import Run
 from trtconv.runtimes.tensorrt.readback.prepared import Prepared
 from trtconv.runtimes.tensorrt.readback.records import OutOfTime, ReadLayer, ReadNetwork
 
-_POLL_SECONDS = 0.1
 _GRACE_SECONDS = 5.0
 """How long the layer that is at work at the deadline may take yet."""
 
@@ -64,9 +64,7 @@ class Ahead:
         self._is_asked = False
         self._runs: list[tuple[Arrays, NetworkRun]] = []
         self._lock = threading.Lock()
-        # A daemon, as the one that waits for the model.
-        self._thread = threading.Thread(target=self._work, args=(inputs, goal), daemon=True)
-        self._thread.start()
+        self._thread = Background(lambda: self._work(inputs, goal))
 
     def _work(self, inputs: Sequence[InputSpec], goal: Wanted) -> None:
         # Whatever goes wrong here goes wrong again, and is told, where the proof runs the network itself.
@@ -84,7 +82,7 @@ class Ahead:
     def also(self, feeds: Arrays) -> None:
         """Runs the network on other inputs as well, in the thread that calls, unless somebody waits for results: who
         does runs it himself."""
-        self._thread.join()
+        self._thread.wait()
         # As above.
         with self._lock, contextlib.suppress(Exception):
             if not self._is_asked and self._of(feeds) is None:
@@ -118,12 +116,9 @@ class Ahead:
         """
         self._is_asked = True
         self._end_at(deadline)
-        while self._thread.is_alive():
-            if time.monotonic() > deadline + _GRACE_SECONDS:
-                raise OutOfTime("one layer took longer than there was time for")
-            # In short waits, so that Ctrl-C is heard.
-            self._thread.join(_POLL_SECONDS)
-        if not self._lock.acquire(timeout=max(0.0, deadline + _GRACE_SECONDS - time.monotonic())):
+        last = deadline + _GRACE_SECONDS
+        self._thread.wait_while(lambda: time.monotonic() <= last)
+        if not self._thread.is_done or not self._lock.acquire(timeout=max(0.0, last - time.monotonic())):
             raise OutOfTime("one layer took longer than there was time for")
         try:
             return self._of(feeds) or self._run_now(feeds)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import contextvars
 import dataclasses
 import functools
 import math
@@ -13,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 from trtconv.core import heap
+from trtconv.core.background import Background
 from trtconv.core.documents.proof import Lack, PieceCounts, Unshown
 from trtconv.core.errors import InputError
 from trtconv.core.process import Process, start_early
@@ -71,7 +71,6 @@ class Prover:
         self._network = network
         self._meaning = meaning
         self._sizes = sizes
-        self._bug: Exception | None = None
         self._thorough = thorough
         self._start = functools.partial(WholeRun, network, meaning, limit=limit, seed=seed)
         self._whole: WholeRun | None = None
@@ -84,11 +83,7 @@ class Prover:
         self._runner: Process | None = None
         self._closed = False
         self._result: PiecesResult | None = None
-        # The limits on what a model may ask for are this thread's.
-        context = contextvars.copy_context()
-        work = functools.partial(context.run, self._prove_pieces, time.monotonic() + limit)
-        self._thread = threading.Thread(target=work, daemon=True)
-        self._thread.start()
+        self._thread = Background(functools.partial(self._prove_pieces, time.monotonic() + limit))
 
     def _prove_pieces(self, deadline: float) -> None:
         meaning = self._meaning
@@ -133,8 +128,6 @@ class Prover:
         except InputError as error:
             # Weights lie in it.
             self._result = PiecesResult(missing=(unread("all pieces", error),))
-        except Exception as error:  # Nobody hears a thread: `finish` tells.
-            self._bug = error
         finally:
             self._decided.set()
             if self._network.keep_alive is None:
@@ -196,7 +189,7 @@ class Prover:
             self._runner.close()
         if self._whole is not None:
             self._whole.close()
-        self._thread.join()
+        self._thread.wait()
 
     def finish(self, seconds: float, limit: float) -> ProofResult:
         """Returns what was proven.
@@ -252,14 +245,12 @@ class Prover:
         return [size.shapes for size in sizes]
 
     def _piecewise(self, until: float) -> PiecesResult:
-        while self._thread.is_alive() and time.monotonic() < until:
-            # In short waits, so that Ctrl-C is heard.
-            self._thread.join(_POLL_SECONDS)
-        if self._thread.is_alive() and self._pieces is not None:
+        self._thread.wait_while(lambda: time.monotonic() < until)
+        if not self._thread.is_done and self._pieces is not None:
             self._pieces.stop()
-        self._thread.join(_GRACE_SECONDS)
-        if self._bug is not None:
-            raise self._bug
+        self._thread.wait(_GRACE_SECONDS)
+        if self._thread.is_done:
+            self._thread.result()
         return self._result or PiecesResult(missing=(_LATE,))
 
 

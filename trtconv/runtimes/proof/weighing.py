@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import contextvars
 import dataclasses
 import gc
 import math
@@ -12,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from trtconv.core import codes
-from trtconv.core.background import Apart
+from trtconv.core.background import Apart, Background
 from trtconv.core.documents.proof import Lack, Unshown, WeightCounts
 from trtconv.core.errors import InputError, TrtconvError
 from trtconv.core.findings import Finding, Location
@@ -99,10 +98,7 @@ class Weighing:
         self._unread: Unshown | None = None
         self._closed = False
         self._apart = self._forked() if apart and can_fork() else None
-        # The limits on what a model may ask for are this thread's.
-        context = contextvars.copy_context()
-        self._thread = threading.Thread(target=lambda: context.run(self._work), daemon=True)
-        self._thread.start()
+        self._thread = Background(self._work)
 
     def _forked(self) -> Apart[_Comparison] | None:
         with contextlib.suppress(OSError):
@@ -139,8 +135,6 @@ class Weighing:
             self._collect()
         except TrtconvError as error:
             self._unread = unread("weights", error)
-        except Exception as error:  # Nobody hears a thread: `finish` tells.
-            self._bug = error
         finally:
             self._read.set()
 
@@ -184,7 +178,7 @@ class Weighing:
             self._collect()
         except InputError as error:
             self._unread = unread("what passes changed", error)
-        except Exception as error:  # As above.
+        except Exception as error:  # Whoever calls goes on: `finish` tells.
             self._bug = error
 
     def _collect(self) -> None:
@@ -197,7 +191,7 @@ class Weighing:
         """Gives back the memory of the network's weights, once they are weighed; nobody may ask for them any more."""
         from trtconv.runtimes.proof.weights import forget
 
-        self._thread.join()
+        self._thread.wait()
         forget(self._network)
 
     def close(self) -> None:
@@ -205,7 +199,7 @@ class Weighing:
         self._closed = True
         if self._apart is not None:
             self._apart.close()
-        self._thread.join()
+        self._thread.wait()
 
     @property
     def missing(self) -> tuple[Unshown, ...]:
@@ -219,7 +213,7 @@ class Weighing:
 
     def finish(self) -> tuple[WeightCounts | None, tuple[Finding, ...]]:
         """Returns the counts as plain JSON values, None where there are none, and a TC402 for each difference."""
-        self._thread.join()
+        self._thread.result()
         if self._bug is not None:
             raise self._bug
         if self._comparison is None:

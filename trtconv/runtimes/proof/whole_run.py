@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
+from trtconv.core.background import Background
 from trtconv.core.process import Process
 from trtconv.core.scratch import Scratch
 from trtconv.runtimes.proof import SERVE, roles
@@ -41,45 +42,40 @@ class WholeRun:
         self._goal = goal_of(meaning, sizes, seed)
         self._folder = Scratch("proof")
         self._runs: list[Expected] = []
-        self._bug: Exception | None = None
         self._loaded: list[float] = []
         self._runner = Process(SERVE, meaning.megabytes)
         self._lock = threading.Lock()
         self._idle, self._wanted_on = False, True
-        # A daemon: whoever gives up does not wait for it, and the process ends with this one.
-        self._thread = threading.Thread(target=self._expect, args=(limit,), daemon=True)
-        self._thread.start()
+        self._thread = Background(lambda: self._expect(limit))
         self._ahead = Ahead(network, meaning.inputs, self._goal, time.monotonic() + limit, meaning.megabytes)
 
     def _expect(self, limit: float) -> None:
         try:
             expect(self._runner, self._goal, self._folder.path, limit, self._runs, self._loaded)
-        except Exception as error:  # Nobody hears a thread: `finish` tells.
-            self._bug = error
-        with self._lock:
-            self._idle = True
-            if not self._wanted_on:
-                self._runner.close()
+        finally:
+            with self._lock:
+                self._idle = True
+                if not self._wanted_on:
+                    self._runner.close()
 
     def valid_sizes(self, besides: bool, goes_on: Callable[[], bool] = lambda: True) -> list[Size]:
         """Waits for the model as long as that is wanted, and returns the sizes that it takes, those that count or those
         besides."""
-        while self._thread.is_alive() and goes_on():
-            self._thread.join(_POLL_SECONDS)
+        self._thread.wait_while(goes_on)
         sizes = (self._sizes[run.number] for run in self._runs if not run.why)
         return [size for size in sizes if size.besides == besides]
 
     def free_runner(self) -> Process | None:
         """Returns the process where it is soon idle, as it is with a small model: another takes longer to start. Where
         it is not, it ends with its work."""
-        self._thread.join(_FREE_SECONDS)
+        self._thread.wait(_FREE_SECONDS)
         with self._lock:
             self._wanted_on = self._idle
             return self._runner if self._idle else None
 
     def run_ahead(self) -> None:
         """Runs the network on what else the model was run on, where that is known already."""
-        if not self._thread.is_alive():
+        if self._thread.is_done:
             for expected in choose(self._sizes, self._runs)[:_MOST_AHEAD]:
                 if not expected.why:
                     self._ahead.also(expected.feeds)
@@ -88,17 +84,15 @@ class WholeRun:
         """Ends the process, and removes what it wrote."""
         self._runner.close()
         self._ahead.stop()
-        self._thread.join()
+        self._thread.wait()
         self._folder.remove()
 
     def finish(self, seconds: float) -> ProofResult:
         """Returns what was shown; `seconds` is how long the model may take from now, and then the network."""
         start = time.monotonic()
-        while self._thread.is_alive() and time.monotonic() < self._until(start, seconds):
-            # In short waits, so that Ctrl-C is heard.
-            self._thread.join(_POLL_SECONDS)
-        if self._bug is not None:
-            raise self._bug
+        self._thread.wait_while(lambda: time.monotonic() < self._until(start, seconds))
+        if self._thread.is_done:
+            self._thread.result()
         deadline = time.monotonic() + seconds
         runs = list(self._runs)
         if not runs:
@@ -135,4 +129,3 @@ _MOST_AHEAD = 2
 """What the network returns at these sizes is held until it is compared."""
 _FREE_SECONDS = 5.0
 _START_SECONDS = 30.0
-_POLL_SECONDS = 0.1
