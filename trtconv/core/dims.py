@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import numbers
 import re
 from collections.abc import Mapping, Sequence
@@ -154,6 +155,16 @@ class ShapeProfile:
 def times(shape: Sequence[int]) -> str:
     """Writes a shape as people do: "2x3x64x64"; that of a scalar has no sizes."""
     return "x".join(str(size) for size in shape) or "scalar"
+
+
+def sizes_text(sizes: Mapping[str, int]) -> str:
+    """Returns "height 64, width 32"."""
+    return ", ".join(f"{name} {size}" for name, size in sizes.items())
+
+
+def elements_of(shapes: Mapping[str, Sequence[int]]) -> int:
+    """Returns how many elements tensors of these shapes have together."""
+    return sum(map(math.prod, shapes.values()))
 
 
 def dynamic_dims(inputs: Sequence[InputSpec]) -> dict[str, list[str]]:

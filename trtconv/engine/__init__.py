@@ -7,13 +7,13 @@ where the module of the same name does the work: loading an engine runs code tha
 from __future__ import annotations
 
 import dataclasses
-import math
 import time
 from pathlib import Path
 from typing import Any
 
 from trtconv.core import foreign
 from trtconv.core.decode import decoded
+from trtconv.core.dims import elements_of
 from trtconv.core.documents.bench import BenchReport
 from trtconv.core.documents.inspect import EngineInspection, Inspected, ModelInspection, RunReport
 from trtconv.core.documents.pipeline import is_pipeline, load_document
@@ -261,7 +261,7 @@ def _bisect(request: VerifyRequest, report: VerifyReport, seconds: float, progre
     failed = [case for case in report.cases if case.passed is False and case.outputs]
     if not failed or seconds < 1:
         return Bisection(why="no output could be compared" if not failed else "no time is left")
-    smallest = min(failed, key=lambda case: sum(math.prod(shape) for shape in case.shapes.values()))
+    smallest = min(failed, key=lambda case: elements_of(case.shapes))
     # It was chosen once.
     request = request if report.engine is None else dataclasses.replace(request, engine=Path(report.engine.path))
     task = "trtconv.engine.bisecting:serve", (request, report.ran, smallest, report.tolerance)

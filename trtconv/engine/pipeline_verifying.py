@@ -29,6 +29,7 @@ from trtconv.engine.profiles import narrowed, profile_for
 from trtconv.engine.runs import CannotRun, OnnxRuns
 from trtconv.engine.tolerances import precision_of, tolerance_of
 from trtconv.graph.model import OnnxModel
+from trtconv.pipeline.outputs import model_identity
 from trtconv.runtimes.compare import TOLERANCES, compare
 from trtconv.runtimes.inputs import Feeds, read_inputs
 
@@ -61,7 +62,7 @@ def serve(request: VerifyRequest, tell: Tell) -> dict[str, Any]:
             with clock.stage(Stage.COMPARE):
                 compared.append(judge.case(case, make_feeds(model, case, request.generator)))
         return PipelineVerifyReport(
-            FileIdentity(str(model.path), model.digest()),
+            model_identity(model),
             FileIdentity(str(path), sha256_of(path)),
             "parts" if why is not None else "engines",
             tuple(compared),

@@ -39,6 +39,7 @@ from trtconv.graph.fitting import fit
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.views import quantizes
 from trtconv.pipeline.extending.added import admit
+from trtconv.pipeline.outputs import model_identity
 from trtconv.pipeline.parse import parse_model
 from trtconv.pipeline.preparation import Preparation
 from trtconv.pipeline.profiles import settle
@@ -95,7 +96,7 @@ class Setting:
         runtime = self.runtime
         return VerifyReport(
             model=FileIdentity(str(self.model.path), self.digest),
-            against=None if self.against is self.model else _identity(self.against),
+            against=None if self.against is self.model else model_identity(self.against),
             engine=None if self.subject is None else self.subject.identity(),
             ran=ran,
             why_not_run=self.why_not,
@@ -238,10 +239,6 @@ def prepare(request: VerifyRequest, clock: Stopwatch) -> Setting:
     return Setting(
         model, digest, against, subject, engine, runtime, why_not, precision, tolerance_of(request, precision)
     )
-
-
-def _identity(model: OnnxModel) -> FileIdentity:
-    return FileIdentity(str(model.path), model.digest())
 
 
 def _other(model: OnnxModel, path: Path) -> OnnxModel:

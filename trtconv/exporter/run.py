@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from trtconv.core import foreign
+from trtconv.core.dims import sizes_text
 from trtconv.core.documents.export import ExportReport, SizeRule
 from trtconv.core.errors import ExportFailed, InputError
 from trtconv.core.foreign import ForeignCode
@@ -178,7 +179,7 @@ def _joint(trials: Trials, rules: Sequence[SizeRule]) -> tuple[str, ...]:
         refused = joint_failure(trials, rules)
         if refused is not None:
             sizes, blame = refused
-            at = ", ".join(f"{name} {size}" for name, size in sizes.items())
+            at = sizes_text(sizes)
             notes.append(f"not every combination is valid: {at} is refused" + (f" by {blame}" if blame else ""))
     return tuple(notes)
 
@@ -216,6 +217,6 @@ def _with_near_sizes(error: InputError, loaded: Any, inputs: Sequence[InputDecl]
             for sign in (-1, 1):
                 sizes = {n: axes.example[n] + sign * distance for n in spatial}
                 if min(sizes.values()) >= 1 and trials.ok(sizes):
-                    at = ", ".join(f"{name} {size}" for name, size in sizes.items())
+                    at = sizes_text(sizes)
                     return InputError(error.message, f"It does run with {at}.")
     return error

@@ -21,6 +21,7 @@ from trtconv.graph.nodes import Columns
 from trtconv.graph.resolve import resolved
 from trtconv.graph.scope import Scope
 from trtconv.graph.splice import drop, prune, splice
+from trtconv.graph.tensor_checker import is_text
 from trtconv.graph.types import KNOWN_DOMAINS
 
 _MAX_CONE = 32
@@ -270,7 +271,7 @@ def _survives(attribute: onnx.AttributeProto) -> bool:
         # An empty list loses its type.
         return bool(len(getattr(attribute, _LISTS[attribute.type])))
     if attribute.type == onnx.AttributeProto.STRING:
-        return _is_text(attribute.s)
+        return is_text(attribute.s)
     return bool(attribute.type in _SINGLE)
 
 
@@ -279,14 +280,6 @@ def _bare(node: onnx.NodeProto) -> onnx.NodeProto:
     return onnx.NodeProto(
         op_type=node.op_type, domain=node.domain, name=node.name, input=node.input, output=node.output
     )
-
-
-def _is_text(data: bytes) -> bool:
-    try:
-        data.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 def _sources(scope: Scope, names: Iterable[str], limit: int) -> set[int]:

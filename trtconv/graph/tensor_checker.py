@@ -55,7 +55,8 @@ def _is_beyond_counting(dims: Sequence[int]) -> bool:
     return 0 not in dims and math.prod(dims) > MOST_ELEMENTS
 
 
-def _is_text(data: bytes) -> bool:
+def is_text(data: bytes) -> bool:
+    """Whether bytes are UTF-8."""
     try:
         data.decode()
     except UnicodeDecodeError:
@@ -77,7 +78,7 @@ def tensor_faults(tensor: onnx.TensorProto) -> Iterator[str]:
     if tensor.data_type == TensorProto.STRING:
         if len(tensor.string_data) != elements:
             yield f"{label} holds {len(tensor.string_data)} strings, not {elements}"
-        if not all(map(_is_text, tensor.string_data)):
+        if not all(map(is_text, tensor.string_data)):
             yield f"{label} holds a text that is not UTF-8"
         return
     if tensor.data_type not in BITS:

@@ -55,15 +55,11 @@ class MatchSkipSize(Pass):
             layers = unmatched(model)
             # Sizes behind the first are not what they will be.
             if layers and layers[0].refusal:
-                skips.append(Skip(self.name, _name(layers[0]), layers[0].refusal))
+                skips.append(Skip(self.name, layers[0].node.name, layers[0].refusal))
             if not layers or layers[0].refusal:
                 break
-            edits.append(Edit(self.name, _name(layers[0]), _match(model, layers[0])))
+            edits.append(Edit(self.name, layers[0].node.name, _match(model, layers[0])))
         return PassResult(tuple(edits), tuple(skips))
-
-
-def _name(layer: Unmatched) -> str:
-    return layer.node.location.node or layer.node.label
 
 
 def _match(model: OnnxModel, layer: Unmatched) -> str:

@@ -41,15 +41,14 @@ class _BakedPass(Pass):
             baked = baked_in(model)
             sites = self.find(baked, model.opset)
             if not sites:
-                skips = [
-                    Skip(self.name, _named(refusal), refusal.why) for refusal in baked.refusals() if self.tells(refusal)
-                ]
+                refusals = (refusal for refusal in baked.refusals() if self.tells(refusal))
+                skips = [Skip(self.name, refusal.node.name, refusal.why) for refusal in refusals]
                 break
             field = Field(model, model.main, self.ops)
             nodes = {field.index(node): node for node in field.graph.nodes}
             for site in sites:
                 what = self.repair(field, nodes, site) + line_of(site.node)
-                edits.append(Edit(self.name, _named(site), what))
+                edits.append(Edit(self.name, site.node.name, what))
             field.close()
         return PassResult(tuple(edits), tuple(skips))
 
@@ -64,10 +63,6 @@ class _BakedPass(Pass):
     def repair(self, field: Field, nodes: dict[int, gs.Node], what: Any) -> str:
         """Repairs one of them; returns what was done."""
         raise NotImplementedError
-
-
-def _named(what: Shuffle | Scaling | ReshapeTarget | Unrepaired) -> str:
-    return what.node.location.node or what.node.label
 
 
 class RestorePixelShuffle(_BakedPass):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from trtconv.core import codes
+from trtconv.core.dims import sizes_text
 from trtconv.core.findings import Finding
 from trtconv.graph.model import OnnxModel
 from trtconv.pipeline.profiles import Sized
@@ -24,7 +25,7 @@ def short_of_memory(model: OnnxModel, sized: Sized, limit: int) -> Iterator[Find
         total = model.nbytes + need.bytes
         if total <= limit:
             continue
-        point = ", ".join(f"{name} {size}" for name, size in need.sizes.items())
+        point = sizes_text(need.sizes)
         message = (
             f"the network takes about {_mib(total)}{f' at {point}' if point else ''} ({_mib(model.nbytes)} of the"
             f" model, {_mib(need.bytes)} of activations), and the GPU has {_mib(limit)} (--gpu-memory)"

@@ -28,7 +28,7 @@ from trtconv.core.stages import Stage
 from trtconv.graph.external_data import data_path
 from trtconv.graph.extract import Cutter
 from trtconv.graph.model import OnnxModel
-from trtconv.pipeline.outputs import protect_data
+from trtconv.pipeline.outputs import model_identity, protect_data
 from trtconv.pipeline.trials import OutOfTrials, PartTrials
 
 
@@ -59,7 +59,7 @@ def reduce(request: ReduceRequest, progress: Progress | None = None) -> ReduceRe
     OnnxModel(part.proto, model.path).save(request.output)
     output = FileIdentity(str(request.output), sha256_of(request.output), request.output.stat().st_size)
     return ReduceReport(
-        model=FileIdentity(str(model.path), model.digest()),
+        model=model_identity(model),
         output=output,
         failure=part.failure,
         nodes_before=part.nodes_before,

@@ -21,7 +21,7 @@ from trtconv.graph.external_data import data_path
 from trtconv.graph.leaks import Leaks, find_leaks
 from trtconv.graph.model import OnnxModel
 from trtconv.pipeline.disguise import Disguise
-from trtconv.pipeline.outputs import protect_data
+from trtconv.pipeline.outputs import model_identity, protect_data
 from trtconv.pipeline.reduce import smallest_part
 from trtconv.pipeline.share_page import commands, is_page, page_of
 from trtconv.pipeline.trials import PartTrials
@@ -87,7 +87,7 @@ def _make(model: OnnxModel, request: ShareRequest, progress: Progress) -> tuple[
     build = dataclasses.replace(disguise.request, model=request.output)
     shared = OnnxModel(disguise.proto, request.output)
     report = ShareReport(
-        model=FileIdentity(str(model.path), model.digest()),
+        model=model_identity(model),
         output=FileIdentity(str(request.output)),
         page=str(request.page),
         failure=failure,

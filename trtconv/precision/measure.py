@@ -20,7 +20,7 @@ from onnx import helper
 
 from trtconv.core import budget
 from trtconv.core.decode import decoded
-from trtconv.core.dims import ShapeProfile, dynamic_dims
+from trtconv.core.dims import ShapeProfile, dynamic_dims, elements_of
 from trtconv.core.documents.build import CastCheck
 from trtconv.core.frozen import frozen
 from trtconv.core.process import Lost, Process, Tell, WorkerBug
@@ -140,7 +140,7 @@ def _feeds(
 ) -> dict[str, NDArray[Any]]:
     fixed = {spec.name: tuple(size for size in spec.dims if isinstance(size, int)) for spec in model.inputs}
     sizes = {name: shapes.get(name, size) for name, size in fixed.items()}
-    if sum(math.prod(shape) for shape in sizes.values()) > _MOST_ELEMENTS:
+    if elements_of(sizes) > _MOST_ELEMENTS:
         raise ValueError("its inputs are too large")
     feeds = onnxruntime.random_feeds(model.inputs, sizes)
     for name, value in values.items():

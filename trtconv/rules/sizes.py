@@ -9,7 +9,7 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 
 from trtconv.core.dim_flags import quoted
-from trtconv.core.dims import Range, ShapeProfile
+from trtconv.core.dims import Range, ShapeProfile, sizes_text
 from trtconv.core.export_command import export_command
 from trtconv.core.findings import Finding, Location, Severity
 from trtconv.core.target import Target
@@ -187,7 +187,7 @@ class DimensionsTied(ProfileRule):
             if fault is None or not sizes or view.lattice.nearest(sizes) or sizes in earlier:
                 continue
             earlier.append(sizes)
-            text = ", ".join(f"{name} {size}" for name, size in sizes.items())
+            text = sizes_text(sizes)
             tied = f" (it needs {'; '.join(view.lattice.joint)})" if view.lattice.joint else ""
             node = fault.node
             source = f" ({node.source})" if node.source else ""

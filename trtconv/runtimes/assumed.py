@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import onnx
 from onnx import helper
 
-from trtconv.core.dims import InputSpec, dynamic_dims
+from trtconv.core.dims import InputSpec, dynamic_dims, elements_of
 from trtconv.core.frozen import frozen
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.scope import Scope
@@ -105,11 +105,7 @@ def assumed_shapes(model: OnnxModel, batches: Sequence[int] = _BATCHES) -> Itera
             yield shapes
         else:
             dear.append(shapes)
-    yield from sorted(dear, key=_elements)
-
-
-def _elements(shapes: Shapes) -> int:
-    return sum(map(math.prod, shapes.values()))
+    yield from sorted(dear, key=elements_of)
 
 
 def _shapes(inputs: Sequence[InputSpec], batches: Sequence[int]) -> Iterator[Shapes]:

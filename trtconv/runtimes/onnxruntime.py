@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from trtconv.core import budget, process
 from trtconv.core.decode import decoded
-from trtconv.core.dims import InputSpec
+from trtconv.core.dims import InputSpec, elements_of
 from trtconv.core.documents.rewrite import Comparison
 from trtconv.core.errors import InputError
 from trtconv.core.frozen import frozen
@@ -125,7 +125,7 @@ def _compare(original: OnnxModel, before: Any, after: Any, resized: bool, traced
 
 
 def _is_large(shapes: Shapes) -> bool:
-    return sum(math.prod(shape) for shape in shapes.values()) > _MOST_ELEMENTS
+    return elements_of(shapes) > _MOST_ELEMENTS
 
 
 def _alone(original: OnnxModel, after: Any, further: Sequence[Shapes], result: Comparison) -> Comparison:

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Mapping, Sequence
 
 from trtconv.core.bounds import make_profile
-from trtconv.core.dims import InputSpec, Range, ShapeProfile
+from trtconv.core.dims import InputSpec, Range, ShapeProfile, sizes_text
 from trtconv.core.errors import InputError
 from trtconv.core.frozen import frozen
 from trtconv.shapes.lattice import SizeLattice, first_faults
@@ -98,7 +98,7 @@ def refuse_gaps(view: SizesView, profiles: Sequence[ShapeProfile], ranges: Mappi
     if point is None:
         return
     ranging = {name: size for name, size in point.items() if ranges[name].min < ranges[name].max}
-    sizes = ", ".join(f"{name} {size}" for name, size in ranging.items())
+    sizes = sizes_text(ranging)
     bounds = ", ".join(f"{name}={ranges[name].min}:{ranges[name].max}" for name in ranging)
     raise InputError(
         f"the profiles do not cover what --dim asks for ({bounds}): {sizes} is in none of the {len(profiles)}",

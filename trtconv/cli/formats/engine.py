@@ -10,6 +10,7 @@ from trtconv.cli.formats.load import letter, load_blocks
 from trtconv.cli.formats.proof import proof_lines
 from trtconv.cli.formats.text import findings_text
 from trtconv.cli.formats.wording import byte_size, count, memory_by_profile, shapes_text, table
+from trtconv.core.dims import elements_of
 from trtconv.core.documents.bench import BenchRatio, BenchReport, BenchRow
 from trtconv.core.documents.verify import INCOMPLETE, Bisection, VerifyCase, VerifyReport
 from trtconv.core.findings import Severity
@@ -247,13 +248,8 @@ def quickest_way(document: BenchReport) -> list[RowTime]:
     return [timing for timing in timed if timing.row.graph is graphs and not timing.row.copies]
 
 
-def elements(row: BenchRow) -> int:
-    """Returns the number of elements of a row's inputs."""
-    return sum(math.prod(shape) for shape in row.shapes.values())
-
-
 def _bars(document: BenchReport) -> list[str]:
-    timed = sorted(quickest_way(document), key=lambda timing: (elements(timing.row), timing.row.profile))
+    timed = sorted(quickest_way(document), key=lambda timing: (elements_of(timing.row.shapes), timing.row.profile))
     if len(timed) < 2:
         return []
     longest = max(us for _, us in timed)

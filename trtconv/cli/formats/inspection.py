@@ -125,8 +125,8 @@ def _layers(document: EngineInspection) -> list[str]:
             (
                 layer.type,
                 layer.precision or "-",
-                _tensor(layer.inputs),
-                _tensor(layer.outputs),
+                first_tensor(layer.inputs),
+                first_tensor(layer.outputs),
                 "-" if layer.time_us is None else f"{layer.time_us:.1f}",
                 _cut(layer.name),
             )
@@ -142,7 +142,8 @@ def _time(layer: Layer) -> str:
     return "" if layer.time_us is None else f"{layer.time_us:8.1f} us  "
 
 
-def _tensor(tensors: Sequence[LayerTensor]) -> str:
+def first_tensor(tensors: Sequence[LayerTensor]) -> str:
+    """Returns type and shape of the first of a layer's tensors."""
     if not tensors:
         return "-"
     shape = tensors[0].shape

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import escape
 
-from trtconv.cli.formats.engine import elements, quickest_way
+from trtconv.cli.formats.engine import quickest_way
 from trtconv.cli.formats.load import letter
+from trtconv.core.dims import elements_of
 from trtconv.core.documents.bench import BenchReport
 from trtconv.core.errors import EnvironmentMissing, InputError
 from trtconv.core.text import clean
@@ -66,7 +67,7 @@ def curves(document: BenchReport) -> Curves:
         name = f"profile {row.profile}"
         if len(engines) > 1:
             name = f"{letter(row.engine)}: {Path(engines[row.engine].path).name}, {name}"
-        series.setdefault(name, []).append((elements(row), us))
+        series.setdefault(name, []).append((elements_of(row.shapes), us))
     return {name: sorted(points) for name, points in series.items()}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from trtconv.cli.formats.wording import byte_size, count, table
+from trtconv.core.dims import sizes_text
 from trtconv.core.documents.traffic import TrafficPlan
 from trtconv.core.text import clean
 from trtconv.shapes.planning.writing import build_command
@@ -18,7 +19,7 @@ def plan_text(plan: TrafficPlan) -> str:
         dims = ", ".join(f"{name}={bound.short}" for name, bound in profile.dims.items())
         share = f"{profile.requests / plan.requests:.1%}"
         rows.append((str(index), dims, share, f"{profile.cost:.3f}", byte_size(profile.activation_bytes)))
-    padded = [(", ".join(f"{n} {s}" for n, s in run.sizes.items()), run) for run in plan.runs if run.padded]
+    padded = [(sizes_text(run.sizes), run) for run in plan.runs if run.padded]
     lines = [f"padded to {sizes}: {run.padded:g} of {plan.requests:g} requests" for sizes, run in padded[:_MOST_RUNS]]
     lines += [f"and to {count(len(padded) - _MOST_RUNS, 'other size')}"] if len(padded) > _MOST_RUNS else []
     how = "as bench measured" if cost.unit == "us" else "estimated from the graph"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from trtconv.core.dims import sizes_text
 from trtconv.core.documents.memory import MemoryRecord
 from trtconv.core.text import clean
 
@@ -47,7 +48,7 @@ def memory_lines(memory: MemoryRecord | None) -> list[str]:
         return []
     lines = []
     for need in memory.profiles:
-        sizes = ", ".join(f"{name} {size}" for name, size in need.sizes.items())
+        sizes = sizes_text(need.sizes)
         node = " ".join(filter(None, (need.node.op, need.node.node)))
         more = "" if need.complete else ", and more behind nodes whose sizes are not known"
         total = f"{byte_size(memory.model_bytes)} of the model, {byte_size(need.bytes)} of activations"

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from trtconv.core.dim_flags import quoted
-from trtconv.core.dims import Shape, ShapeProfile, times
+from trtconv.core.dims import Shape, ShapeProfile, elements_of, times
 from trtconv.core.errors import EnvironmentMissing, InputError
 from trtconv.core.frozen import frozen
 from trtconv.runtimes.inputs import inputs_at
@@ -34,7 +33,7 @@ class RequestSize:
     @property
     def elements(self) -> int:
         """Number of elements of all inputs."""
-        return sum(math.prod(shape) for shape in self.shapes.values())
+        return elements_of(self.shapes)
 
     def __str__(self) -> str:
         return ", ".join(f"{name} {times(shape)}" for name, shape in self.shapes.items())

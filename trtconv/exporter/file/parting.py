@@ -7,6 +7,7 @@ import random
 import time
 from collections.abc import Sequence
 
+from trtconv.core.dims import sizes_text
 from trtconv.core.documents.export import Blame, Branch, SizeRule
 from trtconv.core.stages import Stage
 from trtconv.exporter.file import proof
@@ -179,7 +180,7 @@ def _accepted(job: Job, regions: Regions, sizes: Sizes) -> bool:
     line = _line(job, regions, sizes)
     if line is None:
         return False
-    branch = Branch(line, f"goes otherwise than on the example at {_sizes_text(sizes)}")
+    branch = Branch(line, f"goes otherwise than on the example at {sizes_text(sizes)}")
     if job.accepts(branch):
         job.branches_on_sizes.setdefault(branch.at, branch)
     return branch.at in job.branches_on_sizes
@@ -187,14 +188,10 @@ def _accepted(job: Job, regions: Regions, sizes: Sizes) -> bool:
 
 def _object(job: Job, regions: Regions, sizes: Sizes) -> None:
     line = _line(job, regions, sizes)
-    text = f"the file differs from PyTorch at {_sizes_text(sizes)}"
+    text = f"the file differs from PyTorch at {sizes_text(sizes)}"
     if line is None:
         job.together = Objection("together", text)
         return
-    text = f"other code runs at {_sizes_text(sizes)}, which the file would not have: from {line}"
+    text = f"other code runs at {sizes_text(sizes)}, which the file would not have: from {line}"
     more = f" To keep the example's: --accept-branch {Branch(line, '').at}."
     job.together = Objection("together", text, more=more)
-
-
-def _sizes_text(sizes: Sizes) -> str:
-    return ", ".join(f"{name} {size}" for name, size in sizes.items())

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
-import math
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -13,6 +12,7 @@ from typing import Protocol
 
 from trtconv.core import heap
 from trtconv.core.background import Background
+from trtconv.core.dims import elements_of
 from trtconv.core.documents.proof import Lack, PieceCounts, Unshown
 from trtconv.core.errors import InputError
 from trtconv.core.process import Process, start_early
@@ -265,7 +265,7 @@ def _affordable(network: ReadNetwork, meaning: Meaning, sizes: Sequence[Size]) -
 
 
 def _elements(size: Size) -> int:
-    return max(1, sum(map(math.prod, size.shapes.values())))
+    return max(1, elements_of(size.shapes))
 
 
 def _together(whole: ProofResult, pieces: PiecesResult, makes_ends: bool = True) -> ProofResult:

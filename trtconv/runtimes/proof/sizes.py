@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from trtconv.core.dims import InputSpec, Shape, ShapeProfile
+from trtconv.core.dims import InputSpec, Shape, ShapeProfile, elements_of
 from trtconv.graph.model import OnnxModel
 
 if TYPE_CHECKING:
@@ -63,7 +62,7 @@ def _guessed(model: OnnxModel) -> Iterator[Size]:
     from trtconv.runtimes.proof.whole import Size
 
     for shapes in itertools.islice(assumed_shapes(model, batches=(1,)), _MOST_SIZES):
-        if _elements(shapes) <= _MOST_ELEMENTS:
+        if elements_of(shapes) <= _MOST_ELEMENTS:
             yield Size("x".join(map(str, next(iter(shapes.values()), ()))), shapes, group="assumed")
 
 
@@ -89,18 +88,14 @@ def _others(
     candidates: list[dict[str, Shape]] = []
     for least, multiple in ways:
         shapes = _shapes(inputs, profiles[:1], least, multiple)
-        if shapes not in candidates and _elements(shapes) <= _MOST_ELEMENTS:
+        if shapes not in candidates and elements_of(shapes) <= _MOST_ELEMENTS:
             candidates.append(shapes)
     # As above.
     cost = Cost.of(model) if len(candidates) > 1 else Cost()
     dear = [candidate for candidate in candidates if not cost.is_low(candidate)]
-    for shapes in (*(candidate for candidate in candidates if candidate not in dear), *sorted(dear, key=_elements)):
+    for shapes in (*(candidate for candidate in candidates if candidate not in dear), *sorted(dear, key=elements_of)):
         name = "x".join(map(str, next(iter(shapes.values()), ())))
         yield Size(name, shapes, resized(sample, shapes), "besides", True, magnitude)
-
-
-def _elements(shapes: Mapping[str, Shape]) -> int:
-    return sum(map(math.prod, shapes.values()))
 
 
 def _shapes(

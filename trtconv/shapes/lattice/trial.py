@@ -49,6 +49,11 @@ class Node:
         return self.outputs[0]
 
     @property
+    def name(self) -> str:
+        """Its name in the model; its label where it has none."""
+        return self.location.node or self.label
+
+    @property
     def label(self) -> str:
         """ "Concat /up1/cat", or "Concat (node 12)" for a node without a name."""
         place = self.location

@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from trtconv.core.dims import sizes_text
 from trtconv.core.errors import InputError
 from trtconv.core.frozen import frozen
 from trtconv.core.requests.base import Bounds
@@ -56,8 +57,9 @@ class Demand:
             own = {name: point[name] for name in table.columns}
             nearest = _next(table, own, up=up)
             if nearest is None:
+                side = "above" if up else "below"
                 raise InputError(
-                    f"the network accepts nothing {'above' if up else 'below'} {_listed(own)} for a profile to end at",
+                    f"the network accepts nothing {side} {sizes_text(own)} for a profile to end at",
                     "Leave these sizes out, or plan for them by themselves.",
                 )
             sizes |= nearest
@@ -134,7 +136,9 @@ def _upwards(lattice: SizeLattice, point: Point, fixed: Collection[str], where: 
         if nearest is None:
             same = [name for name in own if name in fixed]
             why = f", with {', '.join(same)} as it is" if same else ""
-            raise InputError(f"{where}: the network accepts nothing from {_listed(own)} on{why}", "Leave the line out.")
+            raise InputError(
+                f"{where}: the network accepts nothing from {sizes_text(own)} on{why}", "Leave the line out."
+            )
         sizes |= nearest
     return {name: sizes.get(name, size) for name, size in point.items()}
 
@@ -156,8 +160,4 @@ def _require_accepted(sizes: Sizes, points: Sequence[Point], where: Sequence[str
     """Raises InputError where a size is not accepted after all: of long ranges the lattice looks at a part."""
     for fault, place, point in zip(first_faults(sizes.run(points).checks, len(points)), where, points, strict=True):
         if fault is not None:
-            raise InputError(f"{place}: the network does not accept {_listed(point)}", "Leave the line out.")
-
-
-def _listed(point: Point) -> str:
-    return ", ".join(f"{name} {size}" for name, size in point.items())
+            raise InputError(f"{place}: the network does not accept {sizes_text(point)}", "Leave the line out.")

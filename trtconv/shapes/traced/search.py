@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from trtconv.core.dims import dynamic_dims
+from trtconv.core.dims import dynamic_dims, sizes_text
 from trtconv.core.frozen import frozen
 from trtconv.graph.model import OnnxModel
 from trtconv.shapes.lattice import Num, Sizes, Tensor, sizes_of
@@ -367,21 +367,17 @@ def _mixed(points: Sequence[Point], batch: Sequence[str]) -> list[Point]:
     return [point for rank in itertools.zip_longest(*rows.values()) for point in rank if point is not None]
 
 
-def _spoken(point: Point) -> str:
-    return ", ".join(f"{name} {size}" for name, size in point.items())
-
-
 def _ambiguous(whole: Sequence[Reading]) -> Unrepaired:
     """Says that two examples explain the constants, and names a node that they repair in different ways."""
     one = whole[0]
     two = next(reading for reading in whole if reading.plan != one.plan)
     nodes = {repair.index: repair.node for repair in (*two.repairs, *one.repairs)}
     index = min(dict(set(one.plan) ^ set(two.plan)))
-    points = f"{_spoken(one.example.point)} as well as {_spoken(two.example.point)}"
+    points = f"{sizes_text(one.example.point)} as well as {sizes_text(two.example.point)}"
     return Unrepaired(nodes[index], f"has constants that fit an example of {points}")
 
 
 def _explained(reading: Reading) -> Unrepaired:
     assert reading.refusal is not None
     node, why = reading.refusal.node, reading.refusal.why
-    return Unrepaired(node, f"{why}; the other constants fit an example of {_spoken(reading.example.point)}")
+    return Unrepaired(node, f"{why}; the other constants fit an example of {sizes_text(reading.example.point)}")

@@ -10,11 +10,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from markupsafe import Markup
 
 from trtconv.cli.formats.engine import quickest_way
+from trtconv.cli.formats.inspection import first_tensor
 from trtconv.cli.formats.page.charts import errors_chart, latency_chart, share_bar
 from trtconv.cli.formats.page.gather import PageSubject
 from trtconv.cli.formats.plot import curves
-from trtconv.cli.formats.wording import byte_size, memory_by_profile, shape_text, shapes_text
-from trtconv.core.dims import Shape
+from trtconv.cli.formats.wording import byte_size, memory_by_profile, shapes_text
+from trtconv.core.dims import Shape, sizes_text
 from trtconv.core.documents.bench import BenchReport, GpuRuntime
 from trtconv.core.documents.inspect import EngineInspection, Layer, LayerTensor
 from trtconv.core.documents.memory import MemoryRecord
@@ -146,7 +147,7 @@ def layers(inspect: EngineInspection | None) -> dict[str, object] | None:
             "name": records[index].name,
             "type": records[index].type or "-",
             "precision": records[index].precision or "-",
-            "output": _tensor(records[index].outputs),
+            "output": first_tensor(records[index].outputs),
             "format": _format(records[index].outputs),
             "time": f"{timed[index]:,.1f}" if longest else "-",
             "bar": share_bar(timed[index] / longest, _colour(records[index].precision)) if longest else "",
@@ -192,13 +193,6 @@ def _colour(precision: str | None) -> str:
     return next((place for key, place in places.items() if key in name), "c0")
 
 
-def _tensor(tensors: Sequence[LayerTensor]) -> str:
-    if not tensors:
-        return "-"
-    shape = tensors[0].shape
-    return f"{tensors[0].dtype or '?'} {shape_text(shape) if shape is not None else ''}".strip()
-
-
 def _format(tensors: Sequence[LayerTensor]) -> str:
     return tensors[0].format or "-" if tensors else "-"
 
@@ -230,7 +224,7 @@ def memory(subject: PageSubject) -> dict[str, object]:
 def _activations(memory: MemoryRecord, *, several: bool) -> Iterator[tuple[str, str]]:
     """Yields what activations take at max of each profile, by shapes alone."""
     for number, profile in enumerate(memory.profiles):
-        sizes = ", ".join(f"{name} {size}" for name, size in profile.sizes.items())
+        sizes = sizes_text(profile.sizes)
         place = f"at max of profile {number}" if several else "at max"
         size = byte_size(profile.bytes) if profile.complete else f"at least {byte_size(profile.bytes)}"
         yield f"activations {place}, estimated from shapes", f"{size}{f' ({sizes})' if sizes else ''}"
