@@ -7,12 +7,12 @@ import dataclasses
 import json
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
 
 from trtconv.core.dims import Range
 from trtconv.core.documents.build import BuildReport
 from trtconv.core.documents.pipeline import (
     ENDING,
+    PartRecord,
     PipelineDocument,
     PipelineReport,
     SavedPipeline,
@@ -35,20 +35,21 @@ _PART = ".part"
 """What the names of the parts of a pipeline have before their endings."""
 
 
-class Writable(Protocol):
-    """A part, as far as it is written."""
+@frozen
+class BuiltPart:
+    """A part of a model, ready to be written.
 
-    @property
-    def model(self) -> bytes:
-        """Its ONNX file."""
+    Args:
+        record: What the document says of it.
+        model: Its part of the model, serialized.
+        report: The report of its engine; None where it has none.
+        blob: The engine.
+    """
 
-    @property
-    def report(self) -> BuildReport | None:
-        """The report of its engine; None where it has none."""
-
-    @property
-    def blob(self) -> EngineBlob | None:
-        """Its engine."""
+    record: PartRecord
+    model: bytes
+    report: BuildReport | None = None
+    blob: EngineBlob | None = None
 
 
 @frozen
@@ -90,7 +91,7 @@ def check_pipeline_outputs(request: BuildRequest, names: Names) -> None:
     check_all([Output(names.document, "the pipeline", names.typed, request.within), *caches], files_read(request))
 
 
-def write_pipeline(request: BuildRequest, names: Names, report: PipelineReport, parts: Sequence[Writable]) -> None:
+def write_pipeline(request: BuildRequest, names: Names, report: PipelineReport, parts: Sequence[BuiltPart]) -> None:
     """Writes all files of a pipeline, or none, and takes away those of the pipeline that was there before.
 
     Raises:

@@ -40,36 +40,17 @@ from trtconv.pipeline.building import build_model, planned
 from trtconv.pipeline.cutting import Cutting, Slice
 from trtconv.pipeline.extending.added import code_of
 from trtconv.pipeline.outputs import protect_data
-from trtconv.pipeline.part_files import Names, check_pipeline_outputs, kept_pipeline, write_pipeline
+from trtconv.pipeline.part_files import BuiltPart, Names, check_pipeline_outputs, kept_pipeline, write_pipeline
 from trtconv.pipeline.preparation import Preparation, passes_of
 from trtconv.pipeline.profiles import Sized
 from trtconv.pipeline.racing import require_gpu
 from trtconv.pipeline.refusals import Reasons, blamed, is_curable, left_nodes, refused_nodes
 from trtconv.runtimes import tensorrt
 from trtconv.runtimes.observed import Seen, observe, why_not_loaded
-from trtconv.runtimes.tensorrt import EngineBlob, Runtime
+from trtconv.runtimes.tensorrt import Runtime
 
 _NO_ENGINE = "trtconv check --partition lists the nodes that no engine takes; those left are too few for an engine."
 _LISTED = 5
-
-
-@frozen
-class BuiltPart:
-    """A part of a model, ready to be written.
-
-    Args:
-        record: What the document says of it.
-        model: Its part of the model, serialized.
-        request: How its engine was built; None where it has none.
-        report: The report of that build.
-        blob: The engine.
-    """
-
-    record: PartRecord
-    model: bytes
-    request: BuildRequest | None = None
-    report: BuildReport | None = None
-    blob: EngineBlob | None = None
 
 
 @takes_request
@@ -262,7 +243,7 @@ class _Partitioning:
         sha256 = "0" * 64 if report.engine is None else str(report.engine.sha256)
         name = request.engine_path.name
         record = PartRecord(PartKind.ENGINE, name, sha256, part.inputs, part.outputs, file, count)
-        return BuiltPart(record, data, request, report, blob)
+        return BuiltPart(record, data, report, blob)
 
     def _request(self, part: Slice, model: OnnxModel, number: int) -> BuildRequest:
         """Returns what is asked of the engine of a part."""

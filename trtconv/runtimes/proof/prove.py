@@ -8,7 +8,6 @@ import functools
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Protocol
 
 from trtconv.core import heap
 from trtconv.core.background import Background
@@ -24,23 +23,11 @@ from trtconv.runtimes.proof.pieces import Pieces
 from trtconv.runtimes.proof.reference import feeds_of
 from trtconv.runtimes.proof.result import Divergence, PiecesResult, ProofResult, unread
 from trtconv.runtimes.proof.terms.defined import is_defined
+from trtconv.runtimes.proof.weighing import Weighing
 from trtconv.runtimes.proof.whole import Meaning, Size, assertion
 from trtconv.runtimes.proof.whole_run import WholeRun, goal_of
 from trtconv.runtimes.tensorrt.readback.execute import Run
 from trtconv.runtimes.tensorrt.readback.records import NotProven, OutOfTime, ReadNetwork
-
-
-class Changes(Protocol):
-    """What passes changed."""
-
-    def is_defined(self) -> bool:
-        """Whether all of it is shown by its definition."""
-
-    def compare(self, runner: Process) -> None:
-        """Holds it to the file; the process, of `SERVE`, has pieces to run then."""
-
-    def give_back(self) -> None:
-        """Gives back the memory of the network's weights, for which nobody will ask again."""
 
 
 class Prover:
@@ -65,7 +52,7 @@ class Prover:
         *,
         thorough: bool = False,
         seed: int = 0,
-        changes: Changes | None = None,
+        changes: Weighing | None = None,
     ) -> None:
         self._changes = changes
         self._network = network
