@@ -94,7 +94,7 @@ def weights(axis: ResizedAxis, kernel: Interpolation) -> Array:
     reach = math.ceil((2 if kernel.mode == "cubic" else 1) / shrink)
     taps = np.floor(at)[:, None] + np.arange(1 - reach, reach + 1)
     distance = (taps - at[:, None]) * shrink
-    shares = _cubic(distance, kernel.cubic_coeff_a) if kernel.mode == "cubic" else np.clip(1 - np.abs(distance), 0, 1)
+    shares = cubic(distance, kernel.cubic_coeff_a) if kernel.mode == "cubic" else np.clip(1 - np.abs(distance), 0, 1)
     outside = (taps < 0) | (taps > axis.size - 1)
     if kernel.exclude_outside:
         shares = np.where(outside, 0, shares)
@@ -108,8 +108,8 @@ def weights(axis: ResizedAxis, kernel: Interpolation) -> Array:
     return matrix
 
 
-def _cubic(distance: Array, a: float) -> Array:
-    """Returns Keys' kernel at distances."""
+def cubic(distance: Array, a: float) -> Array:
+    """Returns Keys' kernel, whose sharpness is `a`, at distances of either sign."""
     x = np.abs(distance)
     inner = ((a + 2) * x - (a + 3)) * x * x + 1
     outer = ((a * x - 5 * a) * x + 8 * a) * x - 4 * a

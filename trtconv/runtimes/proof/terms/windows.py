@@ -23,6 +23,11 @@ class Window(NamedTuple):
     high: Sizes
     dilations: Sizes
 
+    @property
+    def flat(self) -> Window:
+        """Of an image one pixel wide: TensorRT's parsers convolve and pool images and volumes alone."""
+        return Window(*((*values, rest) for values, rest in zip(self, (1, 0, 0, 1), strict=True)))
+
     def require(self, axes: int) -> None:
         """Raises `Wordless` where it is not for so many axes, or of no use; there is one at least."""
         if not len(self.strides) == len(self.low) == len(self.high) == len(self.dilations) == axes:
@@ -47,10 +52,8 @@ def convolved(source: Term, kernel: Term, window: Window, bias: Term | None, gro
     if kernel.rank != source.rank or kernel.dtype != source.dtype or not kernel.is_static or groups < 1:
         raise Wordless("kernels of another rank")
     if axes == 1:
-        # As TensorRT's parsers have it, which convolve images and volumes alone.
-        flat = Window(*((*values, rest) for values, rest in zip(window, (1, 0, 0, 1), strict=True)))
         image = unsqueezed(source, (3,))
-        return squeezed(convolved(image, unsqueezed(kernel, (3,)), flat, bias, groups, transpose), (3,))
+        return squeezed(convolved(image, unsqueezed(kernel, (3,)), window.flat, bias, groups, transpose), (3,))
     if bias is not None and (bias.rank, bias.dtype) != (1, source.dtype):
         raise Wordless("a bias of another type or rank")
     maps = kernel.sizes[1] * groups if transpose else kernel.sizes[0]
@@ -99,10 +102,8 @@ def pooled(
     axes = source.rank - 2
     window.require(axes)
     if axes == 1:
-        # As convolutions are.
-        flat = Window(*((*values, rest) for values, rest in zip(window, (1, 0, 0, 1), strict=True)))
         image = unsqueezed(source, (3,))
-        return squeezed(pooled(kind, image, (*shape, 1), flat, counts_padding, rounds_up), (3,))
+        return squeezed(pooled(kind, image, (*shape, 1), window.flat, counts_padding, rounds_up), (3,))
     if source.dtype not in FLOATS or kind not in ("MAX", "AVERAGE") or set(window.dilations) != {1}:
         raise Wordless("a pool of its own")
     if any(pad >= size for size, *pads in zip(shape, window.low, window.high, strict=True) for pad in pads):

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from trtconv.graph.interpolation import cubic
 from trtconv.runtimes.tensorrt.readback.call import Array, Call, Kernel
 from trtconv.runtimes.tensorrt.readback.records import NotProven
 from trtconv.runtimes.tensorrt.readback.types import wide
@@ -73,7 +74,7 @@ def _along(values: Array, axis: int, places: Array, call: Call) -> Array:
     if mode == "LINEAR":
         taps = [(0, 1 - part), (1, part)]
     elif mode == "CUBIC":
-        taps = [(offset, _cubic(np.abs(part - offset), call["cubic_coeff"])) for offset in (-1, 0, 1, 2)]
+        taps = [(offset, cubic(part - offset, call["cubic_coeff"])) for offset in (-1, 0, 1, 2)]
     else:
         raise NotProven(f"{mode} is not known")
     return _weighted(values, axis, first, taps, call["exclude_outside"])
@@ -91,12 +92,6 @@ def _weighted(values: Array, axis: int, first: Array, taps: Sequence[tuple[int, 
         neighbours = values.take(np.clip(first + offset, 0, old - 1).astype(np.int64), axis)
         result = result + neighbours * weight.astype(np.float32).reshape(shape)
     return result
-
-
-def _cubic(distance: Array, a: float) -> Array:
-    near = ((a + 2) * distance - (a + 3)) * distance * distance + 1
-    far = ((a * distance - 5 * a) * distance + 8 * a) * distance - 4 * a
-    return np.where(distance <= 1, near, np.where(distance < 2, far, 0))
 
 
 _MODES = {"LINEAR": "linear", "NEAREST": "nearest", "CUBIC": "cubic"}
