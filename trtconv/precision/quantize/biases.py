@@ -22,7 +22,6 @@ _TURNS = 3
 
 Feeds = Mapping[str, NDArray[Any]]
 Tell = Callable[[int, int], None]
-Means = dict[str, NDArray[np.float64]]
 
 
 def correct_biases(
@@ -40,29 +39,15 @@ def correct_biases(
     copy = result.copy()
     if not biases:
         return copy
-    expected = _means(model, biases, samples)
+    axes = {bias.tensor: bias.axis for bias in biases}
+    expected = Probe(model, tuple(axes)).channel_means(axes, samples)
     for turn in range(1, _TURNS + 1):
-        actual = _means(copy, biases, samples)
+        actual = Probe(copy, tuple(axes)).channel_means(axes, samples)
         for bias in biases:
             _add(copy, bias, expected[bias.tensor] - actual[bias.tensor])
         copy.touch()
         tell(turn, _TURNS)
     return copy
-
-
-def _means(model: OnnxModel, biases: Sequence[Bias], samples: Sequence[Feeds]) -> Means:
-    """Returns tensor to the mean of each channel."""
-    axes = {bias.tensor: bias.axis for bias in biases}
-    probe = Probe(model, tuple(axes))
-    sums: Means = {}
-    counts: dict[str, int] = {}
-    for feeds in samples:
-        for name, values in probe.run(feeds).items():
-            channels = axes[name] % values.ndim
-            others = tuple(axis for axis in range(values.ndim) if axis != channels)
-            sums[name] = sums.get(name, 0.0) + values.sum(axis=others, dtype=np.float64)
-            counts[name] = counts.get(name, 0) + values.size // max(1, values.shape[channels])
-    return {name: total / max(1, counts[name]) for name, total in sums.items()}
 
 
 def _add(model: OnnxModel, bias: Bias, shift: NDArray[np.float64]) -> None:

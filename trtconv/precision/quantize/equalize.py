@@ -8,7 +8,7 @@ and for what a normalisation scales by channel before it goes into them, where t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -202,17 +202,14 @@ def sizes_by_channel(
         samples: Inputs.
         tell: Hears how many samples are done, of how many.
     """
-    probe = Probe(model, tuple(tensors))
-    sums: dict[str, NDArray[np.float64]] = {}
-    counts: dict[str, int] = {}
-    for number, feeds in enumerate(samples, start=1):
-        for name, values in probe.run(feeds).items():
-            channels = tensors[name] % values.ndim
-            others = tuple(axis for axis in range(values.ndim) if axis != channels)
-            sums[name] = sums.get(name, 0.0) + np.square(values, dtype=np.float64).sum(axis=others)
-            counts[name] = counts.get(name, 0) + values.size // max(1, values.shape[channels])
-        tell(number, len(samples))
-    return {name: [float(size) for size in np.sqrt(total / counts[name])] for name, total in sums.items()}
+
+    def heard() -> Iterator[Feeds]:
+        for number, feeds in enumerate(samples, start=1):
+            yield feeds
+            tell(number, len(samples))
+
+    means = Probe(model, tuple(tensors)).channel_means(tensors, heard(), squared=True)
+    return {name: [float(size) for size in np.sqrt(mean)] for name, mean in means.items()}
 
 
 def equalize(

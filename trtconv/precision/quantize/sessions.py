@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import onnx
 from numpy.typing import NDArray
 
@@ -61,3 +62,18 @@ class Probe:
             **dict(zip(self._result_names, values, strict=True)),
             **{name: feeds[name] for name in self._feed_names},
         }
+
+    def channel_means(
+        self, axes: Mapping[str, int], samples: Iterable[Mapping[str, NDArray[Any]]], *, squared: bool = False
+    ) -> dict[str, NDArray[np.float64]]:
+        """Returns tensor to the mean over samples of each channel, or of its squares; `axes` are those of channels."""
+        sums: dict[str, NDArray[np.float64]] = {}
+        counts: dict[str, int] = {}
+        for feeds in samples:
+            for name, values in self.run(feeds).items():
+                channels = axes[name] % values.ndim
+                others = tuple(axis for axis in range(values.ndim) if axis != channels)
+                terms = np.square(values, dtype=np.float64) if squared else values
+                sums[name] = sums.get(name, 0.0) + terms.sum(axis=others, dtype=np.float64)
+                counts[name] = counts.get(name, 0) + values.size // max(1, values.shape[channels])
+        return {name: total / max(1, counts[name]) for name, total in sums.items()}
