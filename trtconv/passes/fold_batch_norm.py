@@ -38,7 +38,6 @@ class FoldBatchNorm(NodePass):
     """
 
     name = "fold-batch-norm"
-    fixes = ()
     on_request = True
     ops = frozenset({"BatchNormalization"})
 

@@ -39,7 +39,6 @@ class FoldQuantizedClip(NodePass):
     """
 
     name = "fold-quantized-clip"
-    fixes = ()
     ops = frozenset({"Clip"})
 
     def may_act(self, model: OnnxModel, target: Target) -> bool:

@@ -40,7 +40,6 @@ class PoolInFloat(Pass):
     """
 
     name = "pool-between-quantizers"
-    fixes = ()
 
     def may_act(self, model: OnnxModel, target: Target) -> bool:
         return has_linear(model) and model.has({"MaxPool"})

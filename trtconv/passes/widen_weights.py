@@ -37,7 +37,6 @@ class WidenWeights(NodePass):
     """
 
     name = "widen-int4-weights"
-    fixes = ()
     ops = frozenset({"DequantizeLinear"})
 
     def concerns(self, scope: Scope, index: int, target: Target) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from trtconv.core.findings import Severity
 from trtconv.core.target import Target
 from trtconv.graph.views import Linear
 from trtconv.rules.base import LinearRule
@@ -37,7 +36,6 @@ class AxisNotWritten(LinearRule):
 
     code = "TC305"
     name = "axis-not-written"
-    severity = Severity.ERROR
     fix = "Let trtconv build or rewrite write the axis."
     by_hand = "Write the axis in the file."
 

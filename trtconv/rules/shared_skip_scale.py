@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from trtconv.core.findings import Finding, Severity
+from trtconv.core.findings import Finding
 from trtconv.core.target import Target
 from trtconv.graph.shared_skips import shared_skips
 from trtconv.rules.base import ModelView, Rule
@@ -49,7 +49,6 @@ class SharedSkipScale(Rule):
 
     code = "TC314"
     name = "shared-skip-scale"
-    severity = Severity.ERROR
     fix = "Let trtconv build or rewrite part the scales."
     by_hand = "Give the skip's quantiser a scale of its own."
 

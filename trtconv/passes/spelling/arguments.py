@@ -94,9 +94,6 @@ class WriteSelections(Spelling):
     ops = frozenset({"NonZero"})
     fixes = ("TC204",)
 
-    def lacks(self, scope: Scope, index: int, target: Target) -> bool:
-        return True
-
     def write(self, writer: Writer, target: Target) -> str | None:
         values = resolved(writer.scope, writer.input(0), writer.model.proto.opset_import)
         if values is None:

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from trtconv.core.target import Target
-from trtconv.graph.scope import Scope
 from trtconv.passes.spelling.base import Spelling
 from trtconv.passes.spelling.holders import holder, narrowed, widened, wrapped
 from trtconv.passes.spelling.writer import Writer
@@ -30,9 +29,6 @@ class ShiftBits(Spelling):
 
     name = "shift-bits"
     ops = frozenset({"BitShift"})
-
-    def lacks(self, scope: Scope, index: int, target: Target) -> bool:
-        return True
 
     def write(self, writer: Writer, target: Target) -> str | None:
         dtype = writer.dtype(writer.input(0))
@@ -84,9 +80,6 @@ class CombineBits(Spelling):
 
     name = "combine-bits"
     ops = frozenset({"BitwiseAnd", "BitwiseOr", "BitwiseXor", "BitwiseNot"})
-
-    def lacks(self, scope: Scope, index: int, target: Target) -> bool:
-        return True
 
     def write(self, writer: Writer, target: Target) -> str | None:
         dtype = writer.dtype(writer.input(0))

@@ -6,7 +6,6 @@ import numpy as np
 
 from trtconv.core.target import Target
 from trtconv.graph.resolve import resolved
-from trtconv.graph.scope import Scope
 from trtconv.passes.spelling.base import Spelling
 from trtconv.passes.spelling.writer import Writer
 
@@ -25,9 +24,6 @@ class CumulativeProduct(Spelling):
 
     name = "cumulative-product"
     ops = frozenset({"CumProd"})
-
-    def lacks(self, scope: Scope, index: int, target: Target) -> bool:
-        return True
 
     def write(self, writer: Writer, target: Target) -> str | None:
         rank = len(writer.shape(writer.input(0)))

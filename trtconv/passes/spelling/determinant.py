@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from trtconv.core.target import Target
-from trtconv.graph.scope import Scope
 from trtconv.passes.spelling.base import Spelling
 from trtconv.passes.spelling.writer import Unwritable, Writer
 
@@ -25,9 +24,6 @@ class DeterminantByMinors(Spelling):
 
     name = "determinant-by-minors"
     ops = frozenset({"Det"})
-
-    def lacks(self, scope: Scope, index: int, target: Target) -> bool:
-        return True
 
     def write(self, writer: Writer, target: Target) -> str | None:
         size = writer.shape(writer.input(0))[-1]

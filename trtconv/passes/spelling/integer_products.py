@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trtconv.core.target import Target
-from trtconv.graph.scope import Scope
 from trtconv.passes.spelling.base import Spelling
 from trtconv.passes.spelling.writer import Unwritable, Writer
 
@@ -37,10 +36,8 @@ class MultiplyInFloat(Spelling):
 
     name = "multiply-in-float"
     fixes = ("TC310",)
+    # Nodes that have a quantised form have it by now.
     ops = frozenset({"ConvInteger", "MatMulInteger"})
-
-    def lacks(self, scope: Scope, index: int, target: Target) -> bool:
-        return True  # Those with a quantised form have it by now.
 
     def write(self, writer: Writer, target: Target) -> str | None:
         conv = writer.node.op_type == "ConvInteger"

@@ -89,9 +89,6 @@ class CompressBySize(Spelling):
     name = "compress-by-size"
     ops = frozenset({"Compress"})
 
-    def lacks(self, scope: Scope, index: int, target: Target) -> bool:
-        return True
-
     def write(self, writer: Writer, target: Target) -> str | None:
         name, axis = writer.input(0), writer.attrs.get("axis")
         if axis is None:

@@ -10,7 +10,6 @@ import numpy as np
 
 from trtconv.core.target import Target
 from trtconv.graph.resolve import resolved
-from trtconv.graph.scope import Scope
 from trtconv.passes.spelling.base import Spelling
 from trtconv.passes.spelling.writer import Unwritable, Writer
 
@@ -30,9 +29,6 @@ class UnfoldColumns(Spelling):
 
     name = "unfold-columns"
     ops = frozenset({"Col2Im"})
-
-    def lacks(self, scope: Scope, index: int, target: Target) -> bool:
-        return True
 
     def write(self, writer: Writer, target: Target) -> str | None:
         block = [int(size) for size in writer.values(2, "block sizes").reshape(-1)]
@@ -124,9 +120,6 @@ class UnpoolByScatter(Spelling):
 
     name = "unpool-by-scatter"
     ops = frozenset({"MaxUnpool"})
-
-    def lacks(self, scope: Scope, index: int, target: Target) -> bool:
-        return True
 
     def write(self, writer: Writer, target: Target) -> str | None:
         batch, channels, *sizes = writer.sizes(writer.input(0))
