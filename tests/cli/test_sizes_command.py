@@ -13,7 +13,6 @@ from support.paths import MODELS
 from support.sizes import save
 
 UNET = str(MODELS / "unet.onnx")
-SR = str(MODELS / "super_resolution.onnx")
 
 
 def test_json_has_the_keys_of_the_contract(call: Callable[..., Any]) -> None:

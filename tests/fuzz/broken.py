@@ -16,7 +16,6 @@ from google.protobuf.message import DecodeError
 from onnx import TensorProto, helper, numpy_helper
 
 Mutation = Callable[[random.Random, onnx.ModelProto], None]
-Spoil = Callable[[random.Random, onnx.ModelProto, Path], None]
 
 INTEGERS = (
     0,

@@ -92,7 +92,6 @@ OPS = (
     ),
     *("QGemm", "QLinearAdd", "QLinearConcat", "QLinearMul", "QLinearSigmoid", "QLinearWhere", "BatchNormalization", ""),
 )
-_INTEGER = (FieldDescriptor.CPPTYPE_INT32, FieldDescriptor.CPPTYPE_INT64)
 _UNSIGNED = (FieldDescriptor.CPPTYPE_UINT32, FieldDescriptor.CPPTYPE_UINT64)
 _FLOATING = (FieldDescriptor.CPPTYPE_FLOAT, FieldDescriptor.CPPTYPE_DOUBLE)
 _BITS = {FieldDescriptor.CPPTYPE_INT32: 32, FieldDescriptor.CPPTYPE_UINT32: 32}

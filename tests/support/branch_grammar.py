@@ -163,9 +163,3 @@ class ValueCondition:
 
     def __call__(self, x: Tensor) -> Any:
         return eval(self.text, {"torch": torch, "x": x})
-
-
-def value_conditions() -> st.SearchStrategy[ValueCondition]:
-    """Conditions such as `x.abs().max().item() > 1e4`, of which a typical input says one thing only."""
-    limits, numbers, reads = (st.sampled_from(tuple(each)) for each in (LIMITS, NUMBERS, READS))
-    return st.builds(ValueCondition, numbers, reads, limits, st.booleans())

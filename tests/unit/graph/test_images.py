@@ -25,7 +25,6 @@ from trtconv.precision.quantize.images import as_input, of_pixels, of_planes
 
 Fitted = Callable[..., OnnxModel]
 NET = "float[n,3,24,32] x"
-RAMP = np.arange(256, dtype=np.uint8)
 
 
 @pytest.fixture

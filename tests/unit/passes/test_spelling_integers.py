@@ -22,7 +22,6 @@ from trtconv.passes.spelling.int8_constants import CastInt8Constants
 from trtconv.passes.spelling.writer import is_held
 
 RTX = Target("rtx", (1, 7))
-_TAKEN = {"bool", "int32", "int64", "float32"}
 
 
 def model(op: str, feeds: dict[str, NDArray[Any]], output: Any, opset: int = 18, **attrs: Any) -> onnx.ModelProto:
