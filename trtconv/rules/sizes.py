@@ -5,7 +5,6 @@ The first ones need a profile beside the model, so they are no `Rule`s of a mode
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 
 from trtconv.core.dim_flags import quoted
@@ -387,10 +386,8 @@ class DataDependentShape(Rule):
 
     def check(self, view: ModelView, target: Target) -> Iterator[Finding]:
         for scope, index, node in view.model.nodes(*_WHAT):
-            message, place = f"it returns {_WHAT[node.op_type]}: known only at run time", scope.location(index)
+            message, severity = f"it returns {_WHAT[node.op_type]}: known only at run time", None
             if target.family == "rtx" and node.op_type == "NonMaxSuppression":
                 # Its parser takes the node, and the builder, which check does not ask about large networks, does not.
-                message = f"{message}, and TensorRT-RTX has no kernel for it"
-                yield dataclasses.replace(self.finding(message, place), severity=Severity.ERROR)
-            else:
-                yield self.finding(message, place)
+                message, severity = f"{message}, and TensorRT-RTX has no kernel for it", Severity.ERROR
+            yield self.finding(message, scope.location(index), severity)
