@@ -53,7 +53,7 @@ def sides_of(job: Job, output: Path) -> list[SideFile]:
         with job.clock.stage(Stage.SIZES), quiet_torch():
             sizes = _open_sizes(job, whole, [draft.rules for _, draft in sides])
         if sizes is None:
-            return _numbered(whole, sides, output)
+            return _numbered(sides, output)
         if len(sides) == _MOST:
             line = next((rule.narrowed for _, draft in sides for rule in draft.rules if rule.narrowed), None)
             raise ExportFailed(
@@ -62,7 +62,7 @@ def sides_of(job: Job, output: Path) -> list[SideFile]:
             )
         side = _side_at(job, whole, [draft.rules for _, draft in sides], sizes, len(sides))
         sides.append((side, best_draft(side)))
-    return _numbered(whole, sides, output)
+    return _numbered(sides, output)
 
 
 def _open_sizes(job: Job, whole: Sequence[SizeRule], sides: Sequence[Sequence[SizeRule]]) -> Sizes | None:
@@ -143,7 +143,7 @@ def _subject_at(subject: Subject, axes: Axes) -> Subject:
     return dataclasses.replace(subject, inputs=inputs, example=example, expected=expected, notes=[*subject.notes])
 
 
-def _numbered(whole: Sequence[SizeRule], sides: Sequence[tuple[Job, Draft]], output: Path) -> list[SideFile]:
+def _numbered(sides: Sequence[tuple[Job, Draft]], output: Path) -> list[SideFile]:
     """Names the files, and says in each where the other sizes are."""
     if len(sides) == 1:
         return [SideFile(*sides[0], output)]

@@ -105,7 +105,7 @@ class ComputeAsymmetricInFloat(_AsymmetricPass):
             if field.dtype(linear.node.inputs[0]) == "int32":
                 return f"{linear.node.op} {linear.node.name!r} takes int32"
         for pad in each_pad(group):
-            fill = pad_value(field, pad)
+            fill = pad_value(pad)
             if fill is not None and field.number(fill) is None:
                 return f"Pad {pad.name!r} fills with what is not one constant integer"
         return ""
@@ -113,7 +113,7 @@ class ComputeAsymmetricInFloat(_AsymmetricPass):
     def _rewrite(self, field: Field, group: Group) -> str:
         point = min(group.zero_points)
         for pad in each_pad(group):
-            fill = pad_value(field, pad)
+            fill = pad_value(pad)
             value = 0 if fill is None else field.number(fill)
             assert value is not None
             shifted = field.constant(f"{pad.name}.fill", np.array(value - point, np.float32))

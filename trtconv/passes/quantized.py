@@ -250,7 +250,7 @@ def _quantized_tensors(node: gs.Node) -> list[gs.Tensor]:
     return list(node.outputs)
 
 
-def pad_value(field: Field, node: gs.Node) -> gs.Tensor | None:
+def pad_value(node: gs.Node) -> gs.Tensor | None:
     """Returns the constant that a Pad fills with, or None where it fills with 0."""
     return node.inputs[2] if len(node.inputs) > 2 and not node.inputs[2].is_empty() else None
 

@@ -47,7 +47,7 @@ class DequantizeConstants(Pass):
     def run(self, model: OnnxModel, target: Target) -> PassResult:
         result = PassResult()
         for field, group in each_group(model):
-            filled = [pad for pad in each_pad(group) if pad_value(field, pad) is not None]
+            filled = [pad for pad in each_pad(group) if pad_value(pad) is not None]
             if not filled and not group.moved_constants:
                 continue
             if group.obstacle or group.dtype != "int8" or group.zero_points != {0} or _has_channels(group):
@@ -61,7 +61,7 @@ class DequantizeConstants(Pass):
         return result
 
     def _pad(self, field: Field, group: Group, pad: gs.Node) -> PassResult:
-        fill = pad_value(field, pad)
+        fill = pad_value(pad)
         value = None if fill is None else field.number(fill)
         if value is None:
             return PassResult(skipped=(Skip(self.name, pad.name, "it fills with what is not one constant integer"),))

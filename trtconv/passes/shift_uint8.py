@@ -56,7 +56,7 @@ class ShiftUint8(Pass):
             return PassResult(skipped=(Skip(self.name, group.name, group.obstacle),))
         _shift_constants(field, group)
         for pad in each_pad(group):
-            fill = pad_value(field, pad)
+            fill = pad_value(pad)
             value = 0 if fill is None else field.number(fill)
             if value is None or not 0 <= value < 2 * UINT8_MIDDLE:
                 reason = f"Pad {pad.name!r} fills with what is not one constant uint8"

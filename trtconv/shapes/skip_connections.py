@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from trtconv.core.frozen import frozen
 from trtconv.graph.deconv import geometry_of
 from trtconv.graph.model import OnnxModel
-from trtconv.shapes.lattice import Num, Tensor, sizes_of
+from trtconv.shapes.lattice import Tensor, sizes_of
 from trtconv.shapes.lattice.trial import Node
 
 _JOINS = ("Concat", "Add", "Sub", "Mul", "Sum", "Max", "Min")
@@ -111,11 +111,7 @@ def _spatial(tensor: Tensor | None) -> list[NDArray[np.int64]] | None:
     dims = None if tensor is None else tensor.shape
     if dims is None or len(dims) < 3 or not all(num.is_known for num in dims[2:]):
         return None
-    return [_vector(num) for num in dims[2:]]
-
-
-def _vector(num: Num) -> NDArray[np.int64]:
-    return np.broadcast_to(np.asarray(num.value, np.int64), (_COUNT,))
+    return [np.broadcast_to(np.asarray(num.value, np.int64), (_COUNT,)) for num in dims[2:]]
 
 
 def _same(before: Tensor | None, after: Tensor | None) -> bool:

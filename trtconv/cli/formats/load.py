@@ -43,15 +43,12 @@ def _summary(loads: Sequence[BenchLoad], several: bool) -> list[str]:
         lines.append(
             clean(
                 f"{name}{load.throughput_per_s:.1f} requests a second{offered}, "
-                f"{load.requests} in {load.seconds:.1f} s, {_at_a_time(load)} ({', '.join(ways)}); "
+                f"{load.requests} in {load.seconds:.1f} s, {count(load.contexts, 'context')} at {_shapes(load)} "
+                f"({', '.join(ways)}); "
                 f"{byte_size(load.memory_bytes)} of contexts{power}"
             )
         )
     return lines
-
-
-def _at_a_time(load: BenchLoad) -> str:
-    return f"{count(load.contexts, 'context')} at {_shapes(load)}"
 
 
 def _shapes(load: BenchLoad) -> str:

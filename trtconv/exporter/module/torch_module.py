@@ -142,8 +142,9 @@ def prepare(
         inputs, tensors = _program_example(program)
     if not inputs:
         raise InputError("no inputs were given", "Add --input NAME=1x3x64x64[:DTYPE], one for each input.")
-    order, keywords = _bind(module, program, inputs)
-    subject = Subject(_adapted(module, keywords, order), tuple(inputs), (), (), (), program, scripted, notes=notes)
+    keywords = _bind(module, program, inputs)
+    called = Adapter(module, keywords) if keywords else module
+    subject = Subject(called, tuple(inputs), (), (), (), program, scripted, notes=notes)
     if isinstance(subject.module, Adapter):
         subject.prefix = "inner."
     subject.notes.extend(_renamed(module, program, subject.inputs))
@@ -221,14 +222,14 @@ def example_at(subject: Subject, axes: Axes, sizes: Mapping[str, int]) -> tuple[
 
 def _bind(
     module: torch.nn.Module, program: torch.export.ExportedProgram | None, inputs: Sequence[InputDecl]
-) -> tuple[str, tuple[str, ...]]:
-    """Returns how the inputs meet `forward`'s parameters: a description for messages, and keywords where needed."""
+) -> tuple[str, ...]:
+    """Returns the keywords by which the inputs meet `forward`'s parameters; none where they do by position."""
     if program is not None or isinstance(module, torch.jit.ScriptModule):
-        return "by position", ()
+        return ()
     try:
         signature = inspect.signature(module.forward)
     except (TypeError, ValueError):
-        return "by position", ()
+        return ()
     names = [decl.name for decl in inputs]
     parameters = [p.name for p in signature.parameters.values() if p.kind is not p.VAR_POSITIONAL]
     by_position = [name for name in parameters if signature.parameters[name].kind is not inspect.Parameter.KEYWORD_ONLY]
@@ -250,7 +251,7 @@ def _bind(
         raise InputError(
             f"inputs {', '.join(names)} do not fit forward{signature}: {error}", "Add --input for each of them."
         ) from error
-    return str(signature), keywords
+    return keywords
 
 
 def _renamed(
@@ -267,10 +268,6 @@ def _renamed(
     if {decl.name for decl in inputs} & set(names):
         return []
     return [f"input {i.name} is forward's {name}" for i, name in zip(inputs, names, strict=False)]
-
-
-def _adapted(module: torch.nn.Module, keywords: Sequence[str], order: str) -> torch.nn.Module:
-    return Adapter(module, keywords) if keywords else module
 
 
 def _first_run(subject: Subject, outputs: Sequence[str]) -> None:

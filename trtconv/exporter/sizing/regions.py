@@ -158,7 +158,7 @@ class Regions:
         refused = False
         try:
             with limited(seconds):
-                inputs, places = _symbolic(mode, environment, axes, example_at(subject, axes, sizes))
+                inputs, places = _symbolic(mode, axes, example_at(subject, axes, sizes))
                 references = _remembered_numbers(mode, subject.module)
                 skipping = without_fake_quantize() if subject.fake_quantized else contextlib.nullcontext()
                 run = (torch.no_grad(), restored(subject.module), masks_unseen(), control_flow_chosen(), skipping)
@@ -238,9 +238,7 @@ class Regions:
         return inside
 
 
-def _symbolic(
-    mode: FakeTensorMode, environment: ShapeEnv, axes: Any, tensors: Sequence[torch.Tensor]
-) -> tuple[list[Any], dict[str, str]]:
+def _symbolic(mode: FakeTensorMode, axes: Any, tensors: Sequence[torch.Tensor]) -> tuple[list[Any], dict[str, str]]:
     """Returns inputs with symbols for their dynamic sizes, and which dimension each symbol stands for."""
     from torch._dynamo.source import ConstantSource
 

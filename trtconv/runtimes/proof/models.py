@@ -242,7 +242,7 @@ def _cut(model: OnnxModel, task: Task) -> onnx.ModelProto | str:
     part.graph.name = "piece"
     sources = {source.name for source in task.sources}
     for source in task.sources:
-        own = _element(source.dtype)
+        own = int(onnx.helper.np_dtype_to_tensor_dtype(numpy_type(source.dtype)))
         # NumPy has not all types: ONNX Runtime is given wider values, which it casts.
         wider = own if np.dtype(numpy_type(source.dtype)).kind in "fiub" else onnx.TensorProto.FLOAT
         name = source.name if wider == own else f"{source.name}:wide"
@@ -270,10 +270,6 @@ def _cut(model: OnnxModel, task: Task) -> onnx.ModelProto | str:
         part.graph.node.append(onnx.helper.make_node("Cast", [task.target], [result], to=onnx.TensorProto.FLOAT))
     part.graph.output.add(name=result)
     return part
-
-
-def _element(dtype: str) -> int:
-    return int(onnx.helper.np_dtype_to_tensor_dtype(numpy_type(dtype)))
 
 
 def _weights(part: onnx.ModelProto, model: OnnxModel) -> dict[str, Array]:

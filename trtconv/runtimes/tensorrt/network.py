@@ -209,7 +209,7 @@ class Network:
             blob = builder.build_serialized_network(self._handles.network, config)
         except MemoryError as error:
             session.raise_failure()
-            raise _out_of_memory(session) from error
+            raise _broke_down("it ran out of host memory", session) from error
         except (RuntimeError, TypeError, ValueError) as error:
             session.raise_failure()
             raise _broke_down(str(error), session) from error
@@ -377,10 +377,6 @@ def _outputs(layer: Any) -> Iterator[Any]:
 
 def _failed(findings: tuple[Finding, ...]) -> BuildFailed:
     return BuildFailed("\n".join(f.message for f in findings), findings[0].fix, findings)
-
-
-def _out_of_memory(session: Session) -> BuildFailed:
-    return _broke_down("it ran out of host memory", session)
 
 
 def _broke_down(reason: str, session: Session) -> BuildFailed:

@@ -142,10 +142,6 @@ def _divide(a: Num, b: Num) -> Num:
     return truncated_div(a, b)
 
 
-def _modulo(a: Num, b: Num) -> Num:
-    return a % b
-
-
 def _two(function: Callable[[Any, Any], Any]) -> Callable[[Num, Num], Num]:
     return lambda a, b: combine(function, a, b)
 
@@ -155,7 +151,7 @@ _TWO: dict[str, Callable[[Num, Num], Num]] = {
     "Sub": lambda a, b: a - b,
     "Mul": lambda a, b: a * b,
     "Div": _divide,
-    "Mod": _modulo,
+    "Mod": lambda a, b: a % b,
     "Pow": _two(np.power),
     "Equal": _two(np.equal),
     "Greater": _two(np.greater),

@@ -18,7 +18,7 @@ from trtconv.shapes.lattice.trial import Node, Opaque, Trial
 @operator("Slice")
 def _slice(trial: Trial, node: Node, inputs: Inputs) -> Tensor:
     source, dims = tensor(inputs), list(shape_of(inputs))
-    plan = _slice_plan(node, inputs, len(dims))
+    plan = _slice_plan(node, inputs)
     data = source.data
     for axis, start, end, step in plan:
         if not -len(dims) <= axis < len(dims):
@@ -30,7 +30,7 @@ def _slice(trial: Trial, node: Node, inputs: Inputs) -> Tensor:
     return Tensor(dims, data, source.dtype)
 
 
-def _slice_plan(node: Node, inputs: Inputs, rank: int) -> list[tuple[int, Num, Num, Num]]:
+def _slice_plan(node: Node, inputs: Inputs) -> list[tuple[int, Num, Num, Num]]:
     if "starts" in node.attrs:
         starts, ends = ([Num(n) for n in node.attrs[key]] for key in ("starts", "ends"))
         axes = [int(n) for n in node.attrs.get("axes", range(len(starts)))]

@@ -61,7 +61,7 @@ def solve(
     tables = [_table(name, span, anchors[name], margin) for name, span in spans.items()]
     rounds = _ROUNDS
     while True:
-        trial, parts = runner.lines(tables, start) if tables else (_fixed(runner), [])
+        trial, parts = runner.lines(tables, start) if tables else (runner.points({}, {}), [])
         closer = _closer(tables, trial, parts) if rounds else None
         if closer is not None:
             tables, rounds = closer, rounds - 1
@@ -75,10 +75,6 @@ def solve(
             break  # No two sizes fit: which node says so is told from combinations that do not.
         tables = joined
     return _Answer(runner, spans, start, tables, trial, parts, accepted).lattice()
-
-
-def _fixed(runner: Runner) -> Trial:
-    return runner.points({}, {})
 
 
 def _table(name: str, span: tuple[int, int], anchors: Collection[int], margin: int) -> Table:

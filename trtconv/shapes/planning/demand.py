@@ -94,7 +94,7 @@ def demand_of(model: OnnxModel, sizes: Sizes, traffic: Traffic, dims: Bounds, ke
         profile = traffic.profile_of(row, fixed, model.inputs)
         keys[key] = len(requests)
         requests.append((f"{traffic.path}:{row.line}", {name: profile.dims[name].opt for name in sizes.names}))
-    static = _fixed_dims(model, keep, sizes.names)
+    static = _fixed_dims(keep, sizes.names)
     lattice = _lattice(sizes, [point for _, point in requests], static)
     points = [_upwards(lattice, point, static, where) for where, point in requests]
     _require_accepted(sizes, points, [where for where, _ in requests])
@@ -114,7 +114,7 @@ def demand_of(model: OnnxModel, sizes: Sizes, traffic: Traffic, dims: Bounds, ke
     return Demand([dict(point) for point in order], counts, smaller, fits, lattice)
 
 
-def _fixed_dims(model: OnnxModel, keep: Collection[str], names: Sequence[str]) -> list[str]:
+def _fixed_dims(keep: Collection[str], names: Sequence[str]) -> list[str]:
     for name in keep:
         if name not in names:
             raise InputError(f"--keep {name}: the model has no such dimension", f"It has {', '.join(names)}.")

@@ -10,7 +10,7 @@ from trtconv.cli.formats.explain import alike, legend
 from trtconv.cli.formats.page.drawings import graph_drawing, taps_drawing
 from trtconv.cli.formats.page.gather import PageSubject, model_files
 from trtconv.core.errors import InputError
-from trtconv.explainer.changes import Change, DrawnNode, changes
+from trtconv.explainer.changes import Change, changes
 
 MOST_DRAWN = 10
 """Of more kinds of rewrites only the first are drawn."""
@@ -74,14 +74,10 @@ def _group(members: Sequence[Change]) -> dict[str, object]:
         "before": graph_drawing(first.before, first.after, "gone"),
         "after": graph_drawing(first.after, first.before, "new") if first.after else "",
         "after_count": len(first.after),
-        "after_ops": _ops(first.after),
+        "after_ops": ", ".join(node.op for node in first.after),
         "why": first.why,
         "taps": _taps(first),
     }
-
-
-def _ops(nodes: Sequence[DrawnNode]) -> str:
-    return ", ".join(node.op for node in nodes)
 
 
 def _taps(change: Change) -> list[dict[str, object]]:
