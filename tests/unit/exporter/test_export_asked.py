@@ -123,6 +123,6 @@ def test_sizes_that_are_keys_or_text_are_questions_of_their_lines(module: torch.
     regions = Regions(_trials(module), RULES)
     assert regions.is_examples({"height": 16})
     assert not regions.is_examples({"height": odd})
-    blame = regions.blame(0, {"height": odd})
+    blame = regions.blame({"height": odd})
     assert blame is not None
     assert blame.file.endswith("test_export_asked.py")

@@ -23,7 +23,7 @@ from trtconv.runtimes.tensorrt.readback.records import ReadLayer, ReadNetwork, R
 
 def _proof(error: float | None, agrees: bool | None, name: str) -> ProofResult:
     worst = None if error is None else WorstOutput(name, "")
-    return ProofResult("network", sizes=1, layers=3, error=error, worst=worst, agrees=agrees)
+    return ProofResult(sizes=1, layers=3, error=error, worst=worst, agrees=agrees)
 
 
 @pytest.mark.parametrize("errors", list(itertools.permutations((0.1, 0.3, 0.2))))

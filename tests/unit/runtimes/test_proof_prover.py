@@ -36,9 +36,9 @@ NETWORK = ReadNetwork(TENSORS, (ReadLayer(0, "neg", "UNARY", (0,), (1,), {"op": 
 SIZES = tuple(Size(name, {"x": (n,)}) for name, n in (("a", 4), ("b", 40)))
 WRONG = Divergence("y", "", "neg", "UNARY", "it is off", {})
 LACK = Unshown(Lack.TIME, "y", "there was no time")
-RIGHT = ProofResult("network", sizes=1, agrees=True)
-UNSHOWN = ProofResult("network", why="the model does not run")
-DIFFERS = ProofResult("network", sizes=1, agrees=False, divergence=dataclasses.replace(WRONG, tensor="whole"))
+RIGHT = ProofResult(sizes=1, agrees=True)
+UNSHOWN = ProofResult(why="the model does not run")
+DIFFERS = ProofResult(sizes=1, agrees=False, divergence=dataclasses.replace(WRONG, tensor="whole"))
 ALL, SOME, NONE, FALSE = (
     PiecesResult(2, 2),
     PiecesResult(1, 2, (LACK,)),

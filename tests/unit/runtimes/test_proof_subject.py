@@ -170,20 +170,20 @@ def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scene:
 
 
 def test_nothing_is_proven_where_nobody_asks(scene: Scene) -> None:
-    assert scene.proven(ProofResult("network"), level="none") == (None, ())
+    assert scene.proven(ProofResult(), level="none") == (None, ())
 
 
 @pytest.mark.parametrize(
     ("result", "level", "code", "severity"),
     [
-        (ProofResult("network", agrees=True), "quick", None, None),
-        (ProofResult("network", agrees=True), "required", None, None),
-        (ProofResult("network", agrees=True, missing=(LACKS[Lack.KIND],)), "quick", "TC410", Severity.INFO),
-        (ProofResult("network", agrees=True, missing=(LACKS[Lack.KIND],)), "full", "TC410", Severity.INFO),
-        (ProofResult("network", agrees=True, missing=(LACKS[Lack.KIND],)), "required", "TC410", Severity.ERROR),
-        (ProofResult("network", agrees=False, divergence=DIFFERS), "quick", "TC402", Severity.ERROR),
+        (ProofResult(agrees=True), "quick", None, None),
+        (ProofResult(agrees=True), "required", None, None),
+        (ProofResult(agrees=True, missing=(LACKS[Lack.KIND],)), "quick", "TC410", Severity.INFO),
+        (ProofResult(agrees=True, missing=(LACKS[Lack.KIND],)), "full", "TC410", Severity.INFO),
+        (ProofResult(agrees=True, missing=(LACKS[Lack.KIND],)), "required", "TC410", Severity.ERROR),
+        (ProofResult(agrees=False, divergence=DIFFERS), "quick", "TC402", Severity.ERROR),
         (
-            ProofResult("network", agrees=False, divergence=DIFFERS, missing=(LACKS[Lack.TIME],)),
+            ProofResult(agrees=False, divergence=DIFFERS, missing=(LACKS[Lack.TIME],)),
             "required",
             "TC402",
             Severity.ERROR,
@@ -205,7 +205,7 @@ def test_findings(
 
 def test_more_time_is_advised_where_that_is_what_was_lacking(scene: Scene) -> None:
     fixes = {
-        lacks: scene.proven(ProofResult("network", missing=tuple(LACKS[lack] for lack in lacks)))[1][0].fix or ""
+        lacks: scene.proven(ProofResult(missing=tuple(LACKS[lack] for lack in lacks)))[1][0].fix or ""
         for lacks in ((Lack.KIND,), (Lack.TIME,), (Lack.KIND, Lack.TIME))
     }
     assert ["--prove-time" in fix for fix in fixes.values()] == [False, True, True]
@@ -214,7 +214,7 @@ def test_more_time_is_advised_where_that_is_what_was_lacking(scene: Scene) -> No
 @pytest.mark.parametrize("by_passes", [False, True])
 def test_passes_are_left_out_where_they_are_at_fault_and_kept_elsewhere(scene: Scene, by_passes: bool) -> None:
     divergence = dataclasses.replace(DIFFERS, by_passes=by_passes)
-    (finding,) = scene.proven(ProofResult("network", agrees=False, divergence=divergence))[1]
+    (finding,) = scene.proven(ProofResult(agrees=False, divergence=divergence))[1]
     assert ("--skip" in (finding.fix or "")) is by_passes
 
 
@@ -229,7 +229,7 @@ def test_plugins_are_tried_where_there_is_an_engine(
         return PluginTrial(missing=(LACKS[Lack.REFERENCE],))
 
     monkeypatch.setattr(plugin_trial, "try_plugins", tries)
-    record, _ = scene.proven(ProofResult("network", agrees=True), engine=engine)
+    record, _ = scene.proven(ProofResult(agrees=True), engine=engine)
     assert engines == [engine] * (engine is not None)
     assert record is not None and len(record.missing) == len(engines)
 
@@ -247,7 +247,7 @@ def test_many_layers_are_weighed_in_a_process_of_their_own(
 
     monkeypatch.setattr(proving, "Weighing", weighing)
     monkeypatch.setattr(proving, "_MANY_LAYERS", layers)
-    record, findings = scene.proven(ProofResult("network", agrees=True), beside=True)
+    record, findings = scene.proven(ProofResult(agrees=True), beside=True)
     assert record is not None and record.agrees and not findings
     assert asked == [len(NETWORK.layers) >= layers]
 
@@ -291,19 +291,19 @@ def test_nothing_of_the_file_is_kept_once_it_is_taken(tmp_path: Path) -> None:
 
 def test_what_nobody_compared_is_not_shown(scene: Scene) -> None:
     scene.compares = False
-    record, _ = scene.proven(ProofResult("network", agrees=True))
+    record, _ = scene.proven(ProofResult(agrees=True))
     assert record is not None and [lack.what for lack in record.missing] == [Lack.TIME]
 
 
 def test_how_many_of_each_kind_are_not_shown_is_told(scene: Scene) -> None:
     missing = (LACKS[Lack.SIZE], LACKS[Lack.KIND], LACKS[Lack.KIND])
-    _, (finding,) = scene.proven(ProofResult("network", missing=missing, pieces=PieceCounts(5, 8)))
+    _, (finding,) = scene.proven(ProofResult(missing=missing, pieces=PieceCounts(5, 8)))
     assert {"5", "8", "1", "2", "'y'"} <= set(finding.message.replace("(", " ").replace(":", " ").split())
 
 
 def test_what_cannot_be_proven_says_why(scene: Scene) -> None:
     empty = ReadNetwork(TENSORS, (), (0,), (0,))
-    record, findings = scene.proven(ProofResult("network", agrees=True), network=empty)
+    record, findings = scene.proven(ProofResult(agrees=True), network=empty)
     assert record is not None and (record.agrees, bool(record.why), findings) == (None, True, ())
 
 
@@ -312,7 +312,7 @@ def test_a_weight_of_another_value_differs_though_all_else_agrees(scene: Scene) 
     for value, agrees in ((2.0, True), (3.0, False)):
         held = ReadLayer(0, "w", "CONSTANT", (), (1,), {"weights": np.array([1, value], np.float32)})
         network = ReadNetwork(TENSORS, (held,), (0,), (1,))
-        record, findings = scene.proven(ProofResult("network", agrees=True), text=text, network=network)
+        record, findings = scene.proven(ProofResult(agrees=True), text=text, network=network)
         assert record is not None and record.weights is not None
         assert (record.agrees, record.weights.equal, record.weights.of) == (agrees, agrees, 1)
         assert [finding.code for finding in findings] == ["TC402"] * (not agrees)
@@ -323,7 +323,7 @@ def test_a_weight_of_another_value_differs_though_all_else_agrees(scene: Scene) 
     [("quick", 0.0, LEAST_SECONDS), ("quick", 77.0, 77.0), ("full", 77.0, MOST_SECONDS), ("required", 0, MOST_SECONDS)],
 )
 def test_a_quick_proof_takes_no_longer_than_the_build(scene: Scene, level: str, spent: float, seconds: float) -> None:
-    scene.proven(ProofResult("network", agrees=True), level=level, spent=spent)
+    scene.proven(ProofResult(agrees=True), level=level, spent=spent)
     assert scene.seconds == seconds
 
 
@@ -331,19 +331,19 @@ def test_what_the_network_should_compute(scene: Scene) -> None:
     def profile(low: int, opt: int, high: int) -> ShapeProfile:
         return ShapeProfile({"x": InputRange((low, 2), (opt, 2), (high, 2))}, {})
 
-    scene.proven(ProofResult("network"))
+    scene.proven(ProofResult())
     plain = scene.meaning
     assert (plain.typical, plain.batch, plain.tolerance) == ({}, 8, TOLERANCES["float32"])
     assert 0 < plain.rewritten_error < 0.05 and plain.edited is None
-    scene.proven(ProofResult("network"), profile(1, 3, 5), profile(5, 6, 7), promise=Promise(frozenset({"other"})))
+    scene.proven(ProofResult(), profile(1, 3, 5), profile(5, 6, 7), promise=Promise(frozenset({"other"})))
     assert (scene.meaning.typical, scene.meaning.batch) == ({"x": (3, 2)}, 7)
     assert scene.meaning.rewritten_error == math.inf and scene.meaning.edited is not None
     # Ordinary inputs show nothing of images; types that overflow take smaller ones.
     assert min(scene.magnitudes) > 10
-    scene.proven(ProofResult("network"), text=RELU.replace("float[", "float16["))
+    scene.proven(ProofResult(), text=RELU.replace("float[", "float16["))
     assert scene.magnitudes and 1 < max(scene.magnitudes) < 10
     assert plain.steps() == {}
-    scene.proven(ProofResult("network"), text=RELU.replace("Relu", "Sigmoid"))
+    scene.proven(ProofResult(), text=RELU.replace("Relu", "Sigmoid"))
     assert scene.meaning.steps() == {"y": SHARE_STEP}
 
 
@@ -351,8 +351,8 @@ def test_the_batch_is_what_all_inputs_may_have_together(scene: Scene) -> None:
     text = "(float[n,2] x, float[m,2] z, float s) => (float[a,2] y) { y = Concat <axis = 0> (x, z) }"
     ranges = {"x": (1, 9), "z": (1, 4)}
     inputs = {name: InputRange((low, 2), (low, 2), (high, 2)) for name, (low, high) in ranges.items()}
-    scene.proven(ProofResult("network"), ShapeProfile({**inputs, "s": InputRange((), (), ())}, {}), text=text)
+    scene.proven(ProofResult(), ShapeProfile({**inputs, "s": InputRange((), (), ())}, {}), text=text)
     assert scene.meaning.batch == 4
     single = "(float s) => (float y) { y = Neg (s) }"
-    scene.proven(ProofResult("network"), ShapeProfile({"s": InputRange((), (), ())}, {}), text=single)
+    scene.proven(ProofResult(), ShapeProfile({"s": InputRange((), (), ())}, {}), text=single)
     assert scene.meaning.batch == 1

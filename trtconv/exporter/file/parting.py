@@ -76,7 +76,7 @@ def right_regions(
     if not bad.isdisjoint({-1, 0, *map(regions.of, right)}):
         return None
     rules = _without(job, draft, regions, wrong)
-    if rules is None and regions.blame(0, wrong[0]) is not None:
+    if rules is None and regions.blame(wrong[0]) is not None:
         _object(job, regions, wrong[0])
     return rules
 
@@ -113,7 +113,7 @@ def _of_regions(job: Job, draft: Draft, regions: Regions) -> list[Sizes]:
     """Returns a size of each region that a line of the user's parts from the example's."""
     result = []
     for number, region in enumerate(regions.members[1:], start=1):
-        if not region.refused and regions.blame(0, region.samples[0]) is not None:
+        if not region.refused and regions.blame(region.samples[0]) is not None:
             inside = [s for s in region.samples if _takes(draft.rules, s) and regions.of(s) == number]
             near = [s for s in inside if proof.affordable(job.subject, job.axes, s)]
             path = job.trials.path_or(job.axes.example, 0)
@@ -172,7 +172,7 @@ def _takes(rules: tuple[SizeRule, ...], sizes: Sizes) -> bool:
 
 
 def _line(job: Job, regions: Regions, sizes: Sizes) -> Blame | None:
-    return regions.blame(0, sizes) or job.trials.parting(sizes)
+    return regions.blame(sizes) or job.trials.parting(sizes)
 
 
 def _accepted(job: Job, regions: Regions, sizes: Sizes) -> bool:

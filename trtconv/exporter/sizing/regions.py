@@ -191,9 +191,9 @@ class Regions:
         whole = {**self.trials.axes.example, **sizes}
         return next((number for number, region in enumerate(self.members) if region.takes(whole)), -1)
 
-    def blame(self, number: int, sizes: Sizes) -> Blame | None:
-        """Returns the line that parts sizes from a region."""
-        region = self._example_region() if number == 0 else self.members[number]
+    def blame(self, sizes: Sizes) -> Blame | None:
+        """Returns the line that parts sizes from the example's region."""
+        region = self._example_region()
         guard = region.parting({**self.trials.axes.example, **sizes}) if region is not None else None
         return guard.blame if guard is not None else None
 

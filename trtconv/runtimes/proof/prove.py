@@ -193,9 +193,9 @@ class Prover:
         is_decided = self._decided.is_set()
         other = next(ends_that_differ(self._network, self._meaning.parsed), None) or self._broken()
         if other is not None:
-            return ProofResult("network", agrees=False, divergence=other)
+            return ProofResult(agrees=False, divergence=other)
         if not is_decided:
-            return _together(ProofResult("network", why=_LATE.reason), PiecesResult(missing=(_LATE,)))
+            return _together(ProofResult(why=_LATE.reason), PiecesResult(missing=(_LATE,)))
         whole = None if self._whole is None else self._whole.finish(seconds)
         pieces = self._piecewise(until)
         agrees = whole is None or whole.agrees is not False
@@ -205,7 +205,7 @@ class Prover:
                 self._whole.close()
             self._whole = self._start(sizes=self._sizes)
             whole = self._whole.finish(until - time.monotonic())
-        return _together(whole or ProofResult("network", why="the whole was not run"), pieces, self._makes_ends)
+        return _together(whole or ProofResult(why="the whole was not run"), pieces, self._makes_ends)
 
     def _broken(self) -> Divergence | None:
         """Returns an assertion that does not hold at the first size, where the whole is not run there."""

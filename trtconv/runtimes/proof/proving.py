@@ -173,7 +173,7 @@ class NetworkProof(contextlib.AbstractContextManager["NetworkProof"]):
         plugins = PluginTrial() if engine is None else try_plugins(self._subject.parsed, engine, self._profiles)
         quick = max(clock.spent(Stage.BUILD), LEAST_SECONDS)
         with clock.stage(Stage.PROVE):
-            proof = ProofResult("network", why=self._why)
+            proof = ProofResult(why=self._why)
             if self._prover is not None:
                 proof = self._prover.finish(quick if self._level == "quick" else MOST_SECONDS, self._seconds)
             weights, findings = (None, ()) if self._weighing is None else self._weighing.finish()

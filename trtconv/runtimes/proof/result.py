@@ -48,7 +48,6 @@ class ProofResult:
     """What was proven of a network.
 
     Args:
-        of: "engine", "network" or "rewritten".
         sizes: How many sizes were compared.
         layers: How many layers were run.
         unproven: The layers that were not.
@@ -62,7 +61,6 @@ class ProofResult:
         compared: The outputs at each size.
     """
 
-    of: str
     sizes: int = 0
     layers: int = 0
     unproven: tuple[UnprovenLayer, ...] = ()
@@ -95,7 +93,7 @@ class ProofResult:
     def record(self, weights: WeightCounts | None, level: str) -> BuildProof:
         """Returns what a document says of it, and of the weights; `level` is how much was to be proven."""
         return BuildProof(
-            self.of,
+            "network",
             self.sizes,
             self.layers,
             self.unproven,

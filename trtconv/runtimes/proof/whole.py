@@ -131,7 +131,7 @@ def all_sizes(
         deadline: On the clock of `time.monotonic`.
         ahead: The run of the network at the first size.
     """
-    proof = ProofResult("network")
+    proof = ProofResult()
     count = 0
     for expected in choose(sizes, runs):
         size = sizes[expected.number]
@@ -144,7 +144,7 @@ def all_sizes(
         try:
             ran = ahead.ran(expected.feeds, deadline)
         except NotProven as error:
-            one = ProofResult("network", why=error.reason)
+            one = ProofResult(why=error.reason)
         else:
             one = _one_size(network, meaning, size, expected, only(goal, expected.number), deadline, ran)
         overflows = size.magnitude != 1 and one.divergence is not None and one.divergence.overflows
@@ -217,7 +217,6 @@ def _proof_of(network: ReadNetwork, run: Run, differences: Sequence[Difference],
         if index >= 0
     )
     return ProofResult(
-        "network",
         sizes=1,
         layers=len(run.ran),
         unproven=unproven,

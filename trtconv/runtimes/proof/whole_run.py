@@ -96,7 +96,7 @@ class WholeRun:
         deadline = time.monotonic() + seconds
         runs = list(self._runs)
         if not runs:
-            return ProofResult("network", why=f"the model itself took longer than {time.monotonic() - start:.0f} s")
+            return ProofResult(why=f"the model itself took longer than {time.monotonic() - start:.0f} s")
         return all_sizes(self._network, self._meaning, self._sizes, runs, self._goal, deadline, self._ahead)
 
     def _until(self, start: float, seconds: float) -> float:
