@@ -144,6 +144,14 @@ class ShapeProfile:
     dims: Mapping[str, Range]
     values: Mapping[str, InputRange] = dataclasses.field(default_factory=dict)
 
+    def contains(self, shapes: Mapping[str, Sequence[int]]) -> bool:
+        """Whether shapes, of all inputs or of some, are inside."""
+        bounds = ((shape, self.inputs[name].min, self.inputs[name].max) for name, shape in shapes.items())
+        return all(
+            len(shape) == len(low) and all(a <= size <= b for size, a, b in zip(shape, low, high, strict=True))
+            for shape, low, high in bounds
+        )
+
     def to_json(self) -> dict[str, dict[str, object]]:
         """Returns input name to its shapes, and to its "values" where they are bounded."""
         document: dict[str, dict[str, object]] = plain(self.inputs)

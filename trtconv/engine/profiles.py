@@ -75,23 +75,11 @@ def narrowed(
         except InputError:
             # A dimension that is computed from one that was given, or given by another name.
             cut = make_profile(inputs, dims, profile.values)
-        if contains(profile, shapes_at(cut, "min")) and contains(profile, shapes_at(cut, "max")):
+        if profile.contains(shapes_at(cut, "min")) and profile.contains(shapes_at(cut, "max")):
             cuts.append((index, cut))
     if not cuts:
         raise _outside(", ".join(f"{name}={bound}" for name, bound in dims.items()), profiles)
     return cuts
-
-
-def contains(profile: ShapeProfile, shapes: Mapping[str, Shape]) -> bool:
-    """Whether shapes are inside a profile."""
-    return all(
-        len(shape) == len(profile.inputs[name].min)
-        and all(
-            low <= n <= high
-            for n, low, high in zip(shape, profile.inputs[name].min, profile.inputs[name].max, strict=True)
-        )
-        for name, shape in shapes.items()
-    )
 
 
 def profile_for(profiles: Sequence[ShapeProfile], shapes: Mapping[str, Shape]) -> int:
@@ -101,7 +89,7 @@ def profile_for(profiles: Sequence[ShapeProfile], shapes: Mapping[str, Shape]) -
         InputError: None does.
     """
     for index, profile in enumerate(profiles):
-        if contains(profile, shapes):
+        if profile.contains(shapes):
             return index
     raise _outside(", ".join(f"{name} {times(shape)}" for name, shape in shapes.items()), profiles)
 

@@ -64,7 +64,7 @@ class SavedReport:
         """
         for name, shape in shapes.items():
             self._check_input(name, shape)
-        fitting = {i: _distance(p, shapes) for i, p in enumerate(self.profiles) if _contains(p, shapes)}
+        fitting = {i: _distance(p, shapes) for i, p in enumerate(self.profiles) if p.contains(shapes)}
         if not fitting:
             request = ", ".join(f"{name} {times(shape)}" for name, shape in shapes.items())
             choices = "; ".join(
@@ -151,14 +151,6 @@ class _Checksum:
     """The checksum that a report may have of itself."""
 
     body_sha256: str | None = None
-
-
-def _contains(profile: ShapeProfile, shapes: Mapping[str, Sequence[int]]) -> bool:
-    return all(
-        low <= size <= high
-        for name, shape in shapes.items()
-        for size, low, high in zip(shape, profile.inputs[name].min, profile.inputs[name].max, strict=True)
-    )
 
 
 def _distance(profile: ShapeProfile, shapes: Mapping[str, Sequence[int]]) -> float:

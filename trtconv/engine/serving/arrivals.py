@@ -9,7 +9,7 @@ from trtconv.core.errors import InputError
 from trtconv.core.frozen import frozen
 from trtconv.core.requests.base import Bounds
 from trtconv.core.traffic import Traffic, TrafficRow
-from trtconv.engine.profiles import contains, profile_for, shapes_at
+from trtconv.engine.profiles import profile_for, shapes_at
 from trtconv.engine.serving.scheduling import Arrival
 from trtconv.engine.serving.slots import RequestSize
 
@@ -82,7 +82,7 @@ def _shapes(
 ) -> dict[str, Shape]:
     profile = traffic.profile_of(row, fixed, inputs, profiles[0].values)
     shapes = shapes_at(profile, "opt")
-    if not any(contains(candidate, shapes) for candidate in profiles):
+    if not any(candidate.contains(shapes) for candidate in profiles):
         raise _outside(f"{traffic.path}:{row.line}", profile, profiles)
     return shapes
 

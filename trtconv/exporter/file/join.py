@@ -16,6 +16,7 @@ from trtconv.core.files import streams_together
 from trtconv.core.reading import open_plain
 from trtconv.exporter.file.write import copy_weights, external_entry
 from trtconv.exporter.job import Draft
+from trtconv.graph.external_data import refer_to
 
 _ALIGNED = 4096
 """Weights begin at multiples of it, so that they can be mapped into memory."""
@@ -47,7 +48,7 @@ def shared_weights(drafts: Sequence[Draft], data: Path) -> int:
                     file.write(b"\0" * (-file.tell() % _ALIGNED))
                     places[digest] = file.tell()
                     _append(tensor, draft.path.parent, file)
-                _refer(tensor, data.name, places[digest], size)
+                refer_to(tensor, data.name, places[digest], size)
     return saved
 
 
@@ -65,14 +66,6 @@ def _append(tensor: TensorProto, folder: Path, file: BinaryIO) -> None:
         copy_weights(tensor, folder, file.write)
     else:
         file.write(tensor.raw_data)
-
-
-def _refer(tensor: TensorProto, location: str, offset: int, size: int) -> None:
-    tensor.ClearField("raw_data")
-    tensor.data_location = TensorProto.EXTERNAL
-    del tensor.external_data[:]
-    for key, value in (("location", location), ("offset", str(offset)), ("length", str(size))):
-        tensor.external_data.add(key=key, value=value)
 
 
 def joined(drafts: Mapping[str, Draft], outputs: Sequence[str]) -> onnx.ModelProto:
