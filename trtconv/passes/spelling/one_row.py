@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 import onnx
 
@@ -46,7 +46,9 @@ class DoubleOneRow(Spelling):
             return False
         node = scope.columns.nodes[index]
         return _is_masked(scope, node) or any(
-            _is_masked(scope, behind) for softmax in _softmaxes(scope, node) for behind in _products(scope, softmax)
+            _is_masked(scope, product)
+            for softmax in _behind(scope, node, "Softmax", _BETWEEN, _FAR)
+            for product in _behind(scope, softmax, "MatMul", ("Cast", "Where"), 3)
         )
 
     def write(self, writer: Writer, target: Target) -> str | None:
@@ -77,19 +79,12 @@ def _maker(scope: Scope, name: str) -> onnx.NodeProto | None:
     return scope.producer(node.input[0]) if node is not None and node.op_type == "Cast" else node
 
 
-def _softmaxes(scope: Scope, product: onnx.NodeProto) -> Iterator[onnx.NodeProto]:
-    """Yields the softmaxes of what a product makes."""
-    names = [product.output[0]]
-    for _ in range(_FAR):
-        behind = [node for name in names for node in scope.consumers.get(name, ())]
-        yield from (node for node in behind if node.op_type == "Softmax")
-        names = [node.output[0] for node in behind if node.op_type in _BETWEEN]
-
-
-def _products(scope: Scope, softmax: onnx.NodeProto) -> Iterator[onnx.NodeProto]:
-    """Yields the products of what a softmax makes, behind a Where and a Cast."""
-    names = [softmax.output[0]]
-    for _ in range(3):
-        behind = [node for name in names for node in scope.consumers.get(name, ())]
-        yield from (node for node in behind if node.op_type == "MatMul")
-        names = [node.output[0] for node in behind if node.op_type in ("Cast", "Where")]
+def _behind(
+    scope: Scope, node: onnx.NodeProto, op: str, between: Collection[str], far: int
+) -> Iterator[onnx.NodeProto]:
+    """Yields the nodes of an operator that are not far behind a node, with none but some operators between."""
+    names = [node.output[0]]
+    for _ in range(far):
+        behind = [user for name in names for user in scope.consumers.get(name, ())]
+        yield from (user for user in behind if user.op_type == op)
+        names = [user.output[0] for user in behind if user.op_type in between]
