@@ -170,6 +170,14 @@ class Field:
         """Puts nodes, in topological order, where a node was; `by` may contain the node itself, changed."""
         self._replaced[self.index(node)] = list(by)
 
+    def take_over(self, node: gs.Node, layer: gs.Node, by: Sequence[gs.Node]) -> None:
+        """Has the layer in front, replaced by nodes that contain it, make what a node made; the node goes."""
+        output = node.outputs[0]
+        node.outputs.clear()
+        layer.outputs[0] = output
+        self.replace(layer, by)
+        self.replace(node, [])
+
     def fold_into(self, node: gs.Node, values: NDArray[Any]) -> None:
         """Makes an initializer of a node's output, under the same name; the node goes."""
         self._folded[node.outputs[0].name] = values

@@ -57,11 +57,7 @@ class FoldBatchNorm(NodePass):
         folded = field.constant(f"{name}.weight", times_outputs(weight, scale, layer.op, _groups(layer)))
         shifted = (shift + scale * (0.0 if bias is None else bias.astype(np.float64))).astype(weight.dtype)
         layer.inputs = [layer.inputs[0], folded, field.constant(f"{name}.bias", shifted)]
-        output = node.outputs[0]
-        node.outputs.clear()
-        layer.outputs[0] = output
-        field.replace(layer, [layer])
-        field.replace(node, [])
+        field.take_over(node, layer, [layer])
         return f"{layer.op} {name} takes over its factors of {scale.size} channels"
 
 

@@ -90,11 +90,7 @@ def _clip_in_front(field: Field, node: gs.Node, bounds: tuple[int, int]) -> str 
     ]
     front = field.node("Clip", f"{name}/Clip", [quantizer.inputs[0], *limits], f"{name}.clipped")
     quantizer.inputs[0] = front.outputs[0]
-    output = node.outputs[0]
-    node.outputs.clear()
-    quantizer.outputs[0] = output
-    field.replace(quantizer, [front, quantizer])
-    field.replace(node, [])
+    field.take_over(node, quantizer, [front, quantizer])
     return f"clips in front of {quantizer.name or 'its QuantizeLinear'}, to {bounds[0]} and {bounds[1]} of its steps"
 
 

@@ -89,11 +89,7 @@ class FoldQuantizedNorm(NodePass):
         weight = field.node("DequantizeLinear", f"{name}/weight", [values, scales], f"{name}.weight", axis=axis)
         shifted = (shift + scale * bias).astype(codes.scale.dtype)
         layer.inputs = [layer.inputs[0], weight.outputs[0], field.constant(f"{name}.bias", shifted)]
-        output = node.outputs[0]
-        node.outputs.clear()
-        layer.outputs[0] = output
-        field.replace(layer, [weight, layer])
-        field.replace(node, [])
+        field.take_over(node, layer, [weight, layer])
         return f"its factors of {scale.size} channels are in the scales of {layer.op} {name}"
 
 
