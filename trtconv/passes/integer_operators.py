@@ -271,8 +271,9 @@ class _Expansion:
             if self._is_old and self.field.values(self.node.inputs[value]) is None:
                 return f"opset {self.field.model.opset} has no Q/DQ per channel ({_PER_CHANNEL_OPSET} has)"
             axis = self._channel_axis(signature.op, position, value)
-            shape = self.field.shape(self.node.inputs[value])
-            if axis is None or shape is None or shape[axis] != size or self._size(point) not in (1, size):
+            shape = self.field.shape(self.node.inputs[value]) or ()
+            channels = None if axis is None or not -len(shape) <= axis < len(shape) else shape[axis]
+            if channels != size or self._size(point) not in (1, size):
                 return f"its {size} scales of input {value} are not those of output channels"
         return None
 

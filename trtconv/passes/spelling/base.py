@@ -11,7 +11,7 @@ from trtconv.graph.model import OnnxModel
 from trtconv.graph.patch import Patch, close_patches
 from trtconv.graph.scope import Scope
 from trtconv.graph.types import ONNX_DOMAINS
-from trtconv.passes.base import Pass, PassResult
+from trtconv.passes.base import Pass, PassResult, complaint
 from trtconv.passes.spelling.writer import Unwritable, Writer
 
 
@@ -53,6 +53,12 @@ class Spelling(Pass):
                         writer.check()
                 except Unwritable as why:
                     skips += [Skip(self.name, place, str(why))] if str(why) else []
+                    continue
+                except (ArithmeticError, LookupError, TypeError, ValueError):
+                    # ONNX's checker passes many sizes that contradict each other; TensorRT's parser has words for them.
+                    if complaint(model.without_weights()) is not None:
+                        raise
+                    skips.append(Skip(self.name, place, "its inputs and attributes do not fit together"))
                     continue
                 patch.replace(index, writer.nodes, writer.initializers)
                 edits.append(Edit(self.name, place, what or self._summary(writer)))

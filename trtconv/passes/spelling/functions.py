@@ -93,5 +93,5 @@ def _fails_on_8(scope: Scope, index: int) -> bool:
         return causal and len(inputs) > _LENGTHS and bool(inputs[_LENGTHS])
     if op == "AffineGrid":
         shape = scope.shape(inputs[0])
-        return shape is None or shape[-2] != 2
+        return shape is None or shape[-2:-1] != (2,)
     return False
