@@ -19,9 +19,10 @@ from numpy.typing import NDArray
 from onnx import helper
 
 from trtconv.core import budget
-from trtconv.core.decode import decoded
+from trtconv.core.decode import Measured, decoded
 from trtconv.core.dims import ShapeProfile, dynamic_dims, elements_of
 from trtconv.core.documents.build import CastCheck
+from trtconv.core.encode import strict
 from trtconv.core.frozen import frozen
 from trtconv.core.process import Lost, Process, Tell, WorkerBug
 from trtconv.graph.model import OnnxModel
@@ -39,12 +40,13 @@ class Ranges:
     """What a run of a model showed.
 
     Args:
-        largest: Tensor of the main graph to its largest magnitude; tensors that were not measured are left out.
+        largest: Tensor of the main graph to its largest magnitude, infinite or NaN where a value is; tensors that were
+            not measured are left out.
         why: Why nothing was measured; empty where it was.
         elements: Tensor to the number of its elements.
     """
 
-    largest: Mapping[str, float]
+    largest: Mapping[str, Measured]
     why: str = ""
     elements: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
@@ -132,7 +134,7 @@ class OriginalAndCast:
             largest, self._why = dict(ranges.largest), ""
         except (RuntimeError, ValueError, KeyError) as error:
             self._why = onnxruntime.first_line(error)
-        return {"largest": largest, "why": self._why}
+        return {"largest": strict(largest), "why": self._why}
 
 
 def _feeds(

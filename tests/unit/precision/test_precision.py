@@ -104,6 +104,12 @@ def test_large_angles_stay_in_float32() -> None:
     assert done.report.verified.max_relative_error == 0
 
 
+def test_values_that_are_infinite_stay_in_float32() -> None:
+    _made, done = applied(BUSY.replace("y = Tanh (d)", "n = Relu (d)  l = Log (n)  y = Sigmoid (l)"), n=64)
+    assert "l" in done.report.kept_for_values  # The logarithm of zeros.
+    assert done.report.verified.max_relative_error < 2e-3
+
+
 def test_empty_tensors_are_measured_too() -> None:
     text = """<ir_version: 8, opset_import: ["": 17]> g (float[n,4] x) => (float[n,4] y)
         <int64[1] z = {0}> { e = Slice (x, z, z)  c = Concat <axis=0> (e, x)  y = Tanh (c) }"""
