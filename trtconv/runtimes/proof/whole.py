@@ -26,6 +26,7 @@ from trtconv.core.process import Process
 from trtconv.core.scratch import Scratch
 from trtconv.graph.chance import RANDOM
 from trtconv.graph.model import OnnxModel
+from trtconv.graph.wide_floats import in_float32
 from trtconv.runtimes.compare import relative_error
 from trtconv.runtimes.proof import SERVE
 from trtconv.runtimes.proof.ahead import Ahead, NetworkRun
@@ -244,18 +245,17 @@ def _tensor_by_tensor(
     names = tuple(dict.fromkeys(tensor.name for tensor in network.tensors))
     # Integers may decide sizes: the rewritten model does not say which.
     same = {name: values for name, values in expected.feeds.items() if values.dtype.kind in "iu"}
-    again = dataclasses.replace(goal, model=meaning.serialize(), inner=names, values=({**goal.feeds(0), **same},))
+    again = dataclasses.replace(goal, inner=names, values=({**goal.feeds(0), **same},))
     with Scratch("proof") as folder:
-        none = Expected(why="there was no time to look for it")
-        rerun = next(iter(_reruns(again, folder.path, deadline, meaning.megabytes)), none)
-        if rerun.why:
+        inner, outer = _run_again(meaning, again, folder.path, deadline)
+        if inner.why:
             if wrong is None:
-                return dataclasses.replace(proof, sizes=0, why=rerun.why)
+                return dataclasses.replace(proof, sizes=0, why=inner.why)
             lost = Divergence(wrong.name, meaning.makers().get(wrong.name, ""), "", "", wrong.why, shapes)
-            return dataclasses.replace(proof, agrees=False, divergence=lost, why=f"the layer is not known: {rerun.why}")
+            return dataclasses.replace(proof, agrees=False, divergence=lost, why=f"the layer is not known: {inner.why}")
         until = deadline + _LOOKING_SECONDS
-        watch = _watch(network, meaning, rerun, until)
-        second = Run(network, rerun.feeds, watch.stand_in, watch.see, until, meaning.megabytes)
+        watch = _watch(network, meaning, inner, until)
+        second = Run(network, inner.feeds, watch.stand_in, watch.see, until, meaning.megabytes)
         why = ""
         try:
             second.outputs()
@@ -263,7 +263,7 @@ def _tensor_by_tensor(
             why = error.reason
         unproven = _proof_of(network, second, [], size).unproven
         proof = dataclasses.replace(proof, layers=len(second.ran), unproven=unproven)
-        rewritten = _rewritten_error(meaning, expected, rerun, watch.overflows)
+        rewritten = _rewritten_error(meaning, expected, outer, watch.overflows)
     divergence = _divergence(network, meaning, watch, shapes, _extra_input(network, goal)) or _changed(
         meaning, rewritten, shapes
     )
@@ -278,12 +278,29 @@ def _tensor_by_tensor(
     return dataclasses.replace(proof, agrees=True, error=largest, worst=WorstOutput(where, size.name))
 
 
-def _reruns(goal: Wanted, folder: Path, deadline: float, megabytes: float) -> list[Expected]:
-    """Runs a model once more, in a process of its own; none where there was no time."""
+def _run_again(meaning: Meaning, goal: Wanted, folder: Path, deadline: float) -> tuple[Expected, Expected]:
+    """Runs a model once more; returns what each tensor of the network is held to, and what the file's outputs are.
+
+    The tensors of a cast have other names and less precision, which adds up: they are held to the cast's own, and what
+    the cast computes but for its rounding to the file.
+    """
+    if meaning.edited is not None and not meaning.same_numbers:
+        exact = dataclasses.replace(goal, model=in_float32(meaning.parsed).serialize(), inner=())
+        outer = _rerun(exact, folder / "exact", deadline, meaning.megabytes)
+        inner = _rerun(dataclasses.replace(goal, model=meaning.edited), folder / "cast", deadline, meaning.megabytes)
+        if not (inner.why or outer.why):
+            return inner, outer
+    rerun = _rerun(dataclasses.replace(goal, model=meaning.serialize()), folder / "given", deadline, meaning.megabytes)
+    return rerun, rerun
+
+
+def _rerun(goal: Wanted, folder: Path, deadline: float, megabytes: float) -> Expected:
+    """Runs a model in a process of its own."""
+    folder.mkdir()
     reruns: list[Expected] = []
     with Process(SERVE, megabytes) as runner:
         expect(runner, goal, folder, max(deadline - time.monotonic(), _LOOKING_SECONDS), reruns, [])
-    return reruns
+    return next(iter(reruns), Expected(why="there was no time to look for it"))
 
 
 def _watch(network: ReadNetwork, meaning: Meaning, expected: Expected, until: float) -> Watch:

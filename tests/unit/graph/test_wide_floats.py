@@ -1,0 +1,41 @@
+"""Models with their narrow floats in float32."""
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, parser
+
+from trtconv.graph.model import OnnxModel
+from trtconv.graph.reference_evaluator import reference_evaluator
+from trtconv.graph.wide_floats import in_float32
+
+TEXT = """<ir_version: 9, opset_import: ["": 19]> g (TYPE[2] x, bool c, int64[1] n) => (TYPE[2] y, float[2] z)
+    <TYPE[2] w = {ONE, THREE}> {
+      k = ConstantOfShape <value: tensor = TYPE[1] {TWO}> (n)
+      i = If (c) <then_branch = a () => (TYPE[2] t) { b = Constant <value = TYPE[2] {FIVE, SIX}> ()  t = Add (x, b) },
+                  else_branch = e () => (TYPE[2] f) { f = Neg (x) }>
+      s = Mul (i, w)  y = Add (s, k)  z = Cast <to = 1> (y)  h = Cast <to = NUMBER> (z)
+    }"""
+
+
+# ONNX's texts write narrow floats as their bits.
+HALF = {"ONE": 0x3C00, "TWO": 0x4000, "THREE": 0x4200, "FIVE": 0x4500, "SIX": 0x4600, "NUMBER": TensorProto.FLOAT16}
+BFLOAT = {"ONE": 0x3F80, "TWO": 0x4000, "THREE": 0x4040, "FIVE": 0x40A0, "SIX": 0x40C0, "NUMBER": TensorProto.BFLOAT16}
+
+
+@pytest.mark.parametrize(("name", "numbers"), [("float16", HALF), ("bfloat16", BFLOAT)])
+def test_all_that_is_narrow_is_wide(name: str, numbers: dict[str, int]) -> None:
+    text = TEXT.replace("TYPE", name)
+    for word, number in numbers.items():
+        text = text.replace(word, str(number))
+    proto = parser.parse_model(text)
+    before = proto.SerializeToString()
+    wide = in_float32(OnnxModel(proto, Path("m.onnx"))).proto
+    assert proto.SerializeToString() == before
+    onnx.checker.check_model(wide, full_check=True)
+    feeds = {"x": np.array([0.1, 1e6], np.float32), "c": np.array(True), "n": np.array([2])}
+    y, z = reference_evaluator(wide).run(None, feeds)
+    assert y.dtype == z.dtype == np.float32
+    np.testing.assert_allclose(y, [7.1, 3 * (1e6 + 6) + 2], rtol=1e-6)
