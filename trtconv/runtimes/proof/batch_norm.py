@@ -36,10 +36,14 @@ class Folded:
 
     def near(self, values: Array) -> Array:
         """Returns which of as many values are these but for rounding in their own type; of infinite ones none are."""
-        step = float(np.finfo(values.dtype).eps) if values.dtype.kind == "f" else _BFLOAT16_STEP
+        step, least = _BFLOAT16_STEP, 0.0
+        if values.dtype.kind == "f":
+            # Below its normal numbers a type has steps of one size: float16 of 6e-8.
+            info = np.finfo(values.dtype)
+            step, least = float(info.eps), float(info.smallest_subnormal)
         with np.errstate(invalid="ignore"):
             gaps = np.abs(values.astype(np.float64) - self.values)
-        return np.asarray((gaps <= _ROUNDING * step * self.magnitudes) & np.isfinite(self.magnitudes))
+        return np.asarray((gaps <= _ROUNDING * (step * self.magnitudes + least)) & np.isfinite(self.magnitudes))
 
 
 def folded(parameters: Sequence[Array], epsilon: float) -> tuple[Folded, Folded]:
