@@ -218,6 +218,24 @@ def test_short_fourier_transforms(window: bool, onesided: int) -> None:
     assert_same(proto, feeds, "fourier-by-matrix", target=EIGHT)
 
 
+@pytest.mark.parametrize("target", [RTX, EIGHT])
+@pytest.mark.parametrize(("window", "parts"), [("", 1), ("w", 1), ("w", 2), ("", 2), ("v", 1), ("v", 2)])
+def test_spectra_of_a_signal(target: Target, window: str, parts: int) -> None:
+    """Of one whose length is free, where the window is constant; a computed one takes a signal of known length."""
+    length = 20 if window == "v" else "n"
+    onesided = int(parts == 1)
+    proto = onnx.parser.parse_model(
+        f"""<ir_version: 8, opset_import: ["": 17]> g (float[b,{length},{parts}] x, float[6] u) => (float[b,t,f,2] y)
+        <float[6] w = {{1, 2, 3, -1, 0.5, 4}}, int64 step = {{3}}, int64 many = {{6}}> {{
+          v = Abs (u)  y = STFT <onesided = {onesided}> (x, step, {window}, many)
+        }}"""
+    )
+    feeds: Arrays = {"x": normal(2, 20, parts), "u": normal(6)}
+    if parts == 1:  # ONNX's reference implementation takes no complex signals.
+        assert_same(proto, feeds, "fourier-by-matrix", target=target)
+    assert_same(proto, feeds, "fourier-by-matrix", target=target, runtime=True)
+
+
 @given(
     st.integers(1, 3),
     st.integers(1, 3),

@@ -267,3 +267,16 @@ def test_what_is_no_number_of_a_type_is_not_true_as_one() -> None:
     )
     x = np.array([0.5, -0.3, 1.5, 0, 300, -1], np.float32)
     np.testing.assert_array_equal(run(proto, {"x": x})[0], [0, 0, 1, 0, 1, 1])
+
+
+@pytest.mark.parametrize("text", ["STFT <onesided = 1> (x, step, window)", "DFT <axis = 1, onesided = 1> (x)"])
+def test_fourier_transforms_are_as_exact_as_their_type(text: str) -> None:
+    proto = parse(
+        f"""g (float[1,400,1] x, float[400] window) => (y)
+        <int64 step = {{200}}> {{ y = {text} }}"""
+    )
+    x = np.random.default_rng(0).standard_normal((1, 400, 1)).astype(np.float32)
+    (y,) = run(proto.proto, {"x": x, "window": np.ones(400, np.float32)})
+    wanted = np.fft.rfft(x[0, :, 0].astype(np.float64))
+    assert y.dtype == np.float32
+    np.testing.assert_allclose(y.reshape(-1, 2), np.stack([wanted.real, wanted.imag], 1), atol=1e-5)

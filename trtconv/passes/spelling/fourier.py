@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trtconv.core.target import Target
-from trtconv.graph.operators import lacks_operator
 from trtconv.graph.resolve import resolved
 from trtconv.graph.scope import Scope
 from trtconv.passes.spelling.base import Spelling
@@ -20,7 +19,10 @@ _MOST = 2**24
 
 
 class FourierByMatrix(Spelling):
-    """Writes DFT and STFT as MatMul with the matrices of their cosines and sines, where lengths are known.
+    """Writes DFT and STFT as MatMul, or as Conv, with the matrices of their cosines and sines.
+
+    An STFT whose window is constant becomes a Conv, whatever the length of its signal; all else a MatMul, where lengths
+    are known. TensorRT-RTX parses an STFT itself, with angles of float32: of 400 numbers, its cosines are off by 1e-4.
 
     Before:
         <ir_version: 8, opset_import: ["": 17]>
@@ -36,8 +38,7 @@ class FourierByMatrix(Spelling):
     ops = frozenset({"DFT", "STFT"})
 
     def lacks(self, scope: Scope, index: int, target: Target) -> bool:
-        op = scope.columns.ops[index]
-        return op == "DFT" or lacks_operator(op, target) or scope.constant(scope.columns.inputs[index][1]) is None
+        return True
 
     def write(self, writer: Writer, target: Target) -> str | None:
         if writer.node.op_type == "DFT":
@@ -104,29 +105,52 @@ class FourierByMatrix(Spelling):
         back = np.argsort(order).tolist()
         return whole if back == list(range(rank)) else writer("Transpose", whole, perm=back)
 
-    @staticmethod
-    def _stft(writer: Writer) -> None:
+    def _stft(self, writer: Writer) -> None:
         name = writer.input(0)
         _, size, *rest = writer.shape(name)
-        dtype, parts = writer.dtype(name), rest[0] if rest else 1
-        if size is None or parts is None:
-            raise Unwritable("the length of its signal is known only at run time")
+        parts = rest[0] if rest else 1
+        if parts is None:
+            raise Unwritable("whether its signal is complex is known only at run time")
         step = int(writer.values(1, "step").reshape(-1)[0])
         window = writer.input(2)
         if writer.input(3):
             length = int(writer.values(3, "length").reshape(-1)[0])
+        elif window:
+            (length,) = writer.sizes(window)
+        elif size is None:
+            raise Unwritable("the length of its signal is known only at run time")
         else:
-            (length,) = writer.sizes(window) if window else (size,)
-        frames = (size - length) // step + 1
-        places = np.arange(frames)[:, None] * step + np.arange(length)
-        # [batch, frames, length, parts]
-        cut = writer("Gather", writer.reshape(name, [0, size, parts]), places.astype(np.int64), axis=1)
-        if window:
-            cut = writer("Mul", cut, writer.reshape(window, [length, 1]))
+            length = size
         count = length // 2 + 1 if writer.attrs.get("onesided", 1) else length
         matrix = _matrix(length, length, count, parts, backwards=False)
+        weights = resolved(writer.scope, window, writer.model.proto.opset_import) if window else np.ones(length)
+        if weights is not None:
+            signal = writer("Transpose", name, perm=[0, 2, 1]) if rest else writer.unsqueeze(name, [1])
+            self._strided(writer, signal, matrix * weights.reshape(length, 1, 1, 1), step)
+        elif size is None:
+            raise Unwritable("the length of its signal, and its window, are known only at run time")
+        else:
+            self._framed(writer, (length, step, (size - length) // step + 1), matrix)
+
+    @staticmethod
+    def _strided(writer: Writer, signal: str, matrix: NDArray[Any], step: int) -> None:
+        """Writes the frames of a signal, [batch, parts, length], times a matrix as a convolution."""
+        length, parts, count, _ = matrix.shape
+        kernel = matrix.transpose(2, 3, 1, 0).reshape(count * 2, parts, length).astype(writer.dtype(writer.input(0)))
+        spectra = writer("Conv", signal, kernel, strides=[step], kernel_shape=[length])
+        writer.reshape(writer("Transpose", spectra, perm=[0, 2, 1]), [0, 0, count, 2], to=writer.output())
+
+    @staticmethod
+    def _framed(writer: Writer, framing: tuple[int, int, int], matrix: NDArray[Any]) -> None:
+        """Writes the frames of a signal of known length, each times the window, as a product with a matrix."""
+        length, step, frames = framing
+        name, (_, parts, count, _) = writer.input(0), matrix.shape
+        places = np.arange(frames)[:, None] * step + np.arange(length)
+        # [batch, frames, length, parts]
+        cut = writer("Gather", writer.reshape(name, [0, -1, parts]), places.astype(np.int64), axis=1)
+        cut = writer("Mul", cut, writer.reshape(writer.input(2), [length, 1]))
         flat = writer.reshape(cut, [0, frames, length * parts])
-        product = writer("MatMul", flat, matrix.reshape(length * parts, -1).astype(dtype))
+        product = writer("MatMul", flat, matrix.reshape(length * parts, -1).astype(writer.dtype(name)))
         writer.reshape(product, [0, frames, count, 2], to=writer.output())
 
 

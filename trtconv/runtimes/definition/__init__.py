@@ -19,6 +19,7 @@ from trtconv.runtimes.definition.attention import write_attention
 from trtconv.runtimes.definition.bodies import copy_results
 from trtconv.runtimes.definition.casting import write_cast
 from trtconv.runtimes.definition.deconvolution import write_deconvolution
+from trtconv.runtimes.definition.fourier import write_fourier
 from trtconv.runtimes.definition.normalization import (
     write_instance_normalization,
     write_layer_normalization,
@@ -36,12 +37,14 @@ WRITERS: dict[str, Callable[[Scope, int, Writing], bool]] = {
     "AveragePool": write_average_pool,
     "Cast": write_cast,
     "ConvTranspose": write_deconvolution,
+    "DFT": write_fourier,
     "GridSample": write_grid_sample,
     "InstanceNormalization": write_instance_normalization,
     "LayerNormalization": write_layer_normalization,
     "LpNormalization": write_lp_normalization,
     "MaxUnpool": write_max_unpool,
     "Resize": write_resize,
+    "STFT": write_fourier,
     **dict.fromkeys(REDUCTIONS, write_reduction),
 }
 """By operator, what writes such a node out; returns whether it did."""
