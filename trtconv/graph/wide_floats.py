@@ -3,30 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import onnx
+from numpy.typing import NDArray
 from onnx import TensorProto, numpy_helper
 
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.walk import all_nodes, inner_graphs, tensors
 
-_NARROW = frozenset({TensorProto.FLOAT16, TensorProto.BFLOAT16})
+_NARROW = {TensorProto.FLOAT16: (2.0**-10, 2.0**-24), TensorProto.BFLOAT16: (2.0**-7, 2.0**-133)}
+"""By type, how far apart numbers are: relatively, and at the least."""
+_SUFFIXES = ("_fp16", "_bf16")
 _TYPE_ATTRIBUTES = frozenset(
     {"to", "dtype", "output_dtype", "output_datatype", "precision", "softmax_precision", "stash_type"}
 )
 """Attributes of ONNX's operators that hold a type."""
 
 
-def in_float32(model: OnnxModel) -> OnnxModel:
+def in_float32(model: OnnxModel, before: OnnxModel | None = None) -> OnnxModel:
     """Returns a copy of a model in which whatever is float16 or bfloat16 is float32, inputs and outputs too.
 
-    Constants have the values that they have in the model, rounded as they are there.
+    Args:
+        model: The model.
+        before: What it is a cast of: a constant that is one of these, rounded, has its values; None: all constants have
+            those that they have in the model.
     """
     wide = model.copy()
     for tensor in _tensors(wide.proto):
         if tensor.data_type in _NARROW:
-            values = model.array(tensor).astype(np.float32)
+            rounded = model.array(tensor)
+            exact = None if before is None else _exact(before, tensor.name, rounded, _NARROW[tensor.data_type])
+            values = rounded.astype(np.float32) if exact is None else exact
             tensor.CopyFrom(numpy_helper.from_array(values, tensor.name))
     for graph in _graphs(wide.proto):
         for value in (*graph.input, *graph.output, *graph.value_info):
@@ -38,6 +47,21 @@ def in_float32(model: OnnxModel) -> OnnxModel:
                 attribute.i = TensorProto.FLOAT
     wide.touch()
     return wide
+
+
+def _exact(before: OnnxModel, name: str, rounded: NDArray[Any], steps: tuple[float, float]) -> NDArray[Any] | None:
+    """Returns the constant that a cast rounded, if it did: of its own name with the type behind it."""
+    step, least = steps
+    for suffix in _SUFFIXES:
+        values = before.main.values(name.rpartition(suffix)[0]) if suffix in name else None
+        if values is not None and values.dtype == np.float32 and values.shape == rounded.shape:
+            with np.errstate(all="ignore"):
+                gaps = np.abs(values - rounded.astype(np.float32))
+                # What is too small to be told from zero became the smallest number.
+                near = gaps <= step * np.abs(values) + least
+            same = near | (values == rounded) | np.isnan(values) & np.isnan(rounded)
+            return values if same.all() else None
+    return None
 
 
 def _nodes(proto: onnx.ModelProto) -> Iterator[onnx.NodeProto]:

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, parser
+from onnx import TensorProto, numpy_helper, parser
 
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.reference_evaluator import reference_evaluator
@@ -39,3 +39,18 @@ def test_all_that_is_narrow_is_wide(name: str, numbers: dict[str, int]) -> None:
     y, z = reference_evaluator(wide).run(None, feeds)
     assert y.dtype == z.dtype == np.float32
     np.testing.assert_allclose(y, [7.1, 3 * (1e6 + 6) + 2], rtol=1e-6)
+
+
+def test_constants_of_a_cast_have_the_values_that_it_rounded() -> None:
+    text = """<ir_version: 9, opset_import: ["": 19]> g (float[3] x) => (float[3] y)
+        <float[3] w = {0.1, 1e-9, 7}, float[3] v = {1, 2, 3}> { p = Mul (x, w)  y = Add (p, v) }"""
+    before = OnnxModel(parser.parse_model(text), Path("m.onnx"))
+    cast = before.copy()
+    rounded = {"w_fp16": [0.1, 6e-8, 7], "v_fp16": [1, 2, 3.5]}
+    del cast.proto.graph.initializer[:]
+    for name, values in rounded.items():
+        cast.proto.graph.initializer.append(numpy_helper.from_array(np.array(values, np.float16), name))
+    cast.touch()
+    held = {tensor.name: numpy_helper.to_array(tensor) for tensor in in_float32(cast, before).proto.graph.initializer}
+    np.testing.assert_array_equal(held["w_fp16"], np.array([0.1, 1e-9, 7], np.float32))
+    np.testing.assert_array_equal(held["v_fp16"], [1, 2, 3.5], "these are not what was rounded")

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 from numpy.typing import NDArray
 
 from trtconv.core.dims import InputSpec
@@ -285,7 +286,8 @@ def _run_again(meaning: Meaning, goal: Wanted, folder: Path, deadline: float) ->
     the cast computes but for its rounding to the file.
     """
     if meaning.edited is not None and not meaning.same_numbers:
-        exact = dataclasses.replace(goal, model=in_float32(meaning.parsed).serialize(), inner=())
+        before = OnnxModel(onnx.load_model_from_string(meaning.serialize()), meaning.parsed.path)
+        exact = dataclasses.replace(goal, model=in_float32(meaning.parsed, before).serialize(), inner=())
         outer = _rerun(exact, folder / "exact", deadline, meaning.megabytes)
         inner = _rerun(dataclasses.replace(goal, model=meaning.edited), folder / "cast", deadline, meaning.megabytes)
         if not (inner.why or outer.why):
