@@ -50,6 +50,7 @@ from trtconv.rules.scale_value import ScaleValue
 from trtconv.rules.shared_skip_scale import SharedSkipScale
 from trtconv.rules.sizes import SIZE_CHECKS, DataDependentShape
 from trtconv.rules.space_to_depth_mode import SpaceToDepthMode
+from trtconv.rules.squeeze_free_sizes import SqueezeFreeSizes
 from trtconv.rules.strided_dilated_deconv import StridedDilatedDeconv
 from trtconv.rules.trilu_without_upper import TriluWithoutUpper
 from trtconv.rules.uint8_around_128 import Uint8Around128
@@ -135,6 +136,7 @@ CHECKS: tuple[Rule, ...] = (
     NewerMeaning(),
     ResizeFractionalLength(),
     BranchRanks(),
+    SqueezeFreeSizes(),
 )
 
 _VERDICTS = (

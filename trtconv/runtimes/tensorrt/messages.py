@@ -38,6 +38,10 @@ _REMEDIES = (
         re.compile(r"equal ranks when condition|ScopeType|IConditionalOutputLayer"),
         "It is about the If nodes of the model: export it without them, or fold them (trtconv rule TC619).",
     ),
+    (
+        re.compile(r"ISqueezeLayer without an axes input"),
+        "It is about a Squeeze without axes: name them, or write the size into the file (trtconv rule TC620).",
+    ),
 )
 """Parts of the builder's texts, and what to do."""
 # Memory of this machine, not of the GPU: ENOMEM, and EAGAIN, which is what starting a thread ends with.
