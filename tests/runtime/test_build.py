@@ -233,14 +233,15 @@ def test_a_declared_output_that_is_not_computed_is_told(tmp_path: Path, declared
     assert built.exit_code == (1 if said else 0)
 
 
-def test_rounding_of_a_cast_that_adds_up_is_no_misreading(tmp_path: Path) -> None:
+@pytest.mark.parametrize("precision", ["fp16", "bf16"])
+def test_rounding_of_a_cast_that_adds_up_is_no_misreading(tmp_path: Path, precision: str) -> None:
     """Each layer computes what its node of the cast means; how far that is from the file, TC513 says."""
     proto = parse(
         """<ir_version: 8, opset_import: ["": 17]> g (float[1,8,16,16] x) => (float[1,8,16,16] y)
         <float c = {500}> { a = Add (x, c)  b = Sub (a, c)  s = Sigmoid (b)  y = Mul (s, b) }"""
     )
     onnx.save(proto, tmp_path / "m.onnx")
-    request = trtconv.BuildRequest(tmp_path / "m.onnx", target=trtconv.Target("rtx"), precision="fp16", force=True)
+    request = trtconv.BuildRequest(tmp_path / "m.onnx", target=trtconv.Target("rtx"), precision=precision, force=True)
     report = trtconv.build(request)
     assert report.proof is not None
     assert report.proof.agrees is True

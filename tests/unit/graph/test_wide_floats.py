@@ -5,11 +5,12 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, numpy_helper, parser
+from onnx import TensorProto, helper, numpy_helper, parser
 
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.reference_evaluator import reference_evaluator
-from trtconv.graph.wide_floats import in_float32
+from trtconv.graph.wide_floats import in_float32, rounded_in_float32
+from trtconv.runtimes.onnxruntime import session
 
 TEXT = """<ir_version: 9, opset_import: ["": 19]> g (TYPE[2] x, bool c, int64[1] n) => (TYPE[2] y, float[2] z)
     <TYPE[2] w = {ONE, THREE}> {
@@ -54,3 +55,21 @@ def test_constants_of_a_cast_have_the_values_that_it_rounded() -> None:
     held = {tensor.name: numpy_helper.to_array(tensor) for tensor in in_float32(cast, before).proto.graph.initializer}
     np.testing.assert_array_equal(held["w_fp16"], np.array([0.1, 1e-9, 7], np.float32))
     np.testing.assert_array_equal(held["v_fp16"], [1, 2, 3.5], "these are not what was rounded")
+
+
+@pytest.mark.parametrize(("name", "numbers"), [("float16", HALF), ("bfloat16", BFLOAT)])
+def test_what_nodes_make_is_rounded_to_the_type_that_it_had(name: str, numbers: dict[str, int]) -> None:
+    text = TEXT.replace("TYPE", name)
+    for word, number in numbers.items():
+        text = text.replace(word, str(number))
+    wide = rounded_in_float32(OnnxModel(parser.parse_model(text), Path("m.onnx")))
+    loaded = session(wide)
+    assert not isinstance(loaded, str), loaded
+    y, _ = loaded.run(None, {"x": np.array([0.1, 100], np.float32), "c": np.array(True), "n": np.array([2])})
+    dtype = helper.tensor_dtype_to_np_dtype(numbers["NUMBER"])
+
+    def narrow(values: np.ndarray) -> np.ndarray:
+        return values.astype(dtype).astype(np.float32)
+
+    sums = narrow(np.array([0.1, 100], np.float32) + np.array([5, 6], np.float32))
+    np.testing.assert_array_equal(y, narrow(narrow(sums * np.array([1, 3], np.float32)) + np.float32(2)))
