@@ -70,6 +70,8 @@ class _Cone:
                 return False
             self.values[name] = sizes
             return True
+        if op == "Gather" and self._takes_sizes(node):
+            return True
         # Counted on the way down: a chain of thousands would be as many calls inside source other.
         self._indices.add(index)
         if op not in FOLDED or not all(self.visit(source) for source in columns.inputs[index]):
@@ -77,16 +79,38 @@ class _Cone:
         self.nodes.append(node)
         return True
 
+    def _takes_sizes(self, node: onnx.NodeProto) -> bool:
+        """Whether a Gather takes nothing but known sizes, of a shape that may have others besides."""
+        sizes_of, indices = node.input
+        index = self._scope.producers.get(sizes_of)
+        shape_node = None if index is None else self._scope.columns.nodes[index]
+        if shape_node is None or shape_node.op_type != "Shape" or shape_node.domain not in ONNX_DOMAINS:
+            return False
+        part, places = _part_read(self._scope, shape_node), self._scope.values(indices)
+        if part is None or places is None or not all(-len(part) <= place < len(part) for place in places.flat):
+            return False
+        taken = [part[int(place)] for place in places.flat]
+        sizes = [size for size in taken if size is not None]
+        if len(sizes) != len(taken):
+            return False
+        self.values[node.output[0]] = np.array(sizes, np.int64).reshape(places.shape)
+        return True
 
-def sizes_read(scope: Scope, node: onnx.NodeProto) -> NDArray[np.int64] | None:
-    """Returns what a Shape or a Size makes, where the sizes are known."""
+
+def _part_read(scope: Scope, node: onnx.NodeProto) -> Sequence[int | None] | None:
+    """Returns the sizes that a Shape makes, None for those that are not known; None where the rank is not."""
     shape = scope.shape(node.input[0])
     if shape is None:
         return None
-    part: Sequence[int | None] = shape
-    if node.op_type == "Shape":
-        ends = {attribute.name: attribute.i for attribute in node.attribute}
-        part = shape[ends.get("start", 0) : ends.get("end", len(shape))]
+    ends = {attribute.name: attribute.i for attribute in node.attribute}
+    return shape[ends.get("start", 0) : ends.get("end", len(shape))]
+
+
+def sizes_read(scope: Scope, node: onnx.NodeProto) -> NDArray[np.int64] | None:
+    """Returns what a Shape or a Size makes, where the sizes are known."""
+    part = _part_read(scope, node) if node.op_type == "Shape" else scope.shape(node.input[0])
+    if part is None:
+        return None
     sizes = [size for size in part if size is not None]
     if len(sizes) != len(part):
         return None

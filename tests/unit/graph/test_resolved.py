@@ -21,7 +21,8 @@ def net(nodes: str) -> OnnxModel:
     return wrap(
         parse(
             f"""{HEAD} g (float[2,h,4] x, int64[1] given) => (float[a] y)
-            <int64[2] c = {{3,5}}, int64[1] one = {{1}}> {{ {nodes} y = Relu (x) }}"""
+            <int64[2] c = {{3,5}}, int64[1] one = {{1}}, int64[2] two = {{-1,0}}, int64 first = {{0}}>
+            {{ {nodes} y = Relu (x) }}"""
         )
     )
 
@@ -45,7 +46,14 @@ def value(nodes: str, name: str = "r") -> list[int] | int | None:
         ("r = Shape (c)", [2]),
         ("s = Shape (c) t = Cast <to = 1> (s) r = Cast <to = 7> (t)", [2]),
         ("a = Add (c, c) b = Add (a, a) r = Sub (b, a)", [6, 10]),
+        ("s = Shape (x) r = Gather (s, two)", [4, 2]),
+        ("s = Shape (x) t = Gather (s, first) r = Equal (t, first)", False),
+        ("s = Shape <start = 2> (x) r = Gather (s, first)", 4),
         # What only the run time knows.
+        ("s = Shape (x) r = Gather (s, one)", None),
+        ("s = Shape (x) r = Gather (s, given)", None),
+        ("s = Shape <end = 1> (x) r = Gather (s, one)", None),
+        ("r = Gather (given, first)", None),
         ("r = Shape (x)", None),
         ("r = Size (x)", None),
         ("r = Shape <start = 0, end = 2> (x)", None),

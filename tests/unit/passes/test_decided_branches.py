@@ -36,6 +36,16 @@ def test_a_condition_on_sizes_that_are_known_is_decided(rows: int, op: str) -> N
     assert ops(proto) == [op]
 
 
+def test_a_condition_on_one_size_is_decided_where_others_are_free() -> None:
+    """Voice detectors ask so whether there is a state, of a free batch."""
+    proto = rewritten("""(float[2,n,3] x) => (float[2,n,3] y) <int64 zero = {0}> {
+        s = Shape (x)  m = Gather (s, zero)  c = Cast <to = 9> (m)
+        y = If (c) <then_branch = a () => (float[2,n,3] p) { p = Relu (x) },
+                    else_branch = b () => (float[2,n,3] q) { q = Neg (x) }> }""")
+    assert "If" not in ops(proto)
+    assert "Relu" in ops(proto)
+
+
 @pytest.mark.parametrize("value", [0, 1])
 def test_a_branch_brings_its_constants_and_may_hand_on_what_it_did_not_make(value: int) -> None:
     proto = rewritten(f"""(float[2,3] x) => (float[2,3] y, float[2,3] z) <int64 elements = {{{5 + value}}}> {{
