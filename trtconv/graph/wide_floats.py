@@ -37,7 +37,7 @@ def in_float32(model: OnnxModel, before: OnnxModel | None = None) -> OnnxModel:
     return wide
 
 
-def rounded_in_float32(model: OnnxModel) -> OnnxModel:
+def emulation_in_float32(model: OnnxModel) -> OnnxModel:
     """Returns the same, with what nodes make rounded to the type that it has in the model: runs where that type lacks
     kernels."""
     wide = model.copy()

@@ -9,7 +9,7 @@ from onnx import TensorProto, helper, numpy_helper, parser
 
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.reference_evaluator import reference_evaluator
-from trtconv.graph.wide_floats import in_float32, rounded_in_float32
+from trtconv.graph.wide_floats import emulation_in_float32, in_float32
 from trtconv.runtimes.onnxruntime import session
 
 TEXT = """<ir_version: 9, opset_import: ["": 19]> g (TYPE[2] x, bool c, int64[1] n) => (TYPE[2] y, float[2] z)
@@ -62,7 +62,7 @@ def test_what_nodes_make_is_rounded_to_the_type_that_it_had(name: str, numbers: 
     text = TEXT.replace("TYPE", name)
     for word, number in numbers.items():
         text = text.replace(word, str(number))
-    wide = rounded_in_float32(OnnxModel(parser.parse_model(text), Path("m.onnx")))
+    wide = emulation_in_float32(OnnxModel(parser.parse_model(text), Path("m.onnx")))
     loaded = session(wide)
     assert not isinstance(loaded, str), loaded
     y, _ = loaded.run(None, {"x": np.array([0.1, 100], np.float32), "c": np.array(True), "n": np.array([2])})

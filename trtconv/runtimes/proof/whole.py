@@ -27,7 +27,7 @@ from trtconv.core.process import Process
 from trtconv.core.scratch import Scratch
 from trtconv.graph.chance import RANDOM
 from trtconv.graph.model import OnnxModel
-from trtconv.graph.wide_floats import in_float32, rounded_in_float32
+from trtconv.graph.wide_floats import emulation_in_float32, in_float32
 from trtconv.runtimes.compare import relative_error
 from trtconv.runtimes.proof import SERVE
 from trtconv.runtimes.proof.ahead import Ahead, NetworkRun
@@ -290,7 +290,7 @@ def _run_again(meaning: Meaning, goal: Wanted, folder: Path, deadline: float) ->
         exact = dataclasses.replace(goal, model=in_float32(meaning.parsed, before).serialize(), inner=())
         outer = _rerun(exact, folder / "exact", deadline, meaning.megabytes)
         # ONNX Runtime has hardly a kernel for bfloat16.
-        cast = dataclasses.replace(goal, model=rounded_in_float32(meaning.parsed).serialize())
+        cast = dataclasses.replace(goal, model=emulation_in_float32(meaning.parsed).serialize())
         inner = _rerun(cast, folder / "cast", deadline, meaning.megabytes)
         if not (inner.why or outer.why):
             return inner, outer
