@@ -89,9 +89,8 @@ class _Cone:
         part, places = _part_read(self._scope, shape_node), self._scope.values(indices)
         if part is None or places is None or not all(-len(part) <= place < len(part) for place in places.flat):
             return False
-        taken = [part[int(place)] for place in places.flat]
-        sizes = [size for size in taken if size is not None]
-        if len(sizes) != len(taken):
+        sizes = [size for size in (part[int(place)] for place in places.flat) if size is not None]
+        if len(sizes) != places.size:
             return False
         self.values[node.output[0]] = np.array(sizes, np.int64).reshape(places.shape)
         return True
