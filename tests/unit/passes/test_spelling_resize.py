@@ -12,6 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 from support.onnx_models import parse, wrap
+from support.session import session
 from trtconv.core.target import Target
 from trtconv.graph.interpolation import Interpolation, ResizedAxis, coordinates, weights
 from trtconv.passes import PASSES, run_passes
@@ -98,6 +99,31 @@ def test_rows_sum_to_one(size: int, count: int, antialias: bool, mode: str) -> N
 def test_what_tensorrt_has_stays() -> None:
     proto = model([1, 1, 4, 4], None, [1, 1, 2, 2], None, mode="linear")
     assert not run_passes(wrap(proto), PASSES, RTX).edits
+
+
+@given(
+    st.sampled_from(("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")),
+    st.tuples(st.integers(1, 40), st.integers(1, 40)),
+    st.booleans(),
+)
+def test_nearest_neighbours_of_tensorflow(rounding: str, sizes: tuple[int, int], is_known: bool) -> None:
+    before, after = sizes
+    at = (2 * np.arange(after) + 1) * before / (2 * after)
+    # Between two neighbours the last bit of a float decides.
+    assume(rounding in ("floor", "ceil") or not np.any(at % 1 == 0.5))
+    assume(not np.any((at % 0.5 != 0) & np.isclose(at % 0.5, 0, atol=1e-6)))
+    attrs = {"coordinate_transformation_mode": "tf_half_pixel_for_nn", "mode": "nearest", "nearest_mode": rounding}
+    proto = model([1, 1, 1, before if is_known else None], None, None, [1, 1, 1, after], **attrs)
+    rewritten = wrap(proto)
+    edits = run_passes(rewritten, PASSES, RTX).edits
+    if rounding == "round_prefer_floor" or (rounding != "floor" and not is_known):
+        assert not edits
+        return
+    (edit,) = edits
+    assert ("half_pixel" in edit.what) == (rounding == "floor")
+    x = np.arange(before, dtype=np.float32).reshape(1, 1, 1, -1)
+    (expected,), (got,) = (session(each).run(None, {"x": x}) for each in (proto, rewritten.proto))
+    np.testing.assert_array_equal(got, expected)
 
 
 def test_dynamic_sizes_of_axes_that_stay_are_fine() -> None:

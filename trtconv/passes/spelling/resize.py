@@ -16,6 +16,7 @@ from trtconv.passes.spelling.writer import Unwritable, Writer
 
 _ROI, _SCALES, _SIZES = 1, 2, 3
 _CROP = "tf_crop_and_resize"
+_FOR_NEAREST = "tf_half_pixel_for_nn"
 _FIELDS = {field.name for field in dataclasses.fields(Interpolation)}
 
 
@@ -23,7 +24,8 @@ class ResizeByMatrix(Spelling):
     """Writes Resize with antialias, an aspect ratio that is kept, or coordinates that TensorRT lacks as matrices.
 
     Along one axis a Resize is a product with a matrix that ONNX's coordinates and kernel give, whose sizes are known
-    where those of the input are; a nearest one is a Gather.
+    where those of the input are; a nearest one is a Gather. The neighbour below what tf_half_pixel_for_nn means is, at
+    any size, the nearest one of half_pixel, which lies half an element before it.
 
     Before:
         <ir_version: 8, opset_import: ["": 18]>
@@ -47,10 +49,18 @@ class ResizeByMatrix(Spelling):
             return True
         if "antialias" in attrs and attrs["antialias"].i:
             return True
-        return "keep_aspect_ratio_policy" in attrs and attrs["keep_aspect_ratio_policy"].s != b"stretch"
+        if "keep_aspect_ratio_policy" in attrs and attrs["keep_aspect_ratio_policy"].s != b"stretch":
+            return True
+        is_nearest = "mode" not in attrs or attrs["mode"].s == b"nearest"
+        rounds = attrs["nearest_mode"].s if "nearest_mode" in attrs else b"round_prefer_floor"
+        return mode == _FOR_NEAREST.encode() and is_nearest and rounds != b"round_prefer_floor"
 
     def write(self, writer: Writer, target: Target) -> str | None:
         kernel = Interpolation(**{key: value for key, value in writer.attrs.items() if key in _FIELDS})
+        if self._is_half_pixel(writer, kernel):
+            mode = {"coordinate_transformation_mode": "half_pixel", "nearest_mode": "round_prefer_ceil"}
+            writer.again(writer.node.input, **mode)
+            return f"{_FOR_NEAREST} rounded down written as half_pixel rounded to the nearest"
         shape = writer.shape(writer.input(0))
         axes = self._axes(writer, shape)
         dtype = writer.dtype(writer.input(0))
@@ -66,6 +76,13 @@ class ResizeByMatrix(Spelling):
             tensor = _extrapolated(writer, tensor, axes, len(shape), dtype)
         writer("Identity", tensor, to=writer.output())
         return f"Resize written as {'Gather' if kernel.mode == 'nearest' else 'MatMul'} along axes {list(axes)}"
+
+    @staticmethod
+    def _is_half_pixel(writer: Writer, kernel: Interpolation) -> bool:
+        """Whether it is one of half_pixel that is rounded otherwise: floor(p) is floor((p - 0.5) + 0.5)."""
+        is_below = kernel.mode == "nearest" and kernel.nearest_mode == "floor"
+        stretches = writer.attrs.get("keep_aspect_ratio_policy", "stretch") == "stretch"
+        return is_below and stretches and kernel.coordinate_transformation_mode == _FOR_NEAREST
 
     def _axes(self, writer: Writer, shape: Sequence[int | None]) -> dict[int, ResizedAxis]:
         """Returns the axes that change, by their numbers."""
