@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import math
 from collections.abc import Collection, Container, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -27,6 +26,8 @@ _MOST_DRAWS = 400
 """How many values are tried of integers that decide sizes."""
 _INTEGERS = 4
 """Below which integers are drawn that are no codes."""
+_MOST_MET = 1e18
+"""Of the numbers that inputs are set to: products of larger ones, as masks have them, are not finite on either side."""
 _STEPS = frozenset(
     (  # noqa: SIM905
         "Ceil Equal Floor Greater GreaterOrEqual Less LessOrEqual Mod Round Shrink Sign ThresholdedRelu Where"
@@ -119,7 +120,7 @@ def _meeting(
         steps = steps or any(node.op_type in _STEPS for node in nodes)
         numbers += numbers_of(model, nodes)
     around = [
-        sign * number for number in dict.fromkeys(numbers) if number and math.isfinite(number) for sign in (1, -1)
+        sign * number for number in dict.fromkeys(numbers) if number and abs(number) < _MOST_MET for sign in (1, -1)
     ]
     if not steps or not around:
         return {}
