@@ -27,10 +27,21 @@ from trtconv.graph.walk import operators
 _KNOWN_TYPES = frozenset({*BITS, TensorProto.STRING, TensorProto.UNDEFINED})
 _PLAIN_KINDS = frozenset({AttributeProto.INTS, AttributeProto.INT, AttributeProto.FLOAT, AttributeProto.FLOATS})
 _UNKNOWN: tuple[int, dict[str, int], int] = (0, {}, 0)
-_FOREIGN: dict[tuple[str, str], tuple[int, dict[str, int], int]] = {
-    (MICROSOFT, op): (2, {}, 2) for op in ("QuantizeLinear", "DequantizeLinear")
+_FUSED = {
+    **dict.fromkeys(("FastGelu", "Gelu", "QuickGelu"), 1),
+    **dict.fromkeys(("Attention", "BiasGelu", "FusedConv", "FusedGemm", "FusedMatMul"), 2),
+    **dict.fromkeys(("DynamicQuantizeMatMul", "SkipLayerNormalization", "SkipSimplifiedLayerNormalization"), 3),
+    **{"MatMulIntegerToFloat": 4, "MultiHeadAttention": 1, "QAttention": 5, "RotaryEmbedding": 4},
 }
-"""What `_signature` would say of operators of other domains that are read as ONNX's own."""
+"""Operators that ONNX Runtime fuses, to the inputs that each must have."""
+_FOREIGN: dict[tuple[str, str], tuple[int, dict[str, int], int]] = {
+    **{(MICROSOFT, op): (2, {}, 2) for op in ("QuantizeLinear", "DequantizeLinear")},
+    **{(MICROSOFT, op): (least, {}, least) for op, least in _FUSED.items()},
+    (MICROSOFT, "EmbedLayerNormalization"): (7, {}, 1),
+    # Those of ONNX that are called so have lists.
+    (MICROSOFT, "FusedGemm"): (2, dict.fromkeys(("activation_alpha", "activation_beta"), AttributeProto.FLOAT), 2),
+}
+"""What `_signature` would say of operators of other domains that are read as ONNX's own, or written in them."""
 Names = tuple[set[str], ...]
 """The tensors that a graph makes, then those that the graphs around it make."""
 MOST_CALLS = 90

@@ -42,6 +42,7 @@ from trtconv.passes.spelling.exponentials import ShiftExponentials
 from trtconv.passes.spelling.float_mod import FloatMod
 from trtconv.passes.spelling.fourier import FourierByMatrix
 from trtconv.passes.spelling.functions import ExpandFunctions
+from trtconv.passes.spelling.fused import ExpandFused
 from trtconv.passes.spelling.infinite_constants import CastInfiniteConstants
 from trtconv.passes.spelling.int8_constants import CastInt8Constants
 from trtconv.passes.spelling.integer_products import MultiplyInFloat
@@ -70,6 +71,7 @@ from trtconv.passes.write_defaults import WriteDefaults
 
 PASSES: tuple[Pass, ...] = (
     InlineDeconvFunctions(),
+    ExpandFused(),
     ExpandFunctions(),
     TakeDecidedBranches(),
     LeaveOutUnread(),

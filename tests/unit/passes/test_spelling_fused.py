@@ -1,0 +1,251 @@
+"""Operators that ONNX Runtime fuses, in those of ONNX: the numbers that ONNX Runtime itself computes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from onnx import TensorProto, helper, numpy_helper
+
+from support.onnx_models import RTX, wrap
+from support.session import Array, session
+from trtconv.graph.types import MICROSOFT
+from trtconv.passes import passes_for, run_passes
+
+SIZES = st.integers(1, 4)
+RANDOM = np.random.default_rng(0)
+
+
+def floats(*shape: int) -> Array:
+    return RANDOM.standard_normal(shape).astype(np.float32)
+
+
+def codes(dtype: type, *shape: int) -> Array:
+    limits = np.iinfo(dtype)
+    return RANDOM.integers(limits.min, limits.max + 1, shape).astype(dtype)
+
+
+def model(
+    op: str,
+    feeds: Mapping[str, Array],
+    weights: Mapping[str, Array] | None = None,
+    order: Sequence[str] = (),
+    outputs: Sequence[str] = ("y",),
+    opset: int = 17,
+    domain: str = MICROSOFT,
+    **attrs: Any,
+) -> onnx.ModelProto:
+    """Returns a node of an operator whose inputs, in order, are feeds of sizes of choice, and weights."""
+    weights = weights or {}
+    node = helper.make_node(op, order or [*feeds, *weights], outputs, domain=domain, **attrs)
+    inputs = [
+        helper.make_tensor_value_info(
+            name,
+            helper.np_dtype_to_tensor_dtype(array.dtype),
+            [*(f"{name}{axis}" for axis in range(array.ndim - 1)), array.shape[-1]],
+        )
+        for name, array in feeds.items()
+    ]
+    results = [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in outputs if name]
+    graph = helper.make_graph(
+        [node], "g", inputs, results, [numpy_helper.from_array(array, name) for name, array in weights.items()]
+    )
+    opsets = [helper.make_opsetid("", opset), helper.make_opsetid(MICROSOFT, 1)]
+    return helper.make_model(graph, ir_version=8, opset_imports=opsets)
+
+
+def assert_written(proto: onnx.ModelProto, feeds: Mapping[str, Array], rounding: float = 2e-5) -> None:
+    """The passes leave nothing of ONNX Runtime's own, and what it computes."""
+    rewritten = wrap(proto)
+    edits = run_passes(rewritten, passes_for("as-is"), RTX).edits
+    assert "expand-fused" in {edit.pass_name for edit in edits}
+    assert not {node.op_type for node in rewritten.proto.graph.node if node.domain}
+    expected, got = (session(each).run(None, dict(feeds)) for each in (proto, rewritten.proto))
+    for one, other in zip(expected, got, strict=True):
+        assert one.shape == other.shape
+        np.testing.assert_allclose(other, one, rtol=rounding, atol=rounding)
+
+
+@given(st.sampled_from(("Gelu", "BiasGelu", "FastGelu", "QuickGelu")), SIZES, SIZES, st.booleans())
+def test_gelus(op: str, rows: int, columns: int, has_bias: bool) -> None:
+    biases = {"b": floats(columns)} if op == "BiasGelu" or (op == "FastGelu" and has_bias) else {}
+    feeds = {"x": 3 * floats(rows, columns)}
+    attrs = {"alpha": 0.7} if op == "QuickGelu" and has_bias else {}
+    assert_written(model(op, feeds, biases, **attrs), feeds)
+
+
+@given(st.integers(2, 4), *[st.booleans()] * 4, st.sampled_from((1.0, 0.25)), st.data())
+def test_products_of_transposed_matrices(
+    rank: int, a: bool, b: bool, batch_a: bool, batch_b: bool, alpha: float, data: st.DataObject
+) -> None:
+    *outer, rows, inner, columns = data.draw(st.lists(SIZES, min_size=rank + 1, max_size=rank + 1))
+    sides = []
+    for size, turned, moved, last in ((rows, a, batch_a, False), (columns, b, batch_b, True)):
+        matrix = (inner, size) if turned != last else (size, inner)
+        sides.append((matrix[0], *outer, matrix[1]) if moved and rank > 2 else (*outer, *matrix))
+    feeds = {"a": floats(*sides[0]), "b": floats(*sides[1])}
+    flags = {"transA": a, "transB": b, "transBatchA": batch_a, "transBatchB": batch_b}
+    assume(rank > 2 or not (batch_a or batch_b))
+    assert_written(model("FusedMatMul", feeds, alpha=alpha, **{key: int(on) for key, on in flags.items()}), feeds)
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters"),
+    [
+        *[(name, ()) for name in ("", "Relu", "Sigmoid", "Tanh")],
+        *[("LeakyRelu", (0.2,)), ("Clip", (-0.5, 0.7)), ("HardSigmoid", (0.3, 0.4))],
+    ],
+)
+@pytest.mark.parametrize("is_added", [False, True])
+def test_convolutions(name: str, parameters: tuple[float, ...], is_added: bool) -> None:
+    feeds = {"x": floats(2, 3, 5, 4)} | ({"z": floats(2, 4, 5, 4)} if is_added else {})
+    attrs = ({"activation": name} if name else {}) | ({"activation_params": parameters} if parameters else {})
+    weights = {"w": floats(4, 3, 3, 3), "b": floats(4)}
+    order = ["x", "w", "b", *(["z"] if is_added else [])]
+    if name == "HardSigmoid" and is_added:
+        pytest.skip("ONNX Runtime has none")
+    assert_written(model("FusedConv", feeds, weights, order, pads=[1] * 4, kernel_shape=[3, 3], **attrs), feeds)
+
+
+@pytest.mark.parametrize("name", ["Relu", "LeakyRelu", "Elu", "HardSigmoid", "Softplus", "Softsign"])
+def test_gemms(name: str) -> None:
+    feeds = {"x": floats(3, 4)}
+    alpha = {"activation_alpha": 0.2}
+    attrs = {"LeakyRelu": alpha, "Elu": alpha, "HardSigmoid": {"activation_alpha": 0.3, "activation_beta": 0.4}}
+    weights = {"w": floats(5, 4), "b": floats(5)}
+    assert_written(model("FusedGemm", feeds, weights, activation=name, transB=1, **attrs.get(name, {})), feeds)
+
+
+@given(st.booleans(), st.sampled_from((12, 13, 17)), SIZES, st.booleans(), st.booleans())
+def test_norms_of_sums(is_root: bool, opset: int, rows: int, has_bias: bool, asks_sum: bool) -> None:
+    op = "SkipSimplifiedLayerNormalization" if is_root else "SkipLayerNormalization"
+    feeds = {"x": floats(rows, 3, 4), "s": floats(rows, 3, 4)}
+    weights = {"g": floats(4)} | ({} if is_root else {"n": floats(4)}) | ({"b": floats(4)} if has_bias else {})
+    outputs = ("y", "", "", "t") if asks_sum else ("y",)
+    assert_written(model(op, feeds, weights, outputs=outputs, opset=opset, epsilon=1e-3), feeds)
+
+
+@given(st.sampled_from((np.float32, np.float16)), SIZES, SIZES)
+def test_norms_by_roots(dtype: type, rows: int, columns: int) -> None:
+    feeds = {"x": floats(rows, columns).astype(dtype)}
+    proto = model("SimplifiedLayerNormalization", feeds, {"g": floats(columns).astype(dtype)}, domain="", axis=-1)
+    if dtype is np.float16:
+        proto.graph.output[0].type.tensor_type.elem_type = TensorProto.FLOAT16
+    assert_written(proto, feeds, 2e-5 if dtype is np.float32 else 2e-3)
+
+
+@given(SIZES, st.integers(1, 5), st.booleans(), st.booleans(), st.booleans())
+def test_embeddings(batch: int, length: int, has_segments: bool, has_mask: bool, asks_sum: bool) -> None:
+    feeds = {"ids": RANDOM.integers(0, 7, (batch, length)).astype(np.int32)}
+    feeds |= {"kind": RANDOM.integers(0, 2, (batch, length)).astype(np.int32)} if has_segments else {}
+    feeds |= {"mask": RANDOM.integers(0, 2, (batch, length)).astype(np.int32)} if has_mask else {}
+    weights = {"w": floats(7, 4), "p": floats(5, 4), "g": floats(4), "b": floats(4)}
+    weights |= {"k": floats(2, 4)} if has_segments else {}
+    order = ["ids", "kind" if has_segments else "", "w", "p", "k" if has_segments else "", "g", "b"]
+    outputs = ["y", "m" if has_mask else "", *(["t"] if asks_sum else [])]
+    proto = model("EmbedLayerNormalization", feeds, weights, [*order, *(["mask"] if has_mask else [])], outputs)
+    for value in proto.graph.output:
+        if value.name == "m":
+            value.type.tensor_type.elem_type = TensorProto.INT32
+    assert_written(proto, feeds)
+
+
+@given(SIZES, SIZES, st.integers(1, 3), SIZES, st.integers(0, 3), st.booleans(), st.booleans(), st.booleans())
+def test_attention(
+    batch: int, length: int, heads: int, size: int, mask: int, is_causal: bool, is_added: bool, is_scaled: bool
+) -> None:
+    width = heads * size
+    feeds = {"x": floats(batch, length, width)}
+    masks = {
+        2: RANDOM.integers(0, 2, (batch, length)) | (np.arange(length) == 0),
+        3: RANDOM.integers(0, 2, (batch, length, length)) | (np.arange(length) == 0),
+    }
+    # Of keys that are all hidden, few digits are left.
+    feeds |= {"m": masks[mask].astype(np.int32)} if mask in masks else {}
+    feeds |= {"a": floats(batch, heads, length, length)} if is_added else {}
+    weights = {"w": floats(width, 3 * width), "b": floats(3 * width)}
+    order = ["x", "w", "b", "m" if mask in masks else "", "", "a" if is_added else ""]
+    attrs: dict[str, Any] = {"num_heads": heads, "unidirectional": int(is_causal)}
+    attrs |= {"scale": 0.3, "mask_filter_value": -500.0} if is_scaled else {}
+    assert_written(model("Attention", feeds, weights, order, **attrs), feeds, 1e-4)
+
+
+@given(SIZES, SIZES, st.integers(1, 3), st.booleans(), st.booleans())
+def test_attention_to_keys_of_before(batch: int, length: int, before: int, is_causal: bool, has_mask: bool) -> None:
+    feeds = {"x": floats(batch, length, 4), "p": floats(2, batch, 2, before, 2)}
+    feeds |= {"m": np.ones((batch, length + before), np.int32)} if has_mask else {}
+    weights = {"w": floats(4, 12), "b": floats(12)}
+    order = ["x", "w", "b", "m" if has_mask else "", "p"]
+    proto = model("Attention", feeds, weights, order, ("y", "n"), num_heads=2, unidirectional=int(is_causal))
+    assert_written(proto, feeds, 1e-4)
+
+
+@given(SIZES, SIZES, SIZES, st.booleans(), st.booleans(), st.booleans(), st.booleans())
+def test_attention_of_several_inputs(
+    batch: int, length: int, keys: int, has_bias: bool, has_mask: bool, is_added: bool, is_causal: bool
+) -> None:
+    feeds = {"q": floats(batch, length, 4), "k": floats(batch, keys, 4), "v": floats(batch, keys, 6)}
+    # Of keys that are all hidden, few digits are left.
+    feeds |= {"m": (RANDOM.integers(0, 2, (batch, keys)) | (np.arange(keys) == 0)).astype(np.int32)} if has_mask else {}
+    feeds |= {"a": floats(batch, 2, length, keys)} if is_added else {}
+    weights = {"b": floats(14)} if has_bias else {}
+    order = ["q", "k", "v", *("b" * has_bias or [""]), *("m" * has_mask or [""]), *("a" * is_added or [""])]
+    attrs = {"num_heads": 2, "unidirectional": int(is_causal and length == keys)}
+    assert_written(model("MultiHeadAttention", feeds, weights, order, **attrs), feeds, 1e-4)
+
+
+@given(SIZES, SIZES, st.booleans(), st.booleans(), st.booleans())
+def test_rotations(batch: int, length: int, is_flat: bool, is_interleaved: bool, is_partial: bool) -> None:
+    x = floats(batch, length, 16) if is_flat else floats(batch, 2, length, 8)
+    half = 2 if is_partial else 4
+    feeds = {"x": x, "p": RANDOM.integers(0, 9, (batch, length))}
+    weights = {"c": floats(9, half), "s": floats(9, half)}
+    attrs = {"interleaved": int(is_interleaved), "num_heads": 2}
+    attrs |= {"rotary_embedding_dim": 4} if is_partial else {}
+    assert_written(model("RotaryEmbedding", feeds, weights, **attrs), feeds)
+
+
+@given(SIZES, SIZES, st.booleans(), st.booleans(), st.sampled_from((np.int8, np.uint8)))
+def test_products_of_integers(rows: int, columns: int, has_zero: bool, has_bias: bool, dtype: type) -> None:
+    scale = np.abs(floats(columns)) / 100
+    zero, bias = codes(dtype, columns) // 2, floats(columns)
+    # Sums of two products of 8 bits do not fit the registers that ONNX Runtime uses on some processors.
+    weights = {"w": codes(dtype, 5, columns) // 2, "s": scale}
+    weights |= ({"z": zero} if has_zero else {}) | ({"b": bias} if has_bias else {})
+    ends = ["z" if has_zero else "", *(["b"] if has_bias else [])]
+    feeds = {"x": floats(rows, 5)}
+    # Of what lies between two codes the last bit of a float decides.
+    step = float(np.ptp([0, *feeds["x"].flat]) * scale.max())
+    assert_written(model("DynamicQuantizeMatMul", feeds, weights, ["x", "w", "s", *ends]), feeds, step)
+    feeds = {"x": codes(np.uint8, rows, 5)}
+    weights |= {"t": np.array(0.1, np.float32), "o": np.array(117, np.uint8)}
+    assert_written(model("MatMulIntegerToFloat", feeds, weights, ["x", "w", "t", "s", "o", *ends]), feeds, 1e-4)
+
+
+def test_attention_of_integers() -> None:
+    feeds = {"x": codes(np.uint8, 2, 3, 4), "m": np.array([[1, 1, 0], [1, 1, 1]], np.int32)}
+    weights = {
+        **{"w": codes(np.int8, 4, 12), "b": floats(12), "s": np.array(0.01, np.float32)},
+        **{"t": np.array(0.02, np.float32), "o": np.array(120, np.uint8), "z": np.array(0, np.int8)},
+    }
+    assert_written(
+        model("QAttention", feeds, weights, ["x", "w", "b", "s", "t", "m", "o", "z"], num_heads=2), feeds, 1e-4
+    )
+
+
+def test_lengths_of_an_embedding_mask_keys() -> None:
+    """A mask of one axis has the lengths of sequences where it is known to: of an embedding, or of as many rows."""
+    feeds = {"x": floats(2, 4, 4), "m": np.array([2, 4], np.int32)}
+    weights = {"w": floats(4, 12), "b": floats(12)}
+    proto = model("Attention", feeds, weights, ["x", "w", "b", "m"], num_heads=2)
+    rewritten = wrap(proto)
+    (skip,) = run_passes(rewritten, passes_for("as-is"), RTX).skipped
+    assert "one axis" in skip.reason
+    for value in proto.graph.input:
+        value.type.tensor_type.shape.dim[0].dim_value = 2
+    assert_written(proto, feeds)
