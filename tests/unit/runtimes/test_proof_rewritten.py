@@ -504,8 +504,8 @@ def test_other_sizes_are_found_through_what_is_made_of_them(one: str, changed: s
 
 @pytest.mark.parametrize(("mask", "is_same"), [(-3.4028234663852886e38, True), (-8.0, False)])
 def test_inputs_are_not_set_to_numbers_whose_products_overflow(mask: float, is_same: bool, runner: Process) -> None:
-    text = """<ir_version: 8, opset_import: ["": 17]> g (float[4] x, bool[4] m) => (float[4] y)
-    <float four = {4}, float quarter = {0.25}, float low = {LOW}, float[4] z = {0, 0, 0, 0}>
+    text = """<ir_version: 8, opset_import: ["": 17]> g (float[64] x, bool[64] m) => (float[64] y)
+    <float four = {4}, float quarter = {0.25}, float low = {LOW}, float z = {0}>
     { a = Mul (x, four)  b = Mul (a, quarter)  y = Where (m, b, low) }"""
     file, given = (OnnxModel(net(text.replace("LOW", str(mask))), Path("m.onnx")) for _ in range(2))
     del given.proto.graph.node[:2]
