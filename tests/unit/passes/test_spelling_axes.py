@@ -99,3 +99,18 @@ def test_axes_that_nothing_tells_are_left() -> None:
     done = run_passes(wrap(proto), PASSES, RTX)
     assert not done.edits
     assert [skip.pass_name for skip in done.skipped] == ["reduce-by-shape"]
+
+
+@pytest.mark.parametrize(("length", "edits"), [("one", 1), ("1", 0)])
+def test_the_number_of_a_topk_has_one_element(length: str, edits: int) -> None:
+    proto = parse(
+        f"""<ir_version: 8, opset_import: ["": 17]> g (float[2,4] x, int64[{length}] k) => (float[2,m] v, int64[2,m] i)
+        {{ v, i = TopK (x, k) }}"""
+    )
+    rewritten = wrap(proto)
+    assert [edit.pass_name for edit in run_passes(rewritten, PASSES, RTX).edits] == ["reshape-single-numbers"] * edits
+    feeds = {"x": np.random.default_rng(0).standard_normal((2, 4)).astype(np.float32), "k": np.array([3])}
+    expected, got = (ReferenceEvaluator(each).run(None, feeds) for each in (proto, rewritten.proto))
+    for one, other in zip(expected, got, strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert rewritten.scopes[0].shape(rewritten.proto.graph.node[-1].input[1]) == (1,)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -27,6 +27,8 @@ _SLOTS: Mapping[str, tuple[int, ...]] = {
 """Operators to the inputs that a parser takes as constants alone, or reads wrongly otherwise."""
 _OLDER: Mapping[str, tuple[int, ...]] = {"Pad": (1, 3), "Resize": (1, 2, 3), "DFT": (1, 2)}
 """Those to which older operators, which TensorRT 8.6 takes, are fitted."""
+_SINGLE: Mapping[str, tuple[int, ...]] = {"NonMaxSuppression": (2, 3, 4), "TopK": (1,)}
+"""Operators to the inputs that hold one number, and that a parser breaks down over where their length is dynamic."""
 
 
 def _slots(op: str, target: Target) -> tuple[int, ...]:
@@ -102,3 +104,39 @@ class WriteSelections(Spelling):
             raise Unwritable("of a scalar ONNX's definition and ONNX Runtime find positions of different shapes")
         writer("Identity", np.array(np.nonzero(values), np.int64), to=writer.output())
         return f"{values.size} known values written as the positions of those that are not zero"
+
+
+class ReshapeSingleNumbers(Spelling):
+    """Says of a number that TopK or NonMaxSuppression takes that it is one, where its length is dynamic.
+
+    TensorRT's parser ends by a segmentation fault there, and with it the process that asked.
+
+    Before:
+        <ir_version: 8, opset_import: ["": 17]>
+        g (float[2,4] x, int64[one] k) => (float[2,m] v, int64[2,m] i) { v, i = TopK (x, k) }
+    After:
+        <ir_version: 8, opset_import: ["": 17]>
+        g (float[2,4] x, int64[one] k) => (float[2,m] v, int64[2,m] i) <int64[1] single = {1}>
+        { n = Reshape (k, single)  v, i = TopK (x, n) }
+    """
+
+    name = "reshape-single-numbers"
+    ops = frozenset(_SINGLE)
+
+    def lacks(self, scope: Scope, index: int, target: Target) -> bool:
+        return bool(_dynamic_numbers(scope, scope.columns.ops[index], scope.columns.inputs[index]))
+
+    def write(self, writer: Writer, target: Target) -> str | None:
+        inputs: list[str] = list(writer.node.input)
+        slots = _dynamic_numbers(writer.scope, writer.node.op_type, inputs)
+        names = [inputs[slot] for slot in slots]
+        for slot in slots:
+            inputs[slot] = writer.reshape(inputs[slot], [1])
+        writer.again(inputs)
+        return f"{', '.join(names)} reshaped to the one number that it is"
+
+
+def _dynamic_numbers(scope: Scope, op: str, inputs: Sequence[str]) -> list[int]:
+    """Returns the slots of single numbers whose length is not known."""
+    slots = [slot for slot in _SINGLE[op] if slot < len(inputs) and inputs[slot]]
+    return [slot for slot in slots if scope.shape(inputs[slot]) == (None,)]
