@@ -33,6 +33,7 @@ PAGE = """a page has, in the docstring of the pass:
         a model that computes the same, and that the pass leaves as it is"""
 SIZES = {
     "match-skip-size": {"h": 6, "w": 6},
+    "reshape-single-numbers": {"one": 1},
     "restore-pixel-shuffle": {"h": 16, "w": 16},
     "restore-reshape-target": {"n": 1, "h": 32, "w": 32},
     "restore-resize-scales": {"h": 32, "w": 32},
