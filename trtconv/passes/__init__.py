@@ -46,6 +46,7 @@ from trtconv.passes.spelling.fused import ExpandFused
 from trtconv.passes.spelling.infinite_constants import CastInfiniteConstants
 from trtconv.passes.spelling.int8_constants import CastInt8Constants
 from trtconv.passes.spelling.integer_products import MultiplyInFloat
+from trtconv.passes.spelling.iterations import CompleteIterations
 from trtconv.passes.spelling.masked import AssignByWhere
 from trtconv.passes.spelling.one_hot import ComparePositions, CompressBySize
 from trtconv.passes.spelling.one_row import DoubleOneRow
@@ -74,6 +75,7 @@ PASSES: tuple[Pass, ...] = (
     ExpandFused(),
     ExpandFunctions(),
     TakeDecidedBranches(),
+    CompleteIterations(),
     LeaveOutUnread(),
     FixArguments(),
     ReshapeSingleNumbers(),

@@ -1,0 +1,50 @@
+"""Loops and Scans get what a parser wants of them, and compute what they did."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+from onnx import parser
+
+from support.onnx_models import RTX, wrap
+from support.session import run
+from trtconv.passes import PASSES, run_passes
+
+HEADER = '<ir_version: 8, opset_import: ["": 17]> '
+SCAN = """g (float[n,2] x, float[n,2] w) => (float[n,2] y, float[n,2] z) {
+    y, z = Scan <num_scan_inputs = 2, scan_input_directions = [0, 1], body = b (float[2] r, float[2] s)
+    => (float[2] p, float[2] q) { p = Sub (r, s)  q = Relu (r) }> (x, w) }"""
+LOOP = """g (float[2] x) => (float[2] y, float[m,2] z) <int64 most = {3}> {
+    y, z = Loop <body = b (int64 i, bool c, float[2] s) => (bool d, float[2] t, float[2] u)
+    { d = CONDITION  t = Add (s, s)  u = Neg (s) }> (most, , x) }"""
+
+
+def graph(text: str) -> onnx.ModelProto:
+    return parser.parse_model(HEADER + text)
+
+
+GOING_ON = ("Identity (c)", "Cast <to = 9> (c)", "Constant <value = bool {1}> ()")
+
+
+@pytest.mark.parametrize("text", [SCAN, *(LOOP.replace("CONDITION", condition) for condition in GOING_ON)])
+def test_iterations_have_conditions_and_states(text: str) -> None:
+    proto = graph(text)
+    rewritten = wrap(proto)
+    (edit,) = run_passes(rewritten, PASSES, RTX).edits
+    assert edit.pass_name == "complete-iterations"
+    shapes = {value.name: len(value.type.tensor_type.shape.dim) for value in proto.graph.input}
+    feeds = {
+        name: np.random.default_rng(0).standard_normal((4, 2)[-rank:]).astype(np.float32)
+        for name, rank in shapes.items()
+    }
+    for expected, got in zip(run(proto, feeds), run(rewritten.proto, feeds), strict=True):
+        np.testing.assert_array_equal(got, expected)
+
+
+def test_a_condition_that_a_body_computes_is_not_guessed() -> None:
+    """ONNX ignores it where the loop begins without one, and ONNX Runtime heeds it."""
+    proto = graph(LOOP.replace("CONDITION", "Not (c)"))
+    result = run_passes(wrap(proto), PASSES, RTX)
+    assert not result.edits
+    assert "both ways" in result.skipped[0].reason
