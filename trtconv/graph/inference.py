@@ -16,6 +16,11 @@ from trtconv.graph.types import MICROSOFT
 from trtconv.graph.walk import inner_graphs
 
 _QUANTIZERS = ("QuantizeLinear", "DequantizeLinear")
+_RESHAPES = (("Reshape", 1), ("ConstantOfShape", 0))
+"""Operators whose results have as many axes as a list of sizes is long, and the slot of that list: inference says no
+rank where it does not know the sizes."""
+_MOST_ROUNDS = 4
+"""How often a rank may make the next known."""
 _SMALL_MODEL = 1 << 22
 """Bytes of a model whose inference is remembered, with what it has of the model in it."""
 _recent: tuple[tuple[bytes, Inferred], ...] = ()
@@ -38,21 +43,47 @@ def infer(whole: Whole, model: Callable[[], onnx.ModelProto], light: Callable[[]
     for digest, answer in _recent:
         if digest == key:
             return answer
-    # Inference gives up with an exception on some models that are valid otherwise; little is then known.
     main = whole.scopes[0]
-    for data_prop in (True, False) if data_can_be_propagated(main.graph, data, main.columns) else (False,):
-        try:
-            inferred = onnx.shape_inference.infer_shapes(data, data_prop=data_prop)
+    inferred = _inferred(data, data_can_be_propagated(main.graph, data, main.columns))
+    for _ in range(_MOST_ROUNDS):
+        if not _add_ranks(whole, inferred):
             break
-        except Exception:
-            continue
-    else:
-        inferred = onnx.ModelProto.FromString(data)
+        inferred = _inferred(inferred.SerializeToString(), False)
     graphs = [inferred.graph, *(inner_graphs(inferred.graph.node) if len(whole.scopes) > 1 else ())]
     values = tuple([*graph.input, *graph.value_info, *graph.output] for graph in graphs)
     if key:
         _recent = (*_recent[-1:], (key, values))
     return values
+
+
+def _inferred(data: bytes, propagates: bool) -> onnx.ModelProto:
+    """Returns a model with what inference finds out; it gives up with an exception on some that are valid otherwise."""
+    for data_prop in (True, False) if propagates else (False,):
+        try:
+            return onnx.shape_inference.infer_shapes(data, data_prop=data_prop)
+        except Exception:
+            continue
+    return onnx.ModelProto.FromString(data)
+
+
+def _add_ranks(whole: Whole, inferred: onnx.ModelProto) -> bool:
+    """States how many axes a tensor has that is reshaped to a list of known length; returns whether it said any."""
+    graphs = [inferred.graph, *(inner_graphs(inferred.graph.node) if len(whole.scopes) > 1 else ())]
+    values: dict[str, onnx.TypeProto.Tensor] = {}
+    is_more = False
+    for scope, graph in zip(whole.scopes, graphs, strict=True):
+        # Those of the graphs around it stay known.
+        values |= {value.name: value.type.tensor_type for value in (*graph.input, *graph.output, *graph.value_info)}
+        for index, slot in ((index, slot) for op, slot in _RESHAPES for index in scope.positions(op)):
+            inputs, (output, *_) = scope.columns.inputs[index], scope.columns.outputs[index]
+            kind, list_type = values.get(output), values.get(inputs[slot]) if len(inputs) > slot else None
+            if kind is None or kind.HasField("shape") or list_type is None:
+                continue
+            length = list_type.shape.dim[0].dim_value if len(list_type.shape.dim) == 1 else 0
+            for _ in range(length):
+                kind.shape.dim.add()
+            is_more |= bool(length)
+    return is_more
 
 
 def _in_standard_domain(whole: Whole, data: bytes) -> bytes:
