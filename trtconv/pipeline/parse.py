@@ -16,6 +16,7 @@ from trtconv.core.stopwatch import Stopwatch
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.scope import python_line
 from trtconv.pipeline.preparation import hand_over, handed_over
+from trtconv.pipeline.strange_domains import PARTITION, advice
 from trtconv.runtimes.tensorrt import EngineBlob, ParsedNetwork, ParserIssue, Runtime
 from trtconv.runtimes.tensorrt.audit import audit
 from trtconv.runtimes.tensorrt.early.runtime import EarlyRuntime
@@ -71,10 +72,9 @@ def _refusal(model: OnnxModel, issue: ParserIssue) -> Finding:
     source = python_line(model.proto.graph.node[issue.node_index]) if has_node else ""
     index = issue.node_index if has_node else None
     place = Location(index=index, node=issue.node_name, op=issue.op, source=source)
-    fix = "Replace the operator, or change what the message names"
-    fix += "; or leave it to ONNX Runtime: build --partition (docs/partition.md)." if has_node else "."
-    message = f"TensorRT's parser refuses it{inside}: {issue.message}"
-    return codes.PARSER_REFUSED.finding(message, place=place, fix=fix)
+    words = advice(model, issue)
+    message = f"TensorRT's parser refuses it{inside}: {words.message}"
+    return codes.PARSER_REFUSED.finding(message, place=place, fix=words.fix)
 
 
 def build_in_thread(
@@ -151,7 +151,7 @@ def _placed(model: OnnxModel, finding: Finding) -> Finding:
     place = _named(model, finding.message)
     if place is None:
         return finding
-    fix = f"{finding.fix} Or leave it to ONNX Runtime: build --partition (docs/partition.md).".strip()
+    fix = f"{finding.fix} Or {PARTITION}.".strip()
     return dataclasses.replace(finding, location=place, fix=fix)
 
 

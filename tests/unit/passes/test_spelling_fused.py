@@ -139,6 +139,16 @@ def test_norms_by_roots(dtype: type, rows: int, columns: int) -> None:
     assert_written(proto, feeds, 2e-5 if dtype is np.float32 else 2e-3)
 
 
+@pytest.mark.parametrize(("opset", "edits"), [(13, 1), (17, 0)])
+def test_layer_norms_before_onnx_had_them(opset: int, edits: int) -> None:
+    feeds, weights = {"x": floats(3, 4)}, {"g": floats(4), "n": floats(4)}
+    proto = model("LayerNormalization", feeds, weights, opset=opset, domain="", axis=-1)
+    if edits:
+        assert_written(proto, feeds)
+    else:
+        assert not run_passes(wrap(proto), passes_for("as-is"), RTX).edits
+
+
 @given(SIZES, st.integers(1, 5), st.booleans(), st.booleans(), st.booleans())
 def test_embeddings(batch: int, length: int, has_segments: bool, has_mask: bool, asks_sum: bool) -> None:
     feeds = {"ids": RANDOM.integers(0, 7, (batch, length)).astype(np.int32)}

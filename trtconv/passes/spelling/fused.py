@@ -13,6 +13,7 @@ from trtconv.graph.types import MICROSOFT, ONNX_DOMAINS
 from trtconv.passes.spelling.base import Spelling
 from trtconv.passes.spelling.fused_attention import attention, embedding, multi_head, quantized_attention, rotary
 from trtconv.passes.spelling.fused_parts import (
+    LAYER_NORM_OPSET,
     activation,
     floats_like,
     matmul_of_integers,
@@ -23,8 +24,8 @@ from trtconv.passes.spelling.fused_parts import (
 )
 from trtconv.passes.spelling.writer import Unwritable, Writer
 
-_IN_ONNX_DOMAIN = frozenset({"SimplifiedLayerNormalization"})
-"""Operators of ONNX Runtime that its files have in ONNX's domain, which does not know them."""
+_IN_ONNX_DOMAIN = frozenset({"LayerNormalization", "SimplifiedLayerNormalization"})
+"""Operators of ONNX Runtime that its files have in ONNX's domain, which does not know them, or not at their opset."""
 
 
 class ExpandFused(Spelling):
@@ -137,6 +138,16 @@ def _skipped(writer: Writer, bias: int, norm: Callable[[str, str], object]) -> N
     norm(total, writer.output())
 
 
+def _norm(writer: Writer) -> None:
+    """LayerNormalization of an opset in which ONNX has none."""
+    if writer.opset >= LAYER_NORM_OPSET:
+        raise Unwritable
+    if writer.output(1) or writer.output(2) or option(writer, "axis", -1) != -1:
+        raise Unwritable("it normalizes several axes, or its mean is asked for")
+    x, scale, bias = map(writer.input, range(3))
+    normalized(writer, x, scale, bias, writer.output(), option(writer, "epsilon", 1e-5))
+
+
 def _root_norm(writer: Writer) -> None:
     if writer.output(1) or option(writer, "axis", -1) != -1:
         raise Unwritable("it normalizes several axes, or its variance is asked for")
@@ -164,6 +175,7 @@ _FORMS: Mapping[str, Callable[[Writer], Any]] = {
     "FusedGemm": _gemm,
     "FusedMatMul": _matmul,
     "Gelu": _gelu,
+    "LayerNormalization": _norm,
     "MatMulIntegerToFloat": _integer_matmul,
     "MultiHeadAttention": multi_head,
     "QAttention": quantized_attention,

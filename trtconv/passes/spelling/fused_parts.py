@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from trtconv.passes.spelling.writer import Unwritable, Writer
 
 _T = TypeVar("_T", int, float, str)
-_LAYER_NORM_OPSET = 17
+LAYER_NORM_OPSET = 17
+"""In which ONNX has LayerNormalization."""
 _ACTIVATIONS: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(("Relu", "Sigmoid", "Softplus", "Softsign", "Tanh"), ()),
     "Clip": ("min", "max"),
@@ -66,10 +67,11 @@ def activation(writer: Writer, name: str, parameters: Sequence[float]) -> None:
     writer(op, name, to=writer.output(), **attrs)
 
 
-def normalized(writer: Writer, x: str, scale: str, bias: str, to: str) -> None:
+def normalized(writer: Writer, x: str, scale: str, bias: str, to: str, epsilon: float | None = None) -> None:
     """Writes a layer normalization over the last axis."""
-    epsilon = option(writer, "epsilon", 1e-12)
-    if writer.opset >= _LAYER_NORM_OPSET:
+    if epsilon is None:
+        epsilon = option(writer, "epsilon", 1e-12)
+    if writer.opset >= LAYER_NORM_OPSET:
         writer("LayerNormalization", x, scale, *([bias] if bias else []), to=to, axis=-1, epsilon=epsilon)
         return
     x, dtype = _in_single(writer, x, scale)

@@ -1,0 +1,79 @@
+"""What to do about a node of another domain than ONNX's that TensorRT refuses."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from trtconv.core.frozen import frozen
+from trtconv.graph.model import OnnxModel
+from trtconv.graph.types import MICROSOFT, ONNX_DOMAINS
+from trtconv.runtimes.tensorrt import ParserIssue
+
+PARTITION = "leave it to ONNX Runtime: build --partition (docs/partition.md)"
+_UNKNOWN = "Plugin not found"
+"""What the parser says of an operator that it does not know."""
+
+
+@frozen
+class Advice:
+    """What is said of a refused node.
+
+    Args:
+        message: Why it is refused.
+        fix: What to do.
+    """
+
+    message: str
+    fix: str
+
+
+def advice(model: OnnxModel, issue: ParserIssue) -> Advice:
+    """Returns why the parser refuses a node, by its domain where the parser does not know the operator, and what to do.
+
+    Args:
+        model: The model.
+        issue: What the parser said.
+    """
+    domain = _domain(model, issue)
+    remedy = _remedy(domain)
+    is_strange = domain not in ONNX_DOMAINS
+    if is_strange and _UNKNOWN in issue.message:
+        issue = dataclasses.replace(issue, message=f"it has no {issue.op} of {domain}")
+        if remedy:
+            return Advice(issue.message, remedy)
+    fix = "Replace the operator, or change what the message names"
+    has_node = 0 <= issue.node_index < len(model.proto.graph.node)
+    runs = has_node and (not is_strange or bool(remedy) or _is_function(model, domain, issue.op))
+    return Advice(issue.message, f"{fix}; or {PARTITION}." if runs else f"{fix}.")
+
+
+def _remedy(domain: str) -> str:
+    """Returns what to do about an operator of a domain that ONNX Runtime has; "" for other domains."""
+    if domain.endswith(("nchwc", "nhwc")):
+        return (
+            "ONNX Runtime laid the model out for one processor: give the model from before, or have it optimised up to "
+            "ORT_ENABLE_EXTENDED."
+        )
+    if domain == "ai.onnx.ml":
+        return (
+            "It is of classical machine learning: compute it before or behind the engine, write trees with "
+            f"hummingbird-ml, or {PARTITION}."
+        )
+    if domain.startswith(MICROSOFT):
+        return (
+            "It is of ONNX Runtime alone: give the model from before ONNX Runtime optimised or quantised it, or save "
+            f"it with ORT_ENABLE_BASIC; or {PARTITION}."
+        )
+    return ""
+
+
+def _domain(model: OnnxModel, issue: ParserIssue) -> str:
+    """Returns the domain of a refused node, which may be inside another."""
+    if not issue.inside and 0 <= issue.node_index < len(model.proto.graph.node):
+        return str(model.proto.graph.node[issue.node_index].domain)
+    places = (scope.columns.domains[index] for scope in model.scopes for index in scope.by_op.get(issue.op, ()))
+    return next(iter(places), "")
+
+
+def _is_function(model: OnnxModel, domain: str, op: str) -> bool:
+    return any((function.domain, function.name) == (domain, op) for function in model.proto.functions)
