@@ -30,7 +30,9 @@ _UNKNOWN: tuple[int, dict[str, int], int] = (0, {}, 0)
 _FUSED = {
     **dict.fromkeys(("FastGelu", "Gelu", "QuickGelu"), 1),
     **dict.fromkeys(("Attention", "BiasGelu", "FusedConv", "FusedGemm", "FusedMatMul"), 2),
-    **dict.fromkeys(("DynamicQuantizeMatMul", "SkipLayerNormalization", "SkipSimplifiedLayerNormalization"), 3),
+    **dict.fromkeys(
+        ("DynamicQuantizeMatMul", "MatMulNBits", "SkipLayerNormalization", "SkipSimplifiedLayerNormalization"), 3
+    ),
     **{"MatMulIntegerToFloat": 4, "MultiHeadAttention": 1, "QAttention": 5, "RotaryEmbedding": 4},
 }
 """Operators that ONNX Runtime fuses, to the inputs that each must have."""

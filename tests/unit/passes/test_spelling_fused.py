@@ -259,3 +259,26 @@ def test_lengths_of_an_embedding_mask_keys() -> None:
     for value in proto.graph.input:
         value.type.tensor_type.shape.dim[0].dim_value = 2
     assert_written(proto, feeds)
+
+
+@given(st.sampled_from((4, 8)), st.sampled_from((16, 32)), st.sampled_from((32, 80, 96)), *[st.booleans()] * 2, SIZES)
+def test_products_with_weights_of_few_bits(
+    bits: int, block: int, rows: int, has_points: bool, has_bias: bool, columns: int
+) -> None:
+    blocks = -(-rows // block)
+    feeds = {"x": floats(3, rows)}
+    weights = {"w": codes(np.uint8, columns, blocks, block * bits // 8), "s": np.abs(floats(columns * blocks))}
+    weights |= {"z": codes(np.uint8, columns * -(-blocks * bits // 8))} if has_points else {}
+    weights |= {"b": floats(columns)} if has_bias else {}
+    order = ["x", "w", "s", "z" if has_points else "", "", *(["b"] if has_bias else [])]
+    proto = model("MatMulNBits", feeds, weights, order, K=rows, N=columns, bits=bits, block_size=block)
+    # ONNX Runtime may sum in other blocks.
+    assert_written(proto, feeds, 1e-3 * 2**bits)
+
+
+def test_a_large_weight_of_few_bits_is_not_written_in_floats() -> None:
+    feeds = {"x": floats(1, 2**14)}
+    weights = {"w": np.zeros((2**13, 2**9, 16), np.uint8), "s": np.ones(2**22, np.float32)}
+    proto = model("MatMulNBits", feeds, weights, K=2**14, N=2**13, bits=4, block_size=32)
+    (skip,) = run_passes(wrap(proto), passes_for("as-is"), RTX).skipped
+    assert "MatMulNBitsQuantizer" in skip.reason

@@ -12,6 +12,7 @@ from trtconv.graph.scope import Scope
 from trtconv.graph.types import MICROSOFT, ONNX_DOMAINS
 from trtconv.passes.spelling.base import Spelling
 from trtconv.passes.spelling.fused_attention import attention, embedding, multi_head, quantized_attention, rotary
+from trtconv.passes.spelling.fused_blocks import matmul_of_blocks
 from trtconv.passes.spelling.fused_parts import (
     LAYER_NORM_OPSET,
     activation,
@@ -177,6 +178,7 @@ _FORMS: Mapping[str, Callable[[Writer], Any]] = {
     "Gelu": _gelu,
     "LayerNormalization": _norm,
     "MatMulIntegerToFloat": _integer_matmul,
+    "MatMulNBits": matmul_of_blocks,
     "MultiHeadAttention": multi_head,
     "QAttention": quantized_attention,
     "QuickGelu": _quick_gelu,
