@@ -47,6 +47,7 @@ from trtconv.passes.spelling.infinite_constants import CastInfiniteConstants
 from trtconv.passes.spelling.int8_constants import CastInt8Constants
 from trtconv.passes.spelling.integer_products import MultiplyInFloat
 from trtconv.passes.spelling.iterations import CompleteIterations
+from trtconv.passes.spelling.learned import ExpandLearned
 from trtconv.passes.spelling.masked import AssignByWhere
 from trtconv.passes.spelling.one_hot import ComparePositions, CompressBySize
 from trtconv.passes.spelling.one_row import DoubleOneRow
@@ -73,6 +74,7 @@ from trtconv.passes.write_defaults import WriteDefaults
 PASSES: tuple[Pass, ...] = (
     InlineDeconvFunctions(),
     ExpandFused(),
+    ExpandLearned(),
     ExpandFunctions(),
     TakeDecidedBranches(),
     CompleteIterations(),
