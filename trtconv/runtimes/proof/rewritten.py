@@ -222,13 +222,33 @@ def _cut(
     """Returns the pieces of both models that make each target; where the sizes of what one reads are not known, those
     that make the constants which its node reads, if these are all that is otherwise."""
     sides = (differences.before, differences.after)
-    cut = {name: [side.cut(name, seams, places.value) for side in sides] for name in sorted(targets)}
+    cut = {}
+    for name in sorted(targets):
+        own = _seams_outside(sides, name, seams)
+        cut[name] = [side.cut(name, own, places.value) for side in sides]
     for name in [name for name, pieces in cut.items() if None in pieces]:
         constants = differences.constants_of(name, seams)
         if constants:
             del cut[name]
             cut |= {constant: [side.cut(constant, set(), places.value) for side in sides] for constant in constants}
     return cut
+
+
+def _seams_outside(sides: Sequence[Version], target: str, seams: set[str]) -> set[str]:
+    """Returns the seams without those that a node of either piece makes beside what the piece is for: fed to the other
+    piece, they would not be what that node computes."""
+    while True:
+        cones = [side.cone(target, seams) for side in sides]
+        results = {
+            output
+            for side, (nodes, _) in zip(sides, cones, strict=True)
+            for index in nodes
+            for output in side.nodes[index].output
+        }
+        inside = results & (cones[0][1] | cones[1][1])
+        if not inside:
+            return seams
+        seams = seams - inside
 
 
 def _limit(sides: Sequence[Version], target: str, seams: set[str], claim: Claim) -> float:
