@@ -20,12 +20,31 @@ class UnsupportedFunctions(InputError):
 
 def functions_with(functions: Iterable[onnx.FunctionProto], ops: Sequence[str]) -> list[onnx.FunctionProto]:
     """Returns the functions that hold one of the operators, directly or through functions that they call."""
+    return _holders(list(functions), [(domain, op) for domain in KNOWN_DOMAINS for op in ops])
+
+
+def functions_passing_on(functions: Iterable[onnx.FunctionProto]) -> list[onnx.FunctionProto]:
+    """Returns the functions that call another with an attribute of their own, and those that call these."""
     functions = list(functions)
+    keys = {(f.domain, f.name) for f in functions}
+    first = [
+        (function.domain, function.name)
+        for function in functions
+        if any(
+            (node.domain, node.op_type) in keys and any(attribute.ref_attr_name for attribute in node.attribute)
+            for node in all_nodes(function.node)
+        )
+    ]
+    own = [function for function in functions if (function.domain, function.name) in first]
+    return [*own, *(function for function in _holders(functions, first) if function not in own)]
+
+
+def _holders(functions: Sequence[onnx.FunctionProto], operands: Sequence[tuple[str, str]]) -> list[onnx.FunctionProto]:
     users: dict[tuple[str, str], list[tuple[str, str]]] = {}
     for function in functions:
         for used in operators(function.node):
             users.setdefault(used, []).append((function.domain, function.name))
-    keys = _reached([(domain, op) for domain in KNOWN_DOMAINS for op in ops], users)
+    keys = _reached(operands, users)
     return [f for f in functions if (f.domain, f.name) in keys]
 
 

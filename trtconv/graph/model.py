@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -370,12 +370,15 @@ class OnnxModel:
         Raises:
             UnsupportedFunctions: ONNX's inliner refuses, as where a function has another opset than the model.
         """
+        return self.inline_functions_among(functions_with(self.proto.functions, ops))
+
+    def inline_functions_among(self, functions: Iterable[onnx.FunctionProto]) -> tuple[str, ...]:
+        """Inlines those of some functions that are called; returns their names, raises as `inline_functions_with`."""
         called = called_functions(self.proto) if self.proto.functions else set()
-        holders = [f for f in functions_with(self.proto.functions, ops) if (f.domain, f.name) in called]
-        if holders:
-            keys = [(f.domain, f.name) for f in holders]
+        keys = [(f.domain, f.name) for f in functions if (f.domain, f.name) in called]
+        if keys:
             self._inline(lambda inliner: inliner.inline_selected_functions(self.proto, keys))
-        return tuple(function.name for function in holders)
+        return tuple(name for _, name in keys)
 
 
 def _parse(data: bytes, path: Path) -> onnx.ModelProto:

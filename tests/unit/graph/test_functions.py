@@ -7,8 +7,16 @@ import onnx
 import pytest
 from onnx import helper, numpy_helper
 
-from support.onnx_models import parse
-from trtconv.graph.functions import called_functions, function_tensors, functions_with, inlined_nodes
+from support.onnx_models import RTX, parse, wrap
+from support.session import run
+from trtconv.graph.functions import (
+    called_functions,
+    function_tensors,
+    functions_passing_on,
+    functions_with,
+    inlined_nodes,
+)
+from trtconv.passes import PASSES, run_passes
 
 # f calls g twice, g calls h; i is called by nobody; each is of its own domain or the same.
 TEXT = """<ir_version: 8, opset_import: ["": 17, "my": 1, "other": 1]>
@@ -93,3 +101,22 @@ def test_tensors_that_a_function_holds() -> None:
     ]
     function = helper.make_function("my", "f", ["x"], ["y"], nodes, [helper.make_opsetid("", 17)])
     assert sorted(each.name for each in function_tensors(function)) == ["deep", "flat", "indices", "values", "weight"]
+
+
+PASSING = """<ir_version: 8, opset_import: ["": 17, "my": 1]>
+m (float[n,2] x) => (float[n,2] y) { y = my.top (x) }
+<domain: "my", opset_import: ["": 17, "my": 1]> leaf <s> (a) => (b) { b = LeakyRelu <alpha: float = @s> (a) }
+<domain: "my", opset_import: ["": 17, "my": 1]> middle <s> (a) => (b) { t = my.leaf <s: float = @s> (a)  b = Sin (t) }
+<domain: "my", opset_import: ["": 17, "my": 1]> top (a) => (b) { b = my.middle <s = 0.3> (a) }"""
+
+
+def test_functions_that_pass_an_attribute_on_are_inlined() -> None:
+    """TensorRT's parser gives the inner function another value."""
+    proto = parse(PASSING)
+    assert [function.name for function in functions_passing_on(proto.functions)] == ["middle", "top"]
+    rewritten = wrap(proto)
+    assert [edit.node for edit in run_passes(rewritten, PASSES, RTX).edits] == ["middle", "top"]
+    assert not functions_passing_on(rewritten.proto.functions)
+    x = np.array([[-1.0, 2.0]], np.float32)
+    (expected,), (got,) = (run(each, {"x": x}) for each in (proto, rewritten.proto))
+    np.testing.assert_array_equal(got, expected)
