@@ -47,6 +47,7 @@ from trtconv.rules.resize_scales_at_run_time import ResizeScalesAtRunTime
 from trtconv.rules.scale_length import ScaleLength
 from trtconv.rules.scale_not_constant import ScaleNotConstant
 from trtconv.rules.scale_value import ScaleValue
+from trtconv.rules.scatter_reduction import ScatterReduction
 from trtconv.rules.shared_skip_scale import SharedSkipScale
 from trtconv.rules.sizes import SIZE_CHECKS, DataDependentShape
 from trtconv.rules.space_to_depth_mode import SpaceToDepthMode
@@ -137,6 +138,7 @@ CHECKS: tuple[Rule, ...] = (
     ResizeFractionalLength(),
     BranchRanks(),
     SqueezeFreeSizes(),
+    ScatterReduction(),
 )
 
 _VERDICTS = (

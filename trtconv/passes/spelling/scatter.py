@@ -39,6 +39,7 @@ class ScatterByPosition(Spelling):
     """
 
     name = "scatter-by-position"
+    fixes = ("TC621",)
     ops = frozenset({"ScatterElements", "ScatterND"})
 
     def lacks(self, scope: Scope, index: int, target: Target) -> bool:
