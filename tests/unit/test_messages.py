@@ -35,6 +35,7 @@ FOREIGN = {
     "exporter/module/source_line.py": "TorchScript puts its own lines before the message",
     "pipeline/respelling.py": "TensorRT says only in words that it wants too much of something",
     "pipeline/parse.py": "the builder names nodes in words alone",
+    "pipeline/strange_domains.py": "TensorRT's parser says only in words that it does not know an operator",
     "pipeline/trials.py": "behind one code of TensorRT's are many reasons, told apart in words alone",
     "runtimes/onnxruntime.py": "ONNX Runtime has one type for every failure",
     "runtimes/tensorrt/*": "TensorRT reports in words",
