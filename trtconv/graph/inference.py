@@ -19,6 +19,8 @@ _QUANTIZERS = ("QuantizeLinear", "DequantizeLinear")
 _RESHAPES = (("Reshape", 1), ("ConstantOfShape", 0))
 """Operators whose results have as many axes as a list of sizes is long, and the slot of that list: inference says no
 rank where it does not know the sizes."""
+_MOST_AXES = 64
+"""That an array of NumPy has; a list may say that it is of any length."""
 _MOST_ROUNDS = 4
 """How often a rank may make the next known."""
 _SMALL_MODEL = 1 << 22
@@ -68,6 +70,8 @@ def _inferred(data: bytes, propagates: bool) -> onnx.ModelProto:
 
 def _add_ranks(whole: Whole, inferred: onnx.ModelProto) -> bool:
     """States how many axes a tensor has that is reshaped to a list of known length; returns whether it said any."""
+    if not any(scope.positions(op) for scope in whole.scopes for op, _ in _RESHAPES):
+        return False
     graphs = [inferred.graph, *(inner_graphs(inferred.graph.node) if len(whole.scopes) > 1 else ())]
     values: dict[str, onnx.TypeProto.Tensor] = {}
     is_more = False
@@ -80,9 +84,9 @@ def _add_ranks(whole: Whole, inferred: onnx.ModelProto) -> bool:
             if kind is None or kind.HasField("shape") or list_type is None:
                 continue
             length = list_type.shape.dim[0].dim_value if len(list_type.shape.dim) == 1 else 0
-            for _ in range(length):
-                kind.shape.dim.add()
-            is_more |= bool(length)
+            if 0 < length <= _MOST_AXES:
+                kind.shape.dim.extend(onnx.TensorShapeProto.Dimension() for _ in range(length))
+                is_more = True
     return is_more
 
 

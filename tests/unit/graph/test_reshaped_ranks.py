@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from support.onnx_models import parse, wrap
 
 MODEL = """<ir_version: 8, opset_import: ["": 13]>
@@ -18,3 +20,9 @@ def test_a_list_of_known_length_says_the_rank() -> None:
     assert {name: main.shape(name) for name in "rkz"} == dict.fromkeys("rkz", (None, None, None))
     assert main.shape("f") is None
     assert (None, None, None) in [body.shape("u0") for body in bodies]
+
+
+@pytest.mark.parametrize("length", [-1, 0, 65, 1 << 40])
+def test_a_list_of_any_other_length_says_nothing(length: int) -> None:
+    proto = parse(MODEL.replace("int64[3] s", f"int64[{length}] s"))
+    assert wrap(proto).scopes[0].shape("r") is None
