@@ -125,7 +125,7 @@ def test_the_example_of_every_spelling_is_proven_and_caught_when_it_is_broken(
     assert example is not None
     onnx.save(example, tmp_path / "model.onnx")
     names = {dim.dim_param for value in example.graph.input for dim in value.type.tensor_type.shape.dim} - {""}
-    dims = {name: trtconv.Range(4, 4, 4) for name in names}
+    dims = {name: trtconv.Range(*[1 if name == "one" else 4] * 3) for name in names}
     request = trtconv.CheckRequest(model=tmp_path / "model.onnx", dims=dims)
     proof = trtconv.check(request).proof
     assert proof is not None and proof.agrees

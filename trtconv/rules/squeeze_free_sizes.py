@@ -28,8 +28,8 @@ class SqueezeFreeSizes(OperatorRule):
         g (float[batch,3,1] x) => (float[batch,3] y) <int64[1] last = {2}> { y = Squeeze (x, last) }
     Fix:
         Name the axes in the model: `x.squeeze(-1)`. In a file that cannot be exported again, write the size in with
-        `python -m onnxruntime.tools.make_dynamic_shape_fixed --dim_param batch --dim_value 1 IN OUT`; where a size is 2
-        or more in all profiles there is nothing to do.
+        `python -I -m onnxruntime.tools.make_dynamic_shape_fixed --dim_param batch --dim_value 1 IN OUT`; where a size
+        is 2 or more in all profiles there is nothing to do.
     Source:
         Networks of speech from public packages, built with TensorRT-RTX 1.7.1.
     """

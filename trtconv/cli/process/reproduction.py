@@ -67,7 +67,7 @@ def _write(path: Path, text: str) -> None:
 
 def _keep_model(source: Path, folder: Path) -> str:
     """Copies the model and its external data, or writes down which it was. Returns how to name it from the folder."""
-    task = CopyTask(source, folder / MODEL)
+    task = CopyTask(source, folder / MODEL, COPIED_BYTES)
     try:
         # In a process of its own: the model has just ended one.
         files = process.call("trtconv.cli.process.reproduction:copy_model", task, REWRITE_SECONDS)
@@ -87,10 +87,12 @@ class CopyTask:
     Args:
         source: Its file.
         target: Where it goes.
+        most_bytes: How many bytes it may have, with its external data.
     """
 
     source: Path
     target: Path
+    most_bytes: int
 
 
 def copy_model(task: CopyTask, tell: process.Tell) -> list[str]:
@@ -108,7 +110,7 @@ def copy_model(task: CopyTask, tell: process.Tell) -> list[str]:
     source, target = task.source, task.target
     model = OnnxModel.load(source)
     files = [source, *model.external_files]
-    if sum(file.stat().st_size for file in files) > COPIED_BYTES:
+    if sum(file.stat().st_size for file in files) > task.most_bytes:
         return [str(file.absolute()) for file in files]
     if model.external_files:
         model.save(target)
