@@ -63,7 +63,9 @@ def lowered(scope: Scope, node: onnx.NodeProto, newest: int) -> list[Change] | s
         return f"opset {LOWERED} has no {node.op_type} without its first inputs"
     special = _SPECIAL.get(node.op_type, _axes_as_attribute if "axes" in older.attributes else _same_inputs)
     rest = special(scope, node, older)
-    return rest if isinstance(rest, str) else changes + rest
+    if isinstance(rest, str):
+        return rest
+    return [*changes, *rest, *([] if any(node.input[older.max_input :]) else [_shortening(node, older.max_input)])]
 
 
 def _is_neutral(newer: defs.OpSchema, name: str, value: Any) -> bool:
@@ -77,6 +79,15 @@ def _is_neutral(newer: defs.OpSchema, name: str, value: Any) -> bool:
 
 def _removal(node: onnx.NodeProto, attribute: onnx.AttributeProto) -> Change:
     return lambda: node.attribute.remove(attribute)
+
+
+def _shortening(node: onnx.NodeProto, most: int) -> Change:
+    """Takes newer inputs off that are there without a name, which is as if they were not."""
+
+    def change() -> None:
+        del node.input[most:]
+
+    return change
 
 
 def _same_inputs(scope: Scope, node: onnx.NodeProto, older: defs.OpSchema) -> list[Change] | str:

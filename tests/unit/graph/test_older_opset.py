@@ -50,6 +50,18 @@ def test_a_split_of_a_size_that_is_not_known_says_so() -> None:
     assert older(text) == "the size that it splits is not known"
 
 
+def test_an_input_without_a_name_is_as_if_it_were_not() -> None:
+    text = '<ir_version: 8, opset_import: ["": 20]> g (float[2,3] x) => (float y) { y = ReduceMin <keepdims = 0> (x) }'
+    proto = parse(text)
+    proto.graph.node[0].input.append("")
+    model = wrap(proto)
+    changes = lowered(model.main, model.proto.graph.node[0], model.opset)
+    assert not isinstance(changes, str)
+    for change in changes:
+        change()
+    assert list(model.proto.graph.node[0].input) == ["x"]
+
+
 @pytest.mark.parametrize("axes", ["{0}", "{1,-1}", None])
 def test_a_reduction_over_axes_that_were_an_input_is_the_same(axes: str | None) -> None:
     stored = "" if axes is None else f"<int64[{axes.count(',') + 1}] axes = {axes}>"
