@@ -63,9 +63,7 @@ def lowered(scope: Scope, node: onnx.NodeProto, newest: int) -> list[Change] | s
         return f"opset {LOWERED} has no {node.op_type} without its first inputs"
     special = _SPECIAL.get(node.op_type, _axes_as_attribute if "axes" in older.attributes else _same_inputs)
     rest = special(scope, node, older)
-    if isinstance(rest, str):
-        return rest
-    return [*changes, *rest, *([] if any(node.input[older.max_input :]) else [_shortening(node, older.max_input)])]
+    return rest if isinstance(rest, str) else [*changes, *rest, *_shortening(node, older.max_input)]
 
 
 def _is_neutral(newer: defs.OpSchema, name: str, value: Any) -> bool:
@@ -81,13 +79,13 @@ def _removal(node: onnx.NodeProto, attribute: onnx.AttributeProto) -> Change:
     return lambda: node.attribute.remove(attribute)
 
 
-def _shortening(node: onnx.NodeProto, most: int) -> Change:
+def _shortening(node: onnx.NodeProto, most: int) -> list[Change]:
     """Takes newer inputs off that are there without a name, which is as if they were not."""
 
     def change() -> None:
         del node.input[most:]
 
-    return change
+    return [] if any(node.input[most:]) else [change]
 
 
 def _same_inputs(scope: Scope, node: onnx.NodeProto, older: defs.OpSchema) -> list[Change] | str:
