@@ -130,7 +130,8 @@ def test_norms_of_sums(is_root: bool, opset: int, rows: int, has_bias: bool, ask
     assert_written(model(op, feeds, weights, outputs=outputs, opset=opset, epsilon=1e-3), feeds)
 
 
-@given(st.sampled_from((np.float32, np.float16)), SIZES, SIZES)
+# ONNX Runtime before 1.28 normalizes no single elements.
+@given(st.sampled_from((np.float32, np.float16)), SIZES, st.integers(2, 5))
 def test_norms_by_roots(dtype: type, rows: int, columns: int) -> None:
     feeds = {"x": floats(rows, columns).astype(dtype)}
     proto = model("SimplifiedLayerNormalization", feeds, {"g": floats(columns).astype(dtype)}, domain="", axis=-1)

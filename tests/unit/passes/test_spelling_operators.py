@@ -231,9 +231,17 @@ def test_spectra_of_a_signal(target: Target, window: str, parts: int) -> None:
         }}"""
     )
     feeds: Arrays = {"x": normal(2, 20, parts), "u": normal(6)}
-    if parts == 1:  # ONNX's reference implementation takes no complex signals.
+    if parts == 1:
         assert_same(proto, feeds, "fourier-by-matrix", target=target)
-    assert_same(proto, feeds, "fourier-by-matrix", target=target, runtime=True)
+        return
+    # ONNX's reference implementation takes no complex signals, and ONNX Runtime before 1.28 has other spectra of them.
+    rewritten = wrap(proto)
+    assert "fourier-by-matrix" in {edit.pass_name for edit in run_passes(rewritten, PASSES, target).edits}
+    (found,) = session(rewritten.proto).run(None, feeds)
+    signal = feeds["x"][..., 0] + 1j * feeds["x"][..., 1]
+    taps = {"": np.ones(6), "w": np.array([1, 2, 3, -1, 0.5, 4]), "v": np.abs(feeds["u"])}[window]
+    spectra = np.fft.fft(np.stack([signal[:, at : at + 6] * taps for at in range(0, 15, 3)], 1))
+    np.testing.assert_allclose(found, np.stack([spectra.real, spectra.imag], -1), atol=1e-4)
 
 
 @given(
