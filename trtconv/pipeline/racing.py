@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 
 from trtconv.core.documents.best_of import BestOf, typical
 from trtconv.core.documents.build import BuildPlan
@@ -135,7 +136,9 @@ def best_build(
         clock.progress.phase("builds of the network", count, count)
         spent = time.monotonic() - started
         best = contest.run()
-        if contest.times[best] and contest.add_other_copies((first, *others)[best], best, spent):
+        if contest.times[best] and contest.add_other_copies(
+            (first, *others)[best], best, spent, scratch.path / "again"
+        ):
             best = contest.run()
     blob = contest.blobs[best]
     assert blob is not None  # Where none runs, it is the first, which was built.
@@ -176,7 +179,7 @@ class _Contest:
             self.times = network_times(self.blobs, self.plan, self.loader)
         return min(range(len(self.blobs)), key=lambda number: typical(self.times[number]))
 
-    def add_other_copies(self, plan: BuildPlan, position: int, seconds: float) -> bool:
+    def add_other_copies(self, plan: BuildPlan, position: int, seconds: float, file: Path) -> int:
         """Builds an engine again, each time with copies, quantisers and pointwise kernels that are measured anew.
 
         How long these take depends on what stands beside them, and no algorithm selector is asked about them. Without
@@ -186,9 +189,10 @@ class _Contest:
             plan: How the engine was built; its timing cache has what was measured.
             position: That of the engine.
             seconds: How long this may take.
+            file: Where the timing cache of these builds goes.
 
         Returns:
-            Whether there are such builds.
+            How many such builds there are.
         """
         # Loaded only here: most builds are no race.
         from trtconv.runtimes.tensorrt.timing_format import without_copies
@@ -196,19 +200,18 @@ class _Contest:
         blob, timings, end = self.blobs[position], b"", time.monotonic() + seconds
         with contextlib.suppress(OSError):
             timings = without_copies(read_plain(plan.timing_cache, CACHE_BYTES)) if plan.timing_cache else b""
-        count = min(_DRAWS, _DRAW_BYTES // max(1, len(blob.data))) if blob and timings else 0
-        draws = 0
-        with Scratch("copies") as scratch:
-            again = dataclasses.replace(plan, timing_cache=scratch.path / "timings")
-            while draws < count and time.monotonic() < end:
-                self.clock.progress.phase("builds with other copies", draws, count)
-                # Each build leaves there what it measured.
-                atomic_write(scratch.path / "timings", timings)
-                self.add(again)
-                draws += 1
-        if count:
+        if blob is None or not timings:
+            return 0
+        count, draws = min(_DRAWS, _DRAW_BYTES // max(1, len(blob.data))), 0
+        while draws < count and time.monotonic() < end:
+            self.clock.progress.phase("builds with other copies", draws, count)
+            # Each build leaves there what it measured.
+            atomic_write(file, timings)
+            self.add(dataclasses.replace(plan, timing_cache=file))
+            draws += 1
+        if draws:
             self.clock.progress.phase("builds with other copies", count, count)
-        return draws > 0
+        return draws
 
 
 def _loader(runtime: Runtime) -> EngineLoader:

@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trtconv.core.target import Target
-from trtconv.graph.scope import Scope
 from trtconv.passes.spelling.base import Spelling
 from trtconv.passes.spelling.fused_parts import option
 from trtconv.passes.spelling.writer import Unwritable, Writer
@@ -33,9 +32,6 @@ class ExpandLearned(Spelling):
 
     name = "expand-learned"
     domains = ("ai.onnx.ml",)
-
-    def lacks(self, scope: Scope, index: int, target: Target) -> bool:
-        return True
 
     def write(self, writer: Writer, target: Target) -> str | None:
         _FORMS[writer.node.op_type](writer)
