@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from trtconv.core.target import Target
 from trtconv.graph.resolve import resolved
-from trtconv.graph.scope import Scope
 from trtconv.passes.spelling.base import Spelling
 from trtconv.passes.spelling.writer import Unwritable, Writer
 
@@ -36,9 +35,6 @@ class FourierByMatrix(Spelling):
 
     name = "fourier-by-matrix"
     ops = frozenset({"DFT", "STFT"})
-
-    def lacks(self, scope: Scope, index: int, target: Target) -> bool:
-        return True
 
     def write(self, writer: Writer, target: Target) -> str | None:
         if writer.node.op_type == "DFT":
