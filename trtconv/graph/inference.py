@@ -12,10 +12,9 @@ from onnx.external_data_helper import uses_external_data
 from trtconv.graph.deconv import crops, geometry_of
 from trtconv.graph.propagation import data_can_be_propagated
 from trtconv.graph.scope import Inferred, Scope, Whole
-from trtconv.graph.types import MICROSOFT
+from trtconv.graph.shape_twins import with_shape_twins
 from trtconv.graph.walk import inner_graphs
 
-_QUANTIZERS = ("QuantizeLinear", "DequantizeLinear")
 _RESHAPES = (("Reshape", 1), ("ConstantOfShape", 0))
 """Operators whose results have as many axes as a list of sizes is long, and the slot of that list: inference says no
 rank where it does not know the sizes."""
@@ -40,7 +39,7 @@ def infer(whole: Whole, model: Callable[[], onnx.ModelProto], light: Callable[[]
         light: Returns the model as bytes, its weights only if they are small.
     """
     global _recent
-    data = _with_copies(whole, _in_standard_domain(whole, _without_misread_pads(whole, model) or light()))
+    data = with_shape_twins(whole, _with_copies(whole, _without_misread_pads(whole, model) or light()))
     key = hashlib.sha256(data).digest() if len(data) <= _SMALL_MODEL else b""
     for digest, answer in _recent:
         if digest == key:
@@ -88,22 +87,6 @@ def _add_ranks(whole: Whole, inferred: onnx.ModelProto) -> bool:
                 kind.shape.dim.extend(onnx.TensorShapeProto.Dimension() for _ in range(length))
                 is_more = True
     return is_more
-
-
-def _in_standard_domain(whole: Whole, data: bytes) -> bytes:
-    """Returns a model whose quantisers of ONNX Runtime's own domain, which inference does not know, are in ONNX's."""
-    places = (
-        (scope.columns, index) for scope in whole.scopes for op in _QUANTIZERS for index in scope.by_op.get(op, ())
-    )
-    if not any(columns.domains[index] == MICROSOFT for columns, index in places):
-        return data
-    copy = onnx.ModelProto.FromString(data)
-    for graph in (copy.graph, *inner_graphs(copy.graph.node)):
-        for node in graph.node:
-            if node.domain == MICROSOFT and node.op_type in _QUANTIZERS:
-                node.ClearField("domain")
-    serialized: bytes = copy.SerializeToString()
-    return serialized
 
 
 def _with_copies(whole: Whole, data: bytes) -> bytes:
