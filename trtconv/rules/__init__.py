@@ -36,6 +36,7 @@ from trtconv.rules.output_is_input import OutputIsInput
 from trtconv.rules.output_padding_exceeds_pads import OutputPaddingExceedsPads
 from trtconv.rules.output_padding_too_large import OutputPaddingTooLarge
 from trtconv.rules.output_shape_misread import OutputShapeMisread
+from trtconv.rules.output_type import OutputType
 from trtconv.rules.pool_beyond_input import PoolBeyondInput
 from trtconv.rules.quantized_type import QuantizedType
 from trtconv.rules.recurrent_layout import RecurrentLayout
@@ -89,6 +90,7 @@ CHECKS: tuple[Rule, ...] = (
     OutputIsInput(),
     UnknownAttribute(),
     ForeignOperator(),
+    OutputType(),
     OutputPaddingExceedsPads(),
     AutoPadWithOutputPadding(),
     OutputShapeMisread(),

@@ -46,3 +46,9 @@ def test_a_stated_shape_tells_which_results_fit() -> None:
     assert has_shape(np.zeros((2, 1)), stated)
     assert not has_shape(np.zeros((1, 3)), stated)
     assert has_shape(np.zeros((5,)), stated_shapes(model()).get("r"))
+
+
+def test_an_output_is_held_to_its_node_and_not_to_what_the_file_declares() -> None:
+    wrong = OnnxModel(onnx.parser.parse_model(MODEL.replace("int64[2,1] y", "float[2,1] y")), Path("m.onnx"))
+    assert not list(ends_that_differ(network("int64"), wrong))
+    assert [found.tensor for found in ends_that_differ(network("float32"), wrong)] == ["y"]
