@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from typing import Any
 
 import numpy as np
@@ -332,6 +333,26 @@ def test_nonzero_of_inputs_and_of_scalars_stays(mask: str) -> None:
 def test_hardmax_on_8_6() -> None:
     feeds = {"a": normal(2, 3, 4)}
     assert_same(model("Hardmax", feeds, 13, axis=1), feeds, "compare-positions", target=EIGHT)
+
+
+@pytest.mark.parametrize("target", [RTX, EIGHT])
+@pytest.mark.parametrize(("opset", "axis"), [(11, 0), (11, None), (12, 2), (12, -2), (11, 3)])
+def test_hardmax_of_several_axes(target: Target, opset: int, axis: int | None) -> None:
+    """Neither runtime nor reference has these: the first of the largest of all axes from its own on."""
+    x = np.random.default_rng(0).integers(0, 3, (2, 3, 2, 4)).astype(np.float32)
+    rewritten = wrap(model("Hardmax", {"a": x}, opset, **({} if axis is None else {"axis": axis})))
+    run_passes(rewritten, PASSES, target)
+    first = 1 if axis is None else axis % 4
+    flat = x.reshape(math.prod(x.shape[:first]), -1)
+    expected = (np.arange(flat.shape[1]) == flat.argmax(1)[:, None]).reshape(x.shape)
+    if first < 3 or target == EIGHT:
+        assert not any(node.op_type == "Hardmax" and node.input[0] == "a" for node in rewritten.proto.graph.node)
+        rewritten.proto.opset_import[0].version = 13
+        np.testing.assert_array_equal(ReferenceEvaluator(rewritten.proto).run(None, {"a": x})[0], expected)
+
+
+def test_hardmax_of_one_axis_stays() -> None:
+    assert not run_passes(wrap(model("Hardmax", {"a": normal(2, 3, 4)}, 13, axis=1)), PASSES, RTX).edits
 
 
 @pytest.mark.parametrize("shape", [(), (5,), (2, 3)])

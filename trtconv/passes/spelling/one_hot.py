@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+
 import numpy as np
 
 from trtconv.core.target import Target
@@ -11,9 +14,15 @@ from trtconv.graph.scope import Scope
 from trtconv.passes.spelling.base import Spelling
 from trtconv.passes.spelling.writer import Unwritable, Writer
 
+_ONE_AXIS_OPSET = 13
+"""From which a Hardmax looks at one axis alone."""
+
 
 class ComparePositions(Spelling):
     """Writes OneHot whose depth comes at run time, and Hardmax where it lacks, as comparisons with positions.
+
+    A Hardmax of before opset 13 is over all axes from its own on, which TensorRT takes for its own alone: it gets a
+    matrix.
 
     Before (tensorrt-8.6):
         <ir_version: 8, opset_import: ["": 13]>
@@ -30,12 +39,12 @@ class ComparePositions(Spelling):
     def lacks(self, scope: Scope, index: int, target: Target) -> bool:
         columns = scope.columns
         if columns.ops[index] == "Hardmax":
-            return lacks_operator("Hardmax", target)
+            return True
         return scope.constant(columns.inputs[index][1]) is None or target.before(9)
 
     def write(self, writer: Writer, target: Target) -> str | None:
         if writer.node.op_type == "Hardmax":
-            self._hardmax(writer)
+            self._hardmax(writer, lacks_operator("Hardmax", target))
         else:
             self._one_hot(writer)
         return None
@@ -58,21 +67,33 @@ class ComparePositions(Spelling):
         writer("Where", hit, on, off, to=writer.output())
 
     @staticmethod
-    def _hardmax(writer: Writer) -> None:
-        if writer.opset < 13:
-            raise Unwritable(f"Hardmax of opset {writer.opset} looks at several axes at once")
+    def _hardmax(writer: Writer, is_lacking: bool) -> None:
         name = writer.input(0)
-        shape, dtype = writer.shape(name), writer.dtype(name)
-        axis = writer.attrs.get("axis", -1) % len(shape)
-        size = shape[axis]
-        if size is None:
-            raise Unwritable(f"the size of axis {axis} is known only at run time")
-        first = writer("ArgMax", name, axis=axis, keepdims=1)
-        positions = np.arange(size, dtype=np.int64).reshape(
-            [size if number == axis else 1 for number in range(len(shape))]
-        )
-        hit = writer("Equal", first, positions)
-        writer("Where", hit, np.ones((), dtype), np.zeros((), dtype), to=writer.output())
+        shape = writer.shape(name)
+        is_old = writer.opset < _ONE_AXIS_OPSET
+        axis = writer.attrs.get("axis", 1 if is_old else -1) % len(shape)
+        several = is_old and axis < len(shape) - 1
+        if not (several or is_lacking):
+            raise Unwritable
+        flat = writer("Flatten", name, axis=axis) if several else name
+        sizes = [1, *shape[axis:]] if several else [shape[axis]]
+        to = "" if several else writer.output()
+        if is_lacking:
+            result = _first_hit(writer, flat, sizes, 1 if several else axis, 2 if several else len(shape), to)
+        else:
+            result = writer("Hardmax", flat, axis=1, to=to)
+        if several:
+            writer.reshape(result, writer("Shape", name), to=writer.output())
+
+
+def _first_hit(writer: Writer, name: str, sizes: Sequence[int | None], axis: int, rank: int, to: str) -> str:
+    """Returns ones where an axis, which has as many elements as the product of sizes, is largest for the first time."""
+    if None in sizes:
+        raise Unwritable(f"the size of axis {axis} is known only at run time")
+    size, dtype = math.prod(filter(None, sizes)), writer.dtype(writer.input(0))
+    positions = np.arange(size, dtype=np.int64).reshape([size if number == axis else 1 for number in range(rank)])
+    hit = writer("Equal", writer("ArgMax", name, axis=axis, keepdims=1), positions)
+    return writer("Where", hit, np.ones((), dtype), np.zeros((), dtype), to=to)
 
 
 class CompressBySize(Spelling):
