@@ -1,7 +1,7 @@
 """ONNX's own node tests on TensorRT 8.6: raw, through trtconv, and run by trtconv's interpreter.
 
     python bench/gpu/node_suite.py [--jobs 15] [--minutes 7.5] [--part 1/2] [--only GLOB|FILE ...] [--ways trtconv]
-                                   [--base RESULT.json] [--out FOLDER] [--family rtx]
+                                   [--base RESULT.json] [--out FOLDER] [--family rtx] [--cases FOLDER]
 
 Each test is taken as it is, and with all inputs but the first as constants ("NAME+constant"), as networks have
 them. For each two jobs, each done by one of a few processes that take many (a start of TensorRT 8.6 takes 9 s, and its
@@ -16,7 +16,8 @@ that a call that ran out of time goes on where it stopped, and parts can be done
 FOLDER/gpu-node-suite-8.6.json anew and prints a table. Delete the .jsonl to begin again. --only takes names or globs of
 tests, or files of such, a line each (node_suite_again.txt: whatever was wrong, lost, crashed or is written otherwise
 since); --base takes the rows of a result over for whatever is not run. With --family rtx, which needs no GPU, nothing
-is run: the interpreter is compared with the suite alone.
+is run: the interpreter is compared with the suite alone. --cases takes other tests in place of ONNX's: a pickle each of
+(the model's bytes, its inputs, its outputs), as ONNX Runtime runs it.
 
 Exit status: 0 whatever trtconv built is right; 1 something is not.
 """
@@ -64,7 +65,8 @@ def main() -> int:
     kept = options.out / f"node-suite-{options.family}.jsonl"
     rows = kept_rows(kept, "test", "way")
     with tempfile.TemporaryDirectory() as folder:
-        names = dump_cases(Path(folder), globs(options.only))
+        folder = str(options.cases or folder)
+        names = own_cases(options) if options.cases else dump_cases(Path(folder), globs(options.only))
         part, parts = (int(each) for each in options.part.split("/"))
         jobs = [(name, way) for name in names[part - 1 :: parts] for way in options.ways]
         left = [job for job in jobs if job not in rows]
@@ -99,6 +101,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--only", nargs="*", default=[])
     parser.add_argument("--ways", nargs="*", choices=WAYS, default=WAYS)
     parser.add_argument("--base", type=Path)
+    parser.add_argument("--cases", type=Path)
     parser.add_argument("--out", type=Path, default=ROOT / "bench" / "results")
     parser.add_argument("--family", choices=("tensorrt", "rtx"), default="tensorrt")
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
@@ -146,6 +149,11 @@ def dump_cases(folder: Path, patterns: Sequence[str]) -> list[str]:
             names.append(job)
             (folder / f"{job}.pickle").write_bytes(pickle.dumps((written.SerializeToString(), given, outputs)))
     return sorted(names, key=lambda name: ("_expanded" in name, names.index(name)))
+
+
+def own_cases(options: argparse.Namespace) -> list[str]:
+    """Returns the names of the tests that lie in the folder of --cases."""
+    return chosen(sorted(path.stem for path in options.cases.glob("*.pickle")), globs(options.only))
 
 
 class Bench:
