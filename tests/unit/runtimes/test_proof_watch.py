@@ -112,3 +112,25 @@ def test_rows_are_compared_in_any_order() -> None:
     boxes = watch("NMS", a=rows.astype(np.float32))
     boxes.see(TENSORS[1], turned.astype(np.float32), True)
     assert boxes.diverged is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "got", "differs", "overflows"),
+    [
+        ("CAST", [2**31 - 1, 5, 5, 5], False, True),
+        ("IDENTITY", [-7, 5, 5, 5], False, True),
+        ("UNARY", [2**31 - 1, 5, 5, 5], True, False),
+        ("CAST", [2**31 - 1, 5, 5, 4], True, True),
+    ],
+)
+def test_integers_beyond_32_bits_that_were_floats(kind: str, got: list[int], differs: bool, overflows: bool) -> None:
+    """Of random numbers there are such; TensorRT 8.6 has no room for them."""
+    seen = watch(kind, a=np.array([2**40, 5, 5, 5]))
+    seen.see(TENSORS[1], np.array(got, np.int32), True)
+    assert ((seen.diverged is not None), seen.overflows) == (differs, overflows)
+
+
+def test_integers_beyond_32_bits_in_64_bits_differ() -> None:
+    seen = watch("CAST", a=np.array([2**40, 5, 5, 5]))
+    seen.see(TENSORS[1], np.array([2**31 - 1, 5, 5, 5], np.int64), True)
+    assert seen.diverged is not None

@@ -33,6 +33,7 @@ class Watch:
         self._judge = Judge(network, tolerance)
         self._conditioning = conditioning
         self._shares = {n for layer in network.layers if _is_share(layer) for n in layer.outputs}
+        self._cut_off = {n for layer in network.layers if _cuts_floats(network, layer) for n in layer.outputs}
         self._boxes = {n for layer in network.layers if layer.kind == "NMS" for n in layer.outputs}
 
     def stand_in(self, tensor: ReadTensor) -> Array | None:
@@ -46,6 +47,10 @@ class Watch:
             return value
         if tensor.index in self._boxes:
             value = in_order(value, expected)
+        beyond = beyond_int32(value, expected) if tensor.index in self._cut_off else None
+        if beyond is not None:
+            self.overflows = True
+            expected = np.where(beyond, value, expected)
         difference = self._judge.compare(tensor.index, expected, value, self._tensors)
         rounded = tensor.index in self._shares and difference.max_abs <= SHARE_STEP
         if difference.verdict is Verdict.BEYOND and not rounded:
@@ -68,6 +73,21 @@ def _is_share(layer: ReadLayer) -> bool:
 
 def _is_finite(values: Array) -> bool:
     return values.dtype.kind != "f" or bool(np.isfinite(values).all())
+
+
+def _cuts_floats(network: ReadNetwork, layer: ReadLayer) -> bool:
+    """Whether a layer makes integers of floats: of random inputs these may be of any size, of real ones they fit."""
+    source = layer.inputs[0] if layer.kind in ("CAST", "IDENTITY") else None
+    return source is not None and network.tensors[source].dtype.startswith("float")
+
+
+def beyond_int32(value: Array, expected: Array) -> Array | None:
+    """Returns where a model has integers that do not fit those of TensorRT 8.6, of 32 bits; None: nowhere."""
+    if value.shape != expected.shape or value.dtype != np.int32 or expected.dtype != np.int64:
+        return None
+    ends = np.iinfo(np.int32)
+    beyond = np.asarray((expected < ends.min) | (expected > ends.max))
+    return beyond if beyond.any() else None
 
 
 def in_order(value: Array, expected: Array) -> Array:
