@@ -13,6 +13,7 @@ from onnx import parser
 
 import trtconv
 from trtconv.cli.formats.pages import sections
+from trtconv.core.findings import Severity
 from trtconv.core.target import Target
 from trtconv.passes import PASSES
 from trtconv.passes.spelling import fourier, pooling, regions, resize, scatter
@@ -53,6 +54,44 @@ BROKEN: dict[str, tuple[Any, str, Callable[[Any], Any]]] = {
     "pool": (pooling._Window, "taps", lambda right: lambda window: right(window)[:-1]),
     "fourier": (fourier, "_matrix", lambda right: lambda *given: right(*given)[:, :, ::-1]),
 }
+
+FORMS = {
+    "bytes with zero points": (
+        17,
+        """(int8[2,4] x, uint8[4,3] w) => (int32[2,3] y) <int8 a = {5}, uint8 b = {128}>
+        { y = MatMulInteger (x, w, a, b) }""",
+    ),
+    "bytes in and out": (
+        17,
+        """(uint8[1,1,5,5] x) => (uint8[1,1,5,5] y)
+        <float s = {0.1}, float t = {7.391}, uint8 z = {0}, uint8[1,1,3,3] w = {1, 2, 3, 4, 5, 6, 7, 8, 9}>
+        { y = QLinearConv <pads = [1, 1, 1, 1]> (x, s, z, w, s, z, t, z) }""",
+    ),
+    "scales of kernels and a bias at run time": (
+        17,
+        """(uint8[1,2,5,5] x, float s, uint8 z, float[3] t, int32[3] b) => (uint8[1,3,4,4] y)
+        <int8[3,2,2,2] w = {1, -2, 3, 4, -5, 6, 7, 8, 9, 1, 2, -3, 4, 5, 6, -7, 1, 2, 3, 4, 5, 6, 7, 8},
+         int8[3] p = {0, 1, 2}> { y = QLinearConv (x, s, z, w, t, p, s, z, b) }""",
+    ),
+    "scales of batches and columns": (
+        17,
+        """(uint8[2,3,4] x, uint8[2,4,5] w, float s, uint8 z, float[2,1,5] t, uint8[2,1,5] p) => (uint8[2,3,5] y)
+        { y = QLinearMatMul (x, s, z, w, t, p, s, z) }""",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_forms_that_are_written_are_built_and_proven(name: str, tmp_path: Path) -> None:
+    opset, text = FORMS[name]
+    opsets = f'"": {opset}, "com.microsoft": 1'
+    path = tmp_path / "model.onnx"
+    onnx.save(parser.parse_model(f"<ir_version: 10, opset_import: [{opsets}]> g {text}"), path)
+    report = trtconv.check(trtconv.CheckRequest(model=path))
+    assert not [
+        finding for finding in report.findings if finding.severity is not Severity.INFO and not finding.mended_by
+    ]
+    assert report.proof is not None and report.proof.agrees and not report.proof.missing
 
 
 def report_of(folder: Path, name: str) -> Any:

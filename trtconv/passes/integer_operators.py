@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
+import onnx
 import onnx_graphsurgeon as gs
 from numpy.typing import NDArray
 
@@ -149,7 +151,7 @@ class _Expansion:
         if signature.bias is not None and self._slot(signature.bias) is not None:
             bias = self._float_bias(signature)
             if bias is None:
-                return "its bias or scales are computed at run time, or do not fit together"
+                return "its bias and scales do not fit together"
         inputs = [self.node.inputs[slot] for slot in signature.plain]
         for position, slots in enumerate(signature.data):
             inputs.append(self._dequantized(*slots, axis=self._channel_axis(signature.op, position, slots[0])))
@@ -255,6 +257,20 @@ class _Expansion:
         values = self.field.values(tensor)
         return None if values is None else int(values.size)
 
+    def _count(self, slot: int) -> int | None:
+        """Returns how many values an input has, by its shape where it is computed; None where nobody knows."""
+        tensor = self._slot(slot)
+        shape = None if tensor is None else self.field.shape(tensor)
+        if self._size(slot) is not None or shape is None or None in shape:
+            return self._size(slot)
+        return math.prod(size for size in shape if size is not None)
+
+    def _is_matrix_of_scales(self, slot: int) -> bool:
+        """Whether a MatMul has scales in the shape of an operand, which stand as they broadcast."""
+        tensor = self._slot(slot)
+        shape = None if tensor is None else self.field.shape(tensor)
+        return self.node.op == "QLinearMatMul" and shape is not None and len(shape) > 1
+
     @property
     def _is_old(self) -> bool:
         """Whether ONNX has no Q/DQ per channel yet; weights with several scales are then written in float."""
@@ -265,15 +281,15 @@ class _Expansion:
         if signature.op == "Softmax" and int(self.node.attrs.get("opset", 13)) < _PER_CHANNEL_OPSET:
             return "it is Softmax as it was before opset 13"
         for position, (value, scale, point) in enumerate(signature.data):
-            size = self._size(scale)
-            if size is None or size == 1:
+            size = self._count(scale)
+            if size is None or size == 1 or self._is_matrix_of_scales(scale):
                 continue
-            if self._is_old and self.field.values(self.node.inputs[value]) is None:
+            if self._is_old and (self._size(scale) is None or self.field.values(self.node.inputs[value]) is None):
                 return f"opset {self.field.model.opset} has no Q/DQ per channel ({_PER_CHANNEL_OPSET} has)"
             axis = self._channel_axis(signature.op, position, value)
             shape = self.field.shape(self.node.inputs[value]) or ()
             channels = None if axis is None or not -len(shape) <= axis < len(shape) else shape[axis]
-            if channels != size or self._size(point) not in (1, size):
+            if channels != size or self._count(point) not in (1, size):
                 return f"its {size} scales of input {value} are not those of output channels"
         return None
 
@@ -310,17 +326,33 @@ class _Expansion:
     def _dequantized(self, value: int, scale: int, point: int, axis: int | None) -> gs.Tensor:
         tensor = self._slot(scale)
         assert tensor is not None
-        return self._dequantized_by(value, tensor, self._slot(point), axis)
+        if self._is_matrix_of_scales(scale):
+            return self._scaled_by(value, tensor, self._slot(point))
+        return self._dequantized_by(value, tensor, self._slot(point), axis, self._count(scale))
+
+    def _scaled_by(self, value: int, scale: gs.Tensor, point: gs.Tensor | None) -> gs.Tensor:
+        """Returns an input less its zero points, times its scales, which DequantizeLinear has no axis for."""
+        steps = self._in_float(self.node.inputs[value])
+        if point is not None:
+            steps = self._add("Sub", [steps, self._in_float(point)], "steps")
+        return self._add("Mul", [steps, scale], "dequantized")
+
+    def _in_float(self, tensor: gs.Tensor) -> gs.Tensor:
+        values = self.field.values(tensor)
+        if values is None:
+            return self._add("Cast", [tensor], "float", to=int(onnx.TensorProto.FLOAT))
+        return self.field.constant(f"{self.name}.float", values.astype(np.float32))
 
     def _dequantized_by(
-        self, value: int, scale: gs.Tensor, point: gs.Tensor | None, axis: int | None = None
+        self, value: int, scale: gs.Tensor, point: gs.Tensor | None, axis: int | None = None, count: int | None = None
     ) -> gs.Tensor:
         scales = self.field.values(scale)
         values = self.field.values(self.node.inputs[value])
         if axis is not None and scales is not None and values is not None and scales.size > 1 and self._is_old:
             zero_point = None if point is None else self.field.values(point)
             return self.field.constant(f"{self.name}.weight", dequantize(values, scales, zero_point, axis))
-        attrs = {"axis": axis} if axis is not None and scales is not None and scales.size > 1 else {}
+        count = count if scales is None else int(scales.size)
+        attrs = {"axis": axis} if axis is not None and count is not None and count > 1 else {}
         rest = [scale] if point is None else [scale, point]
         return self._add("DequantizeLinear", [self.node.inputs[value], *rest], "dequantized", **attrs)
 
@@ -337,11 +369,17 @@ class _Expansion:
         """Returns the int32 bias as float: its unit is the product of the two input scales."""
         assert signature.bias is not None
         (_, first, _), (_, second, _) = signature.data
-        parts = [self.field.values(self.node.inputs[slot]) for slot in (signature.bias, first, second)]
+        tensors = [self.node.inputs[slot] for slot in (signature.bias, first, second)]
+        parts = [self.field.values(tensor) for tensor in tensors]
         bias, x_scale, w_scale = parts
-        if bias is None or x_scale is None or w_scale is None or x_scale.size != 1:
+        alpha = np.float32(self.attrs.get("alpha", 1.0))
+        if bias is None or x_scale is None or w_scale is None:
+            # Scales of channels stand along the last axis of a bias.
+            unit = self._add("Mul", tensors[1:], "unit")
+            if alpha != 1:
+                unit = self._add("Mul", [unit, self.field.constant(f"{self.name}.alpha", alpha)], "unit")
+            return self._add("Mul", [self._in_float(tensors[0]), unit], "bias")
+        if x_scale.size != 1 or w_scale.size not in (1, bias.size):
             return None
-        if w_scale.size not in (1, bias.size):
-            return None
-        unit = x_scale.reshape(()) * along(w_scale, -1, 1) * np.float32(self.attrs.get("alpha", 1.0))
+        unit = x_scale.reshape(()) * along(w_scale, -1, 1) * alpha
         return self.field.constant(f"{self.name}.bias", (bias.astype(np.float32) * unit).astype(np.float32))

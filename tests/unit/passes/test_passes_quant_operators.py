@@ -284,10 +284,10 @@ REFUSED = {
           <float[2] s = {0.1, 0.2}, uint8[2] z = {0, 0}, uint8[4,3] w = {1,2,3,4,5,6,7,8,9,10,11,12},
            float t = {1}, uint8 p = {0}>
         { y = QLinearMatMul (x, s, z, w, t, p, t, p) }""",
-    "bias or scales are computed": """
-        g (uint8[1,1,2,2] x, float s) => (uint8[1,1,2,2] y)
-          <uint8 z = {0}, uint8[1,1,1,1] w = {1}, float t = {1}, int32[1] b = {3}>
-        { y = QLinearConv (x, s, z, w, t, z, t, z, b) }""",
+    "bias and scales do not fit": """
+        g (uint8[1,1,2,2] x) => (uint8[1,3,2,2] y)
+          <float s = {0.1}, uint8 z = {0}, uint8[3,1,1,1] w = {1, 2, 3}, float[3] t = {1, 1, 1}, int32[1] b = {3}>
+        { y = QLinearConv (x, s, z, w, t, z, s, z, b) }""",
     "one for each row": """
         g (uint8[2,2] x) => (int32[2,2] y) <uint8[2] z = {1,2}, uint8[2,2] w = {1,2,3,4}>
         { y = MatMulInteger (x, w, z) }""",
@@ -415,3 +415,44 @@ def test_an_average_beyond_the_padding_is_refused(include: int, ceil: int) -> No
     else:
         before, after = run(proto, {"x": x})[0], run(model.proto, {"x": x})[0]
         assert np.abs(before.astype(int) - after.astype(int)).max() <= 1
+
+
+@given(
+    st.sampled_from((("uint8", "uint8"), ("uint8", "int8"), ("int8", "int8"))),
+    st.sampled_from((0, 2, 3)),
+    *[st.booleans()] * 4,
+)
+def test_parts_of_run_time(
+    dtypes: tuple[str, str], outer: int, conv: bool, many: bool, bias: bool, fixed: bool
+) -> None:
+    """Weights, scales, zero points and biases may all be inputs; scales of channels stand along their axis."""
+    random = np.random.default_rng(outer)
+    channels = 3
+    shapes = ((1, 4, 5, 5), (channels, 4, 2, 2)) if conv else ((outer, 2, 4), (outer, 4, channels))
+    shapes = shapes if conv or outer else ((2, 4), (4, channels))
+    many_shape = (channels,) if conv or not outer else (outer, 1, channels)
+    units = many_shape if many else ()
+    parts: dict[str, Array] = {
+        "x": integers(1, dtypes[0], *shapes[0]),
+        "xs": np.array(0.02, np.float32),
+        "xz": np.asarray(integers(2, dtypes[0])),
+        "w": integers(3, dtypes[1], *shapes[1]),
+        "ws": np.asarray(random.random(units) / 50 + 0.01, np.float32),
+        "wz": np.full(units, 3, dtypes[1]),
+        "ys": np.array(1.3, np.float32),
+        "yz": np.asarray(integers(4, dtypes[0])),
+    }
+    if bias and conv:
+        parts["b"] = integers(5, "int16", channels).astype(np.int32)
+    names = list(parts)
+    constants = {name: parts.pop(name) for name in ("w", "wz")} if fixed else {}
+    proto = model_of("QLinearConv" if conv else "QLinearMatMul", names, constants, parts)
+    model, result = rewritten(proto, RTX, PASSES)
+    assert "expand-integer-operators" in {edit.pass_name for edit in result.edits}
+    assert not {"uint8", "int8"} & {
+        model.scopes[0].dtype(node.input[0]) for node in model.proto.graph.node if "quantizeLinear" in node.op_type
+    }
+    (expected,), (got,) = (run(each, parts) for each in (proto, model.proto))
+    # A sum that float32 rounds may fall to the other side of the middle between two steps.
+    assert np.abs(expected.astype(int) - got.astype(int)).max() <= 1
+    assert (expected == got).mean() > 0.9

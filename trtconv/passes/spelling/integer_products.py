@@ -72,10 +72,10 @@ class MultiplyInFloat(Spelling):
     @staticmethod
     def _shifted(writer: Writer, slot: int, rank: int, conv: bool) -> str:
         """Returns an input less its zero point, in float32."""
-        steps, point = writer.cast(writer.input(slot), np.float32), writer.input(slot + 2)
+        steps, point = writer.cast_or_fold(writer.input(slot), np.float32), writer.input(slot + 2)
         if not point:
             return steps
-        zero = writer.cast(point, np.float32)
+        zero = writer.cast_or_fold(point, np.float32)
         if len(writer.shape(point)) == 1 and writer.shape(point) != (1,):
             zero = writer.reshape(zero, _beside(slot, rank, conv))
         return writer("Sub", steps, zero)

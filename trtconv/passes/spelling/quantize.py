@@ -43,7 +43,8 @@ class QuantizeInArithmetic(Spelling):
         narrow = inputs[0] if columns.ops[index] == "DequantizeLinear" else columns.outputs[index][0]
         if len(inputs) > 2 and inputs[2] and scope.dtype(inputs[2]) != scope.dtype(narrow):
             return False
-        if scope.dtype(narrow) in ("int16", "uint16") or _is_asymmetric(scope, inputs):
+        # What stands between quantisers of uint8 that passes before could make int8 is int8 by now.
+        if scope.dtype(narrow) in ("int16", "uint16", "uint8") or _is_asymmetric(scope, inputs):
             return True
         return at_run_time and scope.constant(inputs[0]) is None
 
@@ -60,9 +61,9 @@ class QuantizeInArithmetic(Spelling):
         scale = writer.input(1)
         dtype = writer.dtype(scale)
         _integers(writer.dtype(writer.input(0)))
-        steps = writer.cast(writer.input(0), dtype)
+        steps = writer.cast_or_fold(writer.input(0), dtype)
         if writer.input(2):
-            steps = writer("Sub", steps, _along(writer, writer.cast(writer.input(2), dtype), 2))
+            steps = writer("Sub", steps, _along(writer, writer.cast_or_fold(writer.input(2), dtype), 2))
         writer("Mul", steps, _along(writer, scale, 1), to=writer.output())
 
     def _quantize(self, writer: Writer, target: Target) -> None:
@@ -70,10 +71,10 @@ class QuantizeInArithmetic(Spelling):
         dtype, narrow = writer.dtype(real), writer.dtype(writer.output())
         limits = _integers(narrow)
         if dtype != writer.dtype(scale):
-            scale = writer.cast(scale, dtype)
+            scale = writer.cast_or_fold(scale, dtype)
         steps = writer("Round", writer("Div", real, _along(writer, scale, 1)))
         if writer.input(2):
-            steps = writer("Add", steps, _along(writer, writer.cast(writer.input(2), dtype), 2))
+            steps = writer("Add", steps, _along(writer, writer.cast_or_fold(writer.input(2), dtype), 2))
         cut = writer("Clip", steps, np.array(limits.min, dtype), np.array(limits.max, dtype))
         writer.cast(cut, narrow, to=writer.output())
         writer.mark_held()
@@ -92,7 +93,11 @@ def _integers(dtype: np.dtype[Any]) -> Any:
 
 
 def _along(writer: Writer, name: str, slot: int) -> str:
-    """Returns a scale or zero point as it stands along its axis."""
+    """Returns a scale or zero point as it stands along its axis.
+
+    Raises:
+        Unwritable: It has another size than that axis.
+    """
     shape = writer.shape(writer.input(slot))
     if len(shape) != 1 or shape == (1,):
         return name if not shape else writer.reshape(name, [])
@@ -100,4 +105,7 @@ def _along(writer: Writer, name: str, slot: int) -> str:
     axis = writer.attrs.get("axis", 1)
     if not -rank <= axis < rank:
         raise Unwritable(f"its scales are those of axis {axis}, of {rank}")
+    size = writer.shape(writer.input(0))[axis]
+    if len({size, *shape} - {None}) > 1:
+        raise Unwritable(f"it has {shape[0]} scales for {size} channels of axis {axis}: give one for each")
     return writer.reshape(name, [-1 if number == axis % rank else 1 for number in range(rank)])

@@ -180,6 +180,14 @@ class Writer:
         self.nodes[-1].attribute.append(helper.make_attribute("to", helper.np_dtype_to_tensor_dtype(np.dtype(dtype))))
         return result
 
+    def cast_or_fold(self, name: str, dtype: Any) -> str:
+        """Casts a tensor of the model; a constant is written anew, since TensorRT takes bytes for quantised values."""
+        values = self.scope.values(name)
+        if values is None:
+            return self.cast(name, dtype)
+        with np.errstate(over="ignore"):
+            return self.constant(values.astype(dtype))
+
     def mark_held(self) -> None:
         """Marks the node written last: a cast whose values its type has all."""
         self.nodes[-1].metadata_props.append(onnx.StringStringEntryProto(key=_HELD, value="1"))
