@@ -257,6 +257,10 @@ def _limit(sides: Sequence[Version], target: str, seams: set[str], claim: Claim)
     read = {name for node in nodes for name in node.input}
     initializers = [side.model.main.initializers for side in sides]
     codes = {tensors[name].data_type for tensors in initializers for name in read & tensors.keys()}
+    # What the file itself computes in a half type; a type that only the passes brought in excuses nothing.
+    file = sides[0]
+    reads = {name for index in file.cone(target, seams)[0] for name in file.nodes[index].input}
+    codes |= {file.model.main.types.get(name, 0) for name in reads}
     rounding = max((_ROUNDING[name] for name in map(known_dtype_name, codes) if name in _ROUNDING), default=_FLOAT)
     if not claim.exact:
         return max(rounding, claim.tolerance)
