@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from trtconv.passes.spelling.fused_attention import attention, embedding, multi_
 from trtconv.passes.spelling.fused_blocks import matmul_of_blocks
 from trtconv.passes.spelling.fused_parts import (
     LAYER_NORM_OPSET,
+    SKIP_EPSILON,
     activation,
     floats_like,
     matmul_of_integers,
@@ -126,17 +127,33 @@ def _skip_norm(writer: Writer) -> None:
 
 
 def _skip_root_norm(writer: Writer) -> None:
-    _skipped(writer, 3, lambda total, to: root_normalized(writer, total, writer.input(2), to))
+    if writer.output(1):
+        raise Unwritable("its mean is asked for, which it does not compute: leave that output out")
+    epsilon = option(writer, "epsilon", SKIP_EPSILON)
+    _skipped(writer, 3, lambda total, to: root_normalized(writer, total, writer.input(2), to, epsilon))
 
 
 def _skipped(writer: Writer, bias: int, norm: Callable[[str, str], object]) -> None:
     """Normalizes the sum of two inputs and a bias."""
-    if writer.output(1) or writer.output(2):
-        raise Unwritable("its mean and variance are asked for, which are there for training")
     total = writer("Add", writer.input(0), writer.input(1), to="" if writer.input(bias) else writer.output(3))
     if writer.input(bias):
         total = writer("Add", total, writer.input(bias), to=writer.output(3))
     norm(total, writer.output())
+    if writer.output(1) or writer.output(2):
+        _moments(writer, [writer.input(slot) for slot in (0, 1, bias) if writer.input(slot)])
+
+
+def _moments(writer: Writer, terms: Sequence[str]) -> None:
+    """Makes the outputs of the mean of a sum and of one over its deviation: float32, whatever the terms are."""
+    total, *rest = (name if writer.dtype(name) == np.float32 else writer.cast(name, np.float32) for name in terms)
+    for term in rest:
+        total = writer("Add", total, term)
+    if writer.node.op_type == "SkipLayerNormalization":
+        total = writer("Sub", total, writer.reduce("ReduceMean", total, [-1], to=writer.output(1)))
+    if writer.output(2):
+        variance = writer.reduce("ReduceMean", writer("Mul", total, total), [-1])
+        epsilon = np.array(option(writer, "epsilon", SKIP_EPSILON), np.float32)
+        writer("Reciprocal", writer("Sqrt", writer("Add", variance, epsilon)), to=writer.output(2))
 
 
 def _norm(writer: Writer) -> None:
@@ -152,7 +169,7 @@ def _norm(writer: Writer) -> None:
 def _root_norm(writer: Writer) -> None:
     if writer.output(1) or option(writer, "axis", -1) != -1:
         raise Unwritable("it normalizes several axes, or its variance is asked for")
-    root_normalized(writer, writer.input(0), writer.input(1), writer.output())
+    root_normalized(writer, writer.input(0), writer.input(1), writer.output(), option(writer, "epsilon", 1e-5))
 
 
 def _dynamic_matmul(writer: Writer) -> None:

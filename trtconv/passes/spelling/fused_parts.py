@@ -13,6 +13,8 @@ from trtconv.passes.spelling.writer import Unwritable, Writer
 _T = TypeVar("_T", int, float, str)
 LAYER_NORM_OPSET = 17
 """In which ONNX has LayerNormalization."""
+SKIP_EPSILON = 1e-12
+"""What the norms of sums add to a variance where the node does not say."""
 _ACTIVATIONS: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(("Relu", "Sigmoid", "Softplus", "Softsign", "Tanh"), ()),
     "Clip": ("min", "max"),
@@ -70,7 +72,7 @@ def activation(writer: Writer, name: str, parameters: Sequence[float]) -> None:
 def normalized(writer: Writer, x: str, scale: str, bias: str, to: str, epsilon: float | None = None) -> None:
     """Writes a layer normalization over the last axis."""
     if epsilon is None:
-        epsilon = option(writer, "epsilon", 1e-12)
+        epsilon = option(writer, "epsilon", SKIP_EPSILON)
     if writer.opset >= LAYER_NORM_OPSET:
         writer("LayerNormalization", x, scale, *([bias] if bias else []), to=to, axis=-1, epsilon=epsilon)
         return
@@ -82,10 +84,10 @@ def normalized(writer: Writer, x: str, scale: str, bias: str, to: str, epsilon: 
         writer("Add", scaled, bias, to=to)
 
 
-def root_normalized(writer: Writer, x: str, scale: str, to: str) -> None:
+def root_normalized(writer: Writer, x: str, scale: str, to: str, epsilon: float) -> None:
     """Divides by the root of the mean of squares over the last axis."""
     x, dtype = _in_single(writer, x, scale)
-    normal = _divided(writer, x, option(writer, "epsilon", 1e-5))
+    normal = _divided(writer, x, epsilon)
     writer("Mul", _back(writer, normal, dtype), scale, to=to)
 
 
