@@ -53,28 +53,50 @@ def multi_head(writer: Writer) -> None:
     """MultiHeadAttention: attention of what is projected already."""
     bias, mask, added = (writer.input(slot) for slot in (3, 4, 5))
     names = [writer.input(slot) for slot in range(3)]
-    if not all(names) or any(map(writer.input, range(6, 10))):
-        raise Unwritable("its inputs are packed, or it keeps keys of before")
+    if not all(names):
+        raise Unwritable("its queries, keys and values are packed in one input: give them as three")
+    if any(map(writer.input, range(8, 10))) or writer.output(3):
+        raise Unwritable("its keys lie in a buffer, or its scores are asked for: leave the length of the past out")
     ranks = [len(writer.shape(name)) for name in names]
     if ranks[0] != 3 or ranks[1] != ranks[2] or ranks[1] not in (3, 4):
         raise Unwritable(f"its inputs have {ranks} axes")
-    parts = names
-    if bias:
-        values = writer.values(3, "bias")
-        width = writer.shape(names[0])[-1]
-        if width is None or (ranks[1] == 4 and values[width:].any()):
-            raise Unwritable("which part of its bias is of which input is not known")
-        pieces = np.split(values, [width, 2 * width])
-        parts = [
-            writer("Add", name, piece) if rank == 3 else name
-            for name, piece, rank in zip(names, pieces, ranks, strict=True)
-        ]
-    widths = [writer.shape(name)[-1] for name in names]
+    parts = _biased(writer, names, ranks) if bias else names
+    width = writer.shape(names[0])[-1]
     heads = option(writer, "num_heads", 1)
-    if widths[0] is None:
+    if width is None:
         raise Unwritable("the size of its heads is known only at run time")
-    split = [_heads(writer, part) if rank == 3 else part for part, rank in zip(parts, ranks, strict=True)]
-    _attended(writer, split, widths[0] // heads, mask, added, "")
+    query, *others = (_heads(writer, part) if rank == 3 else part for part, rank in zip(parts, ranks, strict=True))
+    for slot, name in enumerate(others):
+        others[slot] = _joined(writer, name, writer.input(6 + slot), writer.output(1 + slot))
+    _attended(writer, [query, *others], width // heads, mask, added)
+
+
+def _biased(writer: Writer, names: Sequence[str], ranks: Sequence[int]) -> list[str]:
+    """Adds the parts of a bias to queries, keys and values; those that have four axes are projected already."""
+    widths = [writer.shape(name)[-1] for name in names]
+    values = writer.scope.values(writer.input(3))
+    if len(writer.shape(writer.input(3))) != 1 or widths[0] is None:
+        raise Unwritable("which part of its bias is of which input is not known")
+    pieces: Sequence[Any]
+    if values is not None:
+        if ranks[1] == 4 and values[widths[0] :].any():
+            raise Unwritable("which part of its bias is of which input is not known")
+        pieces = np.split(values, [widths[0], 2 * widths[0]])
+    elif ranks[1] == 4 or widths[2] is None:
+        raise Unwritable("its bias is known only at run time, and which part is of which input is not known")
+    else:
+        pieces = writer.split(writer.input(3), [widths[0], widths[0], widths[2]], 0)
+    return [
+        writer("Add", name, piece) if rank == 3 else name
+        for name, piece, rank in zip(names, pieces, ranks, strict=True)
+    ]
+
+
+def _joined(writer: Writer, name: str, past: str, present: str) -> str:
+    """Joins keys or values to those of before, and makes the output that holds both."""
+    if past:
+        return writer("Concat", past, name, axis=2, to=present)
+    return writer("Identity", name, to=present) if present else name
 
 
 def rotary(writer: Writer) -> None:
@@ -128,11 +150,15 @@ def _thirds(writer: Writer, name: str, weight: str) -> list[str]:
 
 def _of_parts(writer: Writer, parts: Sequence[str], mask: str, past: str, added: str) -> None:
     if option(writer, "do_rotary", 0) or option(writer, "past_present_share_buffer", 0):
-        raise Unwritable("it turns its keys, or writes into a buffer")
+        raise Unwritable(
+            "it turns its keys, or writes into a buffer: write RotaryEmbedding and MultiHeadAttention in its place"
+        )
     width = writer.sizes(writer.input(1))[-1]
     sizes = list(writer.attrs.get("qkv_hidden_sizes", ())) or [width // 3] * 3
-    split = [_heads(writer, part) for part in parts]
-    _attended(writer, split, sizes[0] // option(writer, "num_heads", 1), mask, added, past)
+    query, key, value = (_heads(writer, part) for part in parts)
+    if past or writer.output(1):
+        key, value = _with_past(writer, key, value, past)
+    _attended(writer, [query, key, value], sizes[0] // option(writer, "num_heads", 1), mask, added)
 
 
 def _heads(writer: Writer, name: str) -> str:
@@ -141,7 +167,7 @@ def _heads(writer: Writer, name: str) -> str:
     return writer("Transpose", writer.reshape(name, [0, 0, heads, -1]), perm=[0, 2, 1, 3])
 
 
-def _attended(writer: Writer, parts: Sequence[str], size: int, mask: str, added: str, past: str) -> None:
+def _attended(writer: Writer, parts: Sequence[str], size: int, mask: str, added: str) -> None:
     """Writes the attention of queries to keys, and the values that it takes.
 
     Args:
@@ -150,11 +176,8 @@ def _attended(writer: Writer, parts: Sequence[str], size: int, mask: str, added:
         size: Elements of a head.
         mask: The mask of keys; "" for none.
         added: What is added to the scores; "" for nothing.
-        past: Keys and values of before; "" for none.
     """
     query, key, value = parts
-    if past or writer.output(1):
-        key, value = _with_past(writer, key, value, past)
     dtype = type_of(writer, (0, 1))
     dtype = dtype if dtype.kind == "f" else np.dtype(np.float32)
     scale = np.array(option(writer, "scale", 0.0) or 1 / np.sqrt(size), dtype)
@@ -185,19 +208,27 @@ def _of_mask(writer: Writer, mask: str, key: str, dtype: np.dtype[Any]) -> str:
     """Returns what a mask adds to scores (batch, heads, queries, keys)."""
     rank = len(writer.shape(mask))
     if rank == 1:
-        if not _counts_keys(writer, mask):
-            raise Unwritable("whether its mask of one axis has lengths, or beginnings too, is not known")
-        zero, one = np.array(0, np.int32), np.array(1, np.int32)
-        count = writer.squeeze(writer.cast(_size(writer, key, 2), np.int32), [0])
-        hits = writer("Less", writer("Range", zero, count, one), writer.unsqueeze(mask, [1]))
-        axes = [1, 2]
+        hits, axes = _between(writer, mask, key), [1, 2]
     elif rank in (2, 3):
         hits = writer("Greater", mask, np.array(0, writer.dtype(mask)))
         axes = [1, 2] if rank == 2 else [1]
     else:
-        raise Unwritable(f"its mask has {rank} axes")
+        raise Unwritable(f"its mask has {rank} axes: give one of (batch, keys) or (batch, queries, keys)")
     filtered = np.array(option(writer, "mask_filter_value", _FILTER), dtype)
     return writer("Where", writer.unsqueeze(hits, axes), np.array(0, dtype), filtered)
+
+
+def _between(writer: Writer, mask: str, key: str) -> str:
+    """Returns which keys count, by their number for each sequence, or by the ends of all and then their beginnings."""
+    rows, batch = writer.shape(mask)[0], writer.shape(writer.input(0))[0]
+    places = writer("Range", np.array(0, np.int64), writer.squeeze(_size(writer, key, 2), [0]), np.array(1, np.int64))
+    bounds = writer.unsqueeze(writer.cast(mask, np.int64), [1])
+    if batch and rows == 2 * batch:
+        ends, starts = writer.split(bounds, [batch, batch], 0)
+        return writer("And", writer("Less", places, ends), writer("Not", writer("Less", places, starts)))
+    if not _counts_keys(writer, mask):
+        raise Unwritable("whether its mask of one axis has lengths, or beginnings too, is not known")
+    return writer("Less", places, bounds)
 
 
 def _counts_keys(writer: Writer, mask: str) -> bool:
