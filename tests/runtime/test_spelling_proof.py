@@ -73,6 +73,24 @@ FORMS = {
         <int8[3,2,2,2] w = {1, -2, 3, 4, -5, 6, 7, 8, 9, 1, 2, -3, 4, 5, 6, -7, 1, 2, 3, 4, 5, 6, 7, 8},
          int8[3] p = {0, 1, 2}> { y = QLinearConv (x, s, z, w, t, p, s, z, b) }""",
     ),
+    "a norm in halves": (19, "(float16[2,4,3,3] x) => (float16[2,4,3,3] y) { y = MeanVarianceNormalization (x) }"),
+    "moments of a sum in halves": (
+        19,
+        """(float16[2,2,4] x, float16[2,4] s, float16[4] g)
+        => (float16[2,2,4] y, float[2,2,1] m, float[2,2,1] d, float16[2,2,4] t)
+        { y, m, d, t = com.microsoft.SkipLayerNormalization <epsilon = 1e-5> (x, s, g) }""",
+    ),
+    "keys of before": (
+        19,
+        """(float[1,2,4] q, float[1,2,4] k, float[1,2,4] v, float[12] b, float[1,2,3,2] pk, float[1,2,3,2] pv)
+        => (float[1,2,4] y, float[1,2,5,2] nk, float[1,2,5,2] nv)
+        { y, nk, nv = com.microsoft.MultiHeadAttention <num_heads = 2> (q, k, v, b, , , pk, pv) }""",
+    ),
+    "weights of few bits at run time": (
+        19,
+        """(float[2,16] x, uint8[4,1,8] w, float[4] s, uint8[4] z) => (float[2,4] y)
+        { y = com.microsoft.MatMulNBits <K = 16, N = 4, bits = 4, block_size = 16> (x, w, s, z) }""",
+    ),
     "scales of batches and columns": (
         17,
         """(uint8[2,3,4] x, uint8[2,4,5] w, float s, uint8 z, float[2,1,5] t, uint8[2,1,5] p) => (uint8[2,3,5] y)

@@ -130,6 +130,36 @@ def test_norms_of_sums(is_root: bool, opset: int, rows: int, has_bias: bool, ask
     assert_written(model(op, feeds, weights, outputs=outputs, opset=opset, epsilon=1e-3), feeds)
 
 
+@pytest.mark.parametrize("is_root", [False, True])
+@pytest.mark.parametrize("epsilon", [{}, {"epsilon": 1e-3}])
+@given(SIZES, st.booleans(), st.booleans())
+def test_moments_of_sums(is_root: bool, epsilon: dict[str, float], rows: int, has_bias: bool, is_flat: bool) -> None:
+    """Of small numbers, so that what is added to the variance counts."""
+    op = "SkipSimplifiedLayerNormalization" if is_root else "SkipLayerNormalization"
+    feeds = {"x": floats(rows, 3, 4) / 100, "s": floats(*([] if is_flat else [rows]), 3, 4) / 100}
+    weights = {"g": floats(4)} | ({} if is_root else {"n": floats(4)}) | ({"b": floats(4)} if has_bias else {})
+    outputs = ("y", "" if is_root else "m", "d", "t")
+    proto = model(op, feeds, weights, outputs=outputs, **epsilon)
+    rewritten = wrap(proto)
+    run_passes(rewritten, passes_for("as-is"), RTX)
+    assert not {node.op_type for node in rewritten.proto.graph.node if node.domain}
+    got = dict(zip(filter(None, outputs), session(rewritten.proto).run(None, feeds), strict=True))
+    total = (feeds["x"] + feeds["s"] + weights.get("b", 0)).astype(np.float64)
+    mean = 0 if is_root else total.mean(-1, keepdims=True)
+    deviation = 1 / np.sqrt(((total - mean) ** 2).mean(-1, keepdims=True) + epsilon.get("epsilon", 1e-12))
+    expected = {"y": (total - mean) * deviation * weights["g"] + weights.get("n", 0), "d": deviation, "t": total}
+    expected |= {} if is_root else {"m": mean}
+    for name, values in expected.items():
+        np.testing.assert_allclose(got[name], values, rtol=2e-4, atol=2e-4)
+
+
+def test_a_norm_by_the_root_has_no_mean() -> None:
+    feeds = {"x": floats(1, 3, 4), "s": floats(1, 3, 4)}
+    proto = model("SkipSimplifiedLayerNormalization", feeds, {"g": floats(4)}, outputs=("y", "m"))
+    (skip,) = run_passes(wrap(proto), passes_for("as-is"), RTX).skipped
+    assert "leave that output out" in skip.reason
+
+
 # ONNX Runtime before 1.28 normalizes no single elements.
 @given(st.sampled_from((np.float32, np.float16)), SIZES, st.integers(2, 5))
 def test_norms_by_roots(dtype: type, rows: int, columns: int) -> None:
@@ -210,6 +240,37 @@ def test_attention_of_several_inputs(
     assert_written(model("MultiHeadAttention", feeds, weights, order, **attrs), feeds, 1e-4)
 
 
+@given(SIZES, SIZES, st.integers(0, 3), st.booleans(), st.booleans())
+def test_attention_with_a_bias_and_keys_of_run_time(
+    batch: int, length: int, before: int, has_bias: bool, is_causal: bool
+) -> None:
+    feeds = {name: floats(batch, length, 4) for name in "qkv"}
+    feeds |= {"b": floats(12)} if has_bias else {}
+    feeds |= {name: floats(batch, 2, before, 2) for name in ("pk", "pv")} if before else {}
+    order = ["q", "k", "v", "b" if has_bias else "", "", "", *(["pk", "pv"] if before else [])]
+    attrs = {"num_heads": 2, "unidirectional": int(is_causal)}
+    assert_written(model("MultiHeadAttention", feeds, {}, order, ("y", "nk", "nv"), **attrs), feeds, 1e-4)
+
+
+@pytest.mark.parametrize(
+    ("order", "reason"), [(["q"], "packed"), (["q", "k", "v", "", "", "", "pk", "pv", "n"], "length of the past")]
+)
+def test_attention_that_only_other_providers_have(order: list[str], reason: str) -> None:
+    feeds = {"q": floats(1, 2, 2, 3, 2)} if len(order) == 1 else {name: floats(1, 1, 4) for name in "qkv"}
+    feeds |= {} if len(order) == 1 else {"pk": floats(1, 2, 3, 2), "pv": floats(1, 2, 3, 2), "n": codes(np.int32, 1)}
+    (skip,) = run_passes(
+        wrap(model("MultiHeadAttention", feeds, {}, order, num_heads=2)), passes_for("as-is"), RTX
+    ).skipped
+    assert reason in skip.reason
+
+
+def test_ends_and_beginnings_of_keys() -> None:
+    feeds = {"x": floats(2, 5, 4), "m": np.array([5, 3, 1, 2], np.int32)}
+    proto = model("Attention", feeds, {"w": floats(4, 12), "b": floats(12)}, ["x", "w", "b", "m"], num_heads=2)
+    proto.graph.input[0].CopyFrom(helper.make_tensor_value_info("x", TensorProto.FLOAT, (2, 5, 4)))
+    assert_written(proto, feeds, 1e-4)
+
+
 @given(SIZES, SIZES, st.booleans(), st.booleans(), st.booleans())
 def test_rotations(batch: int, length: int, is_flat: bool, is_interleaved: bool, is_partial: bool) -> None:
     x = floats(batch, length, 16) if is_flat else floats(batch, 2, length, 8)
@@ -275,6 +336,22 @@ def test_products_with_weights_of_few_bits(
     proto = model("MatMulNBits", feeds, weights, order, K=rows, N=columns, bits=bits, block_size=block)
     # ONNX Runtime may sum in other blocks.
     assert_written(proto, feeds, 1e-3 * 2**bits)
+
+
+@given(st.sampled_from((16, 32)), st.sampled_from((32, 40, 80)), st.sampled_from(("", "z", "f")), SIZES, st.booleans())
+def test_weights_of_few_bits_of_run_time(block: int, rows: int, points: str, columns: int, is_fixed: bool) -> None:
+    blocks = -(-rows // block)
+    feeds = {"x": floats(3, rows), "w": codes(np.uint8, columns, blocks, block // 2), "s": floats(columns, blocks)}
+    feeds |= {"z": codes(np.uint8, columns, -(-blocks // 2))} if points == "z" else {}
+    feeds |= {"f": floats(columns, blocks) + 8} if points == "f" else {}
+    weights = {"w": feeds.pop("w")} if is_fixed else {}
+    order = ["x", "w", "s", *points]
+    proto = model("MatMulNBits", feeds, weights, order, K=rows, N=columns, bits=4, block_size=block)
+    for value in proto.graph.input[1:]:
+        value.CopyFrom(
+            helper.make_tensor_value_info(value.name, value.type.tensor_type.elem_type, feeds[value.name].shape)
+        )
+    assert_written(proto, feeds, 1e-2)
 
 
 def test_a_large_weight_of_few_bits_is_not_written_in_floats() -> None:
