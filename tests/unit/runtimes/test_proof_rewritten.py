@@ -110,6 +110,17 @@ QUANTIZED = """<ir_version: 8, opset_import: ["": 17]> g (float[n,6,h,w] x) => (
     c = QuantizeLinear (x, s, ZERO)  d = DequantizeLinear (c, s, ZERO)  y = Relu (d) }"""
 
 
+@pytest.mark.parametrize("dtype", ["bool", "float", "float16", "int64", "uint8"])
+def test_inputs_of_no_axes_are_fed(dtype: str, runner: Process) -> None:
+    text = f'<ir_version: 8, opset_import: ["": 17]> g ({dtype} x) => ({dtype} y) {{ NODES }}'
+    file, given = (
+        OnnxModel(onnx.parser.parse_model(text.replace("NODES", nodes)), Path("m.onnx"))
+        for nodes in ("y = Identity (x)", "c = Identity (x)  y = Identity (c)")
+    )
+    found = compared_pieces(Differences(file, given), EXACT, runner)
+    assert (found.changed, found.matches, found.missing) == (None, 1, {})
+
+
 def test_codes_may_come_to_mean_something_else(runner: Process) -> None:
     file = OnnxModel(net(QUANTIZED.replace("ZERO", "z")), Path("m.onnx"))
     given = OnnxModel(net(QUANTIZED.replace("ZERO", "zi")), Path("m.onnx"))

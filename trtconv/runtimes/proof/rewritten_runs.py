@@ -105,7 +105,8 @@ def _feeds(
             values = random.integers(0, high, shape).astype(dtype)
         else:
             values = (random.standard_normal(shape) if dtype.kind != "b" else random.random(shape) < 0.5).astype(dtype)
-        feeds.setdefault(spec.name, values)
+        # Of no axes, NumPy makes a number of its own type of it, which ONNX Runtime does not take.
+        feeds.setdefault(spec.name, np.asarray(values))
     return feeds
 
 
