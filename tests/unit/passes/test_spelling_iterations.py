@@ -48,3 +48,39 @@ def test_a_condition_that_a_body_computes_is_not_guessed() -> None:
     result = run_passes(wrap(proto), PASSES, RTX)
     assert not result.edits
     assert "both ways" in result.skipped[0].reason
+
+
+BEGUN = """g (int64 most, bool go, float[2] x) => (float[2] y, float[2] z) {
+    y = Loop <body = b (int64 i, bool c, float[2] s) => (bool d, float[2] t) { d = Identity (c)  INSIDE }> (most, go, x)
+    z = Loop <body = b (int64 i, bool c, float[2] s) => (bool d, float[2] t) { d = Not (c)  t = Neg (s) }> (most, go, y)
+}"""
+INNER = "t = Loop <body = n (int64 j, bool e, float[2] u) => (bool f, float[2] v) { f = Identity (e)  v = Add (u, u) }>"
+INSIDE = ("t = Add (s, s)", f"{INNER} (most, c, s)", f"{INNER} (most, go, s)")
+
+
+@pytest.mark.parametrize(("inside", "edits"), list(zip(INSIDE, (2, 2, 3), strict=True)))
+@pytest.mark.parametrize("go", [True, False])
+def test_a_loop_begins_with_a_copy_of_what_is_an_input(inside: str, edits: int, go: bool) -> None:
+    proto = graph(BEGUN.replace("INSIDE", inside))
+    rewritten = wrap(proto)
+    assert [e.pass_name for e in run_passes(rewritten, PASSES, RTX).edits] == ["complete-iterations"] * edits
+    feeds = {"most": np.array(2), "go": np.array(go), "x": np.array([1, -3], np.float32)}
+    for expected, got in zip(run(proto, feeds), run(rewritten.proto, feeds), strict=True):
+        np.testing.assert_array_equal(got, expected)
+
+
+def test_loops_inside_loops_are_all_given_a_condition() -> None:
+    inside = INSIDE[1].replace("(most, c, s)", "(most, , s)")
+    proto = graph(LOOP.replace("CONDITION", "Identity (c)").replace("t = Add (s, s)", inside))
+    rewritten = wrap(proto)
+    assert len(run_passes(rewritten, PASSES, RTX).edits) == 2
+    feeds = {"x": np.array([1, -3], np.float32)}
+    for expected, got in zip(run(proto, feeds), run(rewritten.proto, feeds), strict=True):
+        np.testing.assert_array_equal(got, expected)
+
+
+def test_a_condition_that_a_node_makes_is_left() -> None:
+    text = (
+        BEGUN.replace("INSIDE", INSIDE[0]).replace(") {", ") { go = Not (stop) ", 1).replace("bool go", "bool stop", 1)
+    )
+    assert not run_passes(wrap(graph(text)), PASSES, RTX).edits

@@ -7,8 +7,10 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from trtconv.core.target import Target
+from trtconv.graph.model import OnnxModel
 from trtconv.graph.scope import Scope
 from trtconv.graph.walk import constant_of
+from trtconv.passes.base import PassResult
 from trtconv.passes.spelling.base import Spelling
 from trtconv.passes.spelling.writer import Unwritable, Writer
 
@@ -18,10 +20,11 @@ _SCAN_OPSET = 9
 
 
 class CompleteIterations(Spelling):
-    """Gives a Loop a condition, and a Scan a state, where they have none.
+    """Gives a Loop a condition of its own, and a Scan a state, where they have none.
 
     TensorRT's parser takes no Loop without a condition that it begins with, and no Scan that carries nothing from one
-    step to the next.
+    step to the next. Where a Loop begins with an input of the network, the parser gives that input the name that the
+    condition has inside the body; a copy of it keeps the input's.
 
     Before:
         <ir_version: 8, opset_import: ["": 17]>
@@ -39,27 +42,66 @@ class CompleteIterations(Spelling):
     name = "complete-iterations"
     ops = frozenset({"Loop", "Scan"})
 
+    def __init__(self, depth: int | None = None) -> None:
+        """Args: depth: In how many others the graphs are that it looks at; None: all."""
+        self._depth = depth
+
+    def run(self, model: OnnxModel, target: Target) -> PassResult:
+        # The inner ones first: a node is written again with its graphs.
+        depths = sorted({_depth(scope) for scope in model.scopes if self._sites(scope, target)}, reverse=True)
+        rounds = [CompleteIterations(depth)._round(model, target) for depth in depths]
+        return PassResult(
+            tuple(edit for result in rounds for edit in result.edits),
+            tuple(skip for result in rounds for skip in result.skipped),
+        )
+
+    def _sites(self, scope: Scope, target: Target) -> list[int]:
+        return super()._sites(scope, target) if self._depth in (None, _depth(scope)) else []
+
     def lacks(self, scope: Scope, index: int, target: Target) -> bool:
         columns = scope.columns
         inputs = columns.inputs[index]
         if columns.ops[index] == "Loop":
-            return len(inputs) > _CONDITION and not inputs[_CONDITION]
+            return len(inputs) > _CONDITION and (not inputs[_CONDITION] or _is_input(scope, inputs[_CONDITION]))
         return len(inputs) == next((a.i for a in columns.attributes[index] if a.name == "num_scan_inputs"), 0)
 
     def write(self, writer: Writer, target: Target) -> str | None:
         inputs = list(writer.node.input)
         if writer.node.op_type == "Loop":
-            if not _goes_on(writer.attrs["body"]):
-                raise Unwritable("it begins without a condition, and whether one of its body ends it is read both ways")
-            inputs[_CONDITION] = writer.constant(np.array(True))
-            writer.again(inputs)
-            return "the condition that it begins with written as true"
+            return _with_condition(writer, inputs)
         if writer.opset < _SCAN_OPSET:
             raise Unwritable(f"the Scan of opset {writer.opset} goes over batches")
         state = writer.constant(np.array(False))
         last = writer.model.fresh_name(f"{writer.node.name}/last")
         writer.again([state, *inputs], [last, *writer.node.output], body=_with_state(writer))
         return "a state that nothing reads added, for there has to be one"
+
+
+def _is_input(scope: Scope, name: str) -> bool:
+    """Whether a tensor, as a graph sees it, is an input of the model."""
+    while scope.parent is not None and not (
+        name in scope.producers or name in scope.initializers or name in {value.name for value in scope.graph.input}
+    ):
+        scope = scope.parent
+    return scope.parent is None and name not in scope.producers and name not in scope.initializers
+
+
+def _depth(scope: Scope) -> int:
+    """Returns how many graphs a graph is in."""
+    depth, around = 0, scope.parent
+    while around is not None:
+        depth, around = depth + 1, around.parent
+    return depth
+
+
+def _with_condition(writer: Writer, inputs: list[str]) -> str:
+    """Writes a Loop with a condition that a node makes, or that is always true."""
+    condition = inputs[_CONDITION]
+    if not condition and not _goes_on(writer.attrs["body"]):
+        raise Unwritable("it begins without a condition, and whether one of its body ends it is read both ways")
+    inputs[_CONDITION] = writer("Identity", condition) if condition else writer.constant(np.array(True))
+    writer.again(inputs)
+    return f"it begins with a copy of {condition}" if condition else "the condition that it begins with written as true"
 
 
 def _goes_on(body: onnx.GraphProto) -> bool:
