@@ -27,6 +27,11 @@ MODELS = {
             t = Loop <body = b (int64 j, bool e, float[2] u) => (bool f, float[2] v)
             { f = Identity (e)  v = Mul (u, u) }> (least, c, s) }> (most, go, x) }""",
     ),
+    "length without axes": (
+        17,
+        """(float[1] x, float[4] w) => (float[n] y) <int64 first = {0}>
+        { s = Shape (w)  n = Gather (s, first)  y = Expand (x, n) }""",
+    ),
 }
 
 

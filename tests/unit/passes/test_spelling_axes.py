@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import onnx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 from onnx import helper
 from onnx.reference import ReferenceEvaluator
 
 from support.onnx_models import parse, wrap
+from support.session import run
 from trtconv.core.target import Target
 from trtconv.passes import PASSES, run_passes
 
@@ -114,3 +118,45 @@ def test_the_number_of_a_topk_has_one_element(length: str, edits: int) -> None:
     for one, other in zip(expected, got, strict=True):
         np.testing.assert_array_equal(one, other)
     assert rewritten.scopes[0].shape(rewritten.proto.graph.node[-1].input[1]) == (1,)
+
+
+def sliced(arrays: dict[str, NDArray[Any]], fed: tuple[str, ...]) -> onnx.ModelProto:
+    inputs = [helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [2, 5])]
+    inputs += [helper.make_tensor_value_info(name, onnx.TensorProto.INT64, arrays[name].shape) for name in fed]
+    constants = [onnx.numpy_helper.from_array(a, name) for name, a in arrays.items() if name not in fed]
+    y = helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, [2, "m"])
+    graph = helper.make_graph([helper.make_node("Slice", ["x", *arrays], ["y"])], "g", inputs, [y], constants)
+    return helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 17)])
+
+
+@given(
+    st.integers(-6, 6),
+    st.integers(-6, 6),
+    st.sampled_from([-2, -1, 1, 2]),
+    st.sets(st.sampled_from(["starts", "ends", "axes", "steps"]), min_size=1),
+    st.booleans(),
+)
+def test_a_slice_takes_numbers_without_axes(
+    start: int, end: int, step: int, scalars: set[str], at_run_time: bool
+) -> None:
+    numbers = {"starts": start, "ends": end, "axes": 1, "steps": step}
+    arrays = {name: np.array(n if name in scalars else [n], np.int64) for name, n in numbers.items()}
+    fed = ("starts", "ends") if at_run_time else ()
+    rewritten = wrap(sliced(arrays, fed))
+    done = run_passes(rewritten, PASSES, RTX)
+    assert [edit.pass_name for edit in done.edits] == ["reshape-single-numbers"]
+    x = np.arange(10, dtype=np.float32).reshape(2, 5)
+    (got,) = run(rewritten.proto, {"x": x, **{name: arrays[name] for name in fed}})
+    lists = {name: array.reshape(1) for name, array in arrays.items()}
+    (expected,) = run(sliced(lists, fed), {"x": x, **{name: lists[name] for name in fed}})
+    np.testing.assert_array_equal(got, expected)
+
+
+def test_an_expand_takes_a_number_without_axes() -> None:
+    proto = parse(
+        '<ir_version: 8, opset_import: ["": 17]> g (float[1] x, int64 n) => (float[m] y) { y = Expand (x, n) }'
+    )
+    rewritten = wrap(proto)
+    assert len(run_passes(rewritten, PASSES, RTX).edits) == 1
+    (got,) = run(rewritten.proto, {"x": np.ones(1, np.float32), "n": np.array(4)})
+    np.testing.assert_array_equal(got, np.ones(4))

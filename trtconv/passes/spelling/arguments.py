@@ -29,6 +29,8 @@ _OLDER: Mapping[str, tuple[int, ...]] = {"Pad": (1, 3), "Resize": (1, 2, 3), "DF
 """Those to which older operators, which TensorRT 8.6 takes, are fitted."""
 _SINGLE: Mapping[str, tuple[int, ...]] = {"NonMaxSuppression": (2, 3, 4), "TopK": (1,)}
 """Operators to the inputs that hold one number, and that a parser breaks down over where their length is dynamic."""
+_LISTS: Mapping[str, tuple[int, ...]] = {"Expand": (1,), "Slice": (1, 2, 3, 4)}
+"""Operators to the inputs that are lists, where files may have a number without axes."""
 
 
 def _slots(op: str, target: Target) -> tuple[int, ...]:
@@ -107,9 +109,10 @@ class WriteSelections(Spelling):
 
 
 class ReshapeSingleNumbers(Spelling):
-    """Says of a number that TopK or NonMaxSuppression takes that it is one, where its length is dynamic.
+    """Says of a number that is to be a list of one that it is one.
 
-    TensorRT's parser ends by a segmentation fault there, and with it the process that asked.
+    TensorRT's parser refuses a Slice or an Expand whose numbers have no axes; over a number of TopK or
+    NonMaxSuppression whose length is dynamic it ends by a segmentation fault, and with it the process that asked.
 
     Before:
         <ir_version: 8, opset_import: ["": 17]>
@@ -121,22 +124,23 @@ class ReshapeSingleNumbers(Spelling):
     """
 
     name = "reshape-single-numbers"
-    ops = frozenset(_SINGLE)
+    ops = frozenset({*_SINGLE, *_LISTS})
 
     def lacks(self, scope: Scope, index: int, target: Target) -> bool:
-        return bool(_dynamic_numbers(scope, scope.columns.ops[index], scope.columns.inputs[index]))
+        return bool(_single_numbers(scope, scope.columns.ops[index], scope.columns.inputs[index]))
 
     def write(self, writer: Writer, target: Target) -> str | None:
         inputs: list[str] = list(writer.node.input)
-        slots = _dynamic_numbers(writer.scope, writer.node.op_type, inputs)
+        slots = _single_numbers(writer.scope, writer.node.op_type, inputs)
         names = [inputs[slot] for slot in slots]
         for slot in slots:
-            inputs[slot] = writer.reshape(inputs[slot], [1])
+            values = writer.scope.values(inputs[slot])
+            inputs[slot] = writer.reshape(inputs[slot], [1]) if values is None else writer.constant(values.reshape(1))
         writer.again(inputs)
         return f"{', '.join(names)} reshaped to the one number that it is"
 
 
-def _dynamic_numbers(scope: Scope, op: str, inputs: Sequence[str]) -> list[int]:
-    """Returns the slots of single numbers whose length is not known."""
-    slots = [slot for slot in _SINGLE[op] if slot < len(inputs) and inputs[slot]]
-    return [slot for slot in slots if scope.shape(inputs[slot]) == (None,)]
+def _single_numbers(scope: Scope, op: str, inputs: Sequence[str]) -> list[int]:
+    """Returns the slots of single numbers whose length is not known, and of lists that are numbers without axes."""
+    slots, shape = (_SINGLE[op], (None,)) if op in _SINGLE else (_LISTS[op], ())
+    return [slot for slot in slots if slot < len(inputs) and inputs[slot] and scope.shape(inputs[slot]) == shape]
