@@ -32,6 +32,15 @@ MODELS = {
         """(float[1] x, float[4] w) => (float[n] y) <int64 first = {0}>
         { s = Shape (w)  n = Gather (s, first)  y = Expand (x, n) }""",
     ),
+    "mean of float16": (
+        13,
+        "(float16[2,3] a, float16[2,3] b, float16[3] c) => (float16[2,3] y) { y = Mean (a, b, c) }",
+    ),
+    "upper limit": (13, "(float16[2,3] x, float16 high) => (float16[2,3] y) { y = Clip (x, , high) }"),
+}
+IN_BF16 = {
+    "limit": "z = Constant <value = float {1}> ()  c = Clip (a, , z)",
+    **{op: f"c = {op} (a)" for op in ("HardSwish", "LpNormalization", "Mean", "Mish")},
 }
 
 
@@ -44,3 +53,15 @@ def test_a_form_is_built_and_proven(name: str, tmp_path: Path) -> None:
     assert report.proof is not None
     assert report.proof.agrees is True
     assert not report.proof.missing
+
+
+@pytest.mark.parametrize("name", IN_BF16)
+def test_a_cast_to_bf16_leaves_what_it_lacks(name: str, tmp_path: Path) -> None:
+    text = f"""<ir_version: 8, opset_import: ["": 18]> g (float[1,2,6,6] x) => (float[1,2,6,6] y)
+    <float[2,2,1,1] w = {{0.5, -1, 0.75, 1}}> {{ a = Conv (x, w) {IN_BF16[name]}  d = Conv (c, w)  y = Sigmoid (d) }}"""
+    path = tmp_path / "model.onnx"
+    onnx.save(parser.parse_model(text), path)
+    report = trtconv.build(trtconv.BuildRequest(model=path, engine=tmp_path / "b.engine", precision="bf16"))
+    assert report.proof is not None
+    assert report.proof.agrees is True
+    assert "TC402" not in {finding.code for finding in report.findings}

@@ -43,6 +43,26 @@ def lacks_operator(op: str, target: Target) -> bool:
     return op in _NOWHERE or (op == "DeformConv" and target.family == "rtx") or target.before(*_NEW_IN.get(op, (0,)))
 
 
+_HALF = frozenset(("float16", "bfloat16"))
+_NOT_IN: dict[str, frozenset[str]] = {
+    **dict.fromkeys(("Mean", "MeanVarianceNormalization"), _HALF),
+    **dict.fromkeys(
+        ("GlobalLpPool", "HardSwish", "LpNormalization", "LpPool", "Mish", "Shrink"), frozenset(("bfloat16",))
+    ),
+}
+"""Operators of parsers to the types of ONNX that they refuse or misread; a Mean is one of 1/n in float32."""
+OF_FEWER_TYPES = frozenset(_NOT_IN)
+"""Operators that lack types."""
+
+
+def lacks_type(op: str, dtype: str | None) -> bool:
+    """Whether parsers refuse or misread an operator of ONNX's own domain of a type, "float16", that ONNX allows.
+
+    Source: networks of TensorRT-RTX 1.7.1, read back.
+    """
+    return dtype in _NOT_IN.get(op, ())
+
+
 _OF_PARSERS = frozenset(("Affine", "Crop", "GivenTensorFill", "ImageScaler", "ParametricSoftplus", "ScaledTanh"))
 """Operators that ONNX has given up, and TensorRT's parsers still take."""
 

@@ -43,6 +43,7 @@ from trtconv.passes.spelling.float_mod import FloatMod
 from trtconv.passes.spelling.fourier import FourierByMatrix
 from trtconv.passes.spelling.functions import ExpandFunctions
 from trtconv.passes.spelling.fused import ExpandFused
+from trtconv.passes.spelling.halves import ComputeInFloat
 from trtconv.passes.spelling.infinite_constants import CastInfiniteConstants
 from trtconv.passes.spelling.int8_constants import CastInt8Constants
 from trtconv.passes.spelling.integer_products import MultiplyInFloat
@@ -50,6 +51,7 @@ from trtconv.passes.spelling.iterations import CompleteIterations
 from trtconv.passes.spelling.learned import ExpandLearned
 from trtconv.passes.spelling.masked import AssignByWhere
 from trtconv.passes.spelling.one_hot import ComparePositions, CompressBySize
+from trtconv.passes.spelling.one_limit import PickByOneLimit
 from trtconv.passes.spelling.one_row import DoubleOneRow
 from trtconv.passes.spelling.pooling import PoolByTaps
 from trtconv.passes.spelling.products import ConvolveProducts
@@ -89,6 +91,7 @@ PASSES: tuple[Pass, ...] = (
     CombineBits(),
     FloatMod(),
     ShiftExponentials(),
+    ComputeInFloat(),
     DoubleOneRow(),
     ConvolveProducts(),
     ResizeByMatrix(),
@@ -124,6 +127,7 @@ PASSES: tuple[Pass, ...] = (
     SettleConstants(),
     NormalizeQuantizers(),
     FoldQuantizedClip(),
+    PickByOneLimit(),
     WidenWeights(),
     FoldIntegerBias(),
     ShiftUint8(),

@@ -23,6 +23,8 @@ from trtconv.core.findings import Finding, Severity
 from trtconv.graph.functions import UnsupportedFunctions
 from trtconv.graph.interface import cast_floats
 from trtconv.graph.model import OnnxModel
+from trtconv.graph.operators import OF_FEWER_TYPES, lacks_type
+from trtconv.graph.types import dtype_name
 from trtconv.precision import Applied, Types, casting
 from trtconv.precision.measure import Ranges, Referee
 from trtconv.precision.pinned import refuse_idle, refuse_kept, refuse_unknown
@@ -205,6 +207,7 @@ def casters(
             usual = kind.name if kind is _KINDS.get(precision) else "as-is"
             # No TensorRT has a deconvolution in bfloat16 (TC109).
             exceptions = casting.KEPT | ({"ConvTranspose"} if kind is BFLOAT else frozenset())
+            exceptions |= {op for op in OF_FEWER_TYPES if lacks_type(op, dtype_name(kind.code))}
 
             def is_cast(name: str, kind: Kind = kind, usual: str = usual) -> bool:
                 return nodes.get(name, usual) == kind.name

@@ -46,7 +46,7 @@ KEPT = frozenset(
     | {"If", "Loop", "Scan", "SequenceMap"}
     | {"QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear"}
     # Defined by other operators with constants in float32, which readers put in as they are.
-    | {"Celu", "MeanVarianceNormalization"}
+    | {"Celu"}
     # Its first input must be the network's own.
     | {"TensorScatter"}
 )
