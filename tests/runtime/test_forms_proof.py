@@ -37,6 +37,12 @@ MODELS = {
         "(float16[2,3] a, float16[2,3] b, float16[3] c) => (float16[2,3] y) { y = Mean (a, b, c) }",
     ),
     "upper limit": (13, "(float16[2,3] x, float16 high) => (float16[2,3] y) { y = Clip (x, , high) }"),
+    "vector": (17, "(float[7] v, float[5,7,8] m) => (float[5,8] y) { y = MatMul (v, m) }"),
+    "largest of one axis": (17, "(float[5] x) => (int64 y) { y = ArgMax <keepdims = 0> (x) }"),
+    "sum over one element": (
+        17,
+        """(float[1,3,2] a, float[2,1,4] b) => (float[2,3,4] y) { y = Einsum <equation = "bik,bkj->bij"> (a, b) }""",
+    ),
 }
 IN_BF16 = {
     "limit": "z = Constant <value = float {1}> ()  c = Clip (a, , z)",

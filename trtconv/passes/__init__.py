@@ -38,6 +38,7 @@ from trtconv.passes.spelling.branches import TakeDecidedBranches
 from trtconv.passes.spelling.caches import UpdateByScatter
 from trtconv.passes.spelling.cumulative import CumulativeProduct
 from trtconv.passes.spelling.determinant import DeterminantByMinors
+from trtconv.passes.spelling.einsum import SumWithoutOnes
 from trtconv.passes.spelling.exponentials import ShiftExponentials
 from trtconv.passes.spelling.float_mod import FloatMod
 from trtconv.passes.spelling.fourier import FourierByMatrix
@@ -62,6 +63,7 @@ from trtconv.passes.spelling.resize import ResizeByMatrix
 from trtconv.passes.spelling.runtime_axes import ReduceByShape, ReshapeByShape
 from trtconv.passes.spelling.samples import SampleByGather
 from trtconv.passes.spelling.scatter import ScatterByPosition
+from trtconv.passes.spelling.second_axis import AddSecondAxis
 from trtconv.passes.spelling.shapes import ScalarRange, TakeFromShape
 from trtconv.passes.spelling.training import DropNothing, NormalizeByBatch
 from trtconv.passes.spelling.unpooling import UnfoldColumns, UnpoolByScatter
@@ -119,6 +121,7 @@ PASSES: tuple[Pass, ...] = (
     UncrossClipLimits(),
     PutTimeFirst(),
     CropPoolWindows(),
+    SumWithoutOnes(),
     LowerEinsumLetters(),
     WritePoolPads(),
     CastBytesFirst(),
@@ -151,6 +154,7 @@ PASSES: tuple[Pass, ...] = (
     RestoreResizeScales(),
     QuantizeInArithmetic(),
     MultiplyInFloat(),
+    AddSecondAxis(),
     ComputeWider(),
     CastInt8Constants(),
     CastInfiniteConstants(),
