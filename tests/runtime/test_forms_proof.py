@@ -43,6 +43,11 @@ MODELS = {
         17,
         """(float[1,3,2] a, float[2,1,4] b) => (float[2,3,4] y) { y = Einsum <equation = "bik,bkj->bij"> (a, b) }""",
     ),
+    "largest in any order": (
+        17,
+        """(float[3,9,5] x) => (float[3,6,5] y, int64[3,6,5] i) <int64[1] k = {6}>
+        { y, i = TopK <axis = -2, sorted = 0> (x, k) }""",
+    ),
 }
 IN_BF16 = {
     "limit": "z = Constant <value = float {1}> ()  c = Clip (a, , z)",

@@ -280,3 +280,17 @@ def test_fourier_transforms_are_as_exact_as_their_type(text: str) -> None:
     wanted = np.fft.rfft(x[0, :, 0].astype(np.float64))
     assert y.dtype == np.float32
     np.testing.assert_allclose(y.reshape(-1, 2), np.stack([wanted.real, wanted.imag], 1), atol=1e-5)
+
+
+@pytest.mark.parametrize("largest", [0, 1])
+@pytest.mark.parametrize("axis", [-2, 0])
+def test_the_largest_in_any_order_are_sorted(largest: int, axis: int) -> None:
+    model = parse(
+        f"""g (float[20,3] x) => (float[9,3] y, int64[9,3] i) <int64[1] k = {{9}}>
+        {{ y, i = TopK <axis = {axis}, sorted = 0, largest = {largest}> (x, k) }}"""
+    )
+    x = np.random.default_rng(0).standard_normal((20, 3)).astype(np.float32)
+    values, places = run(model.proto, {"x": x})
+    order = np.argsort(-x if largest else x, axis=0)[:9]
+    np.testing.assert_array_equal(places, order)
+    np.testing.assert_array_equal(values, np.take_along_axis(x, order, 0))

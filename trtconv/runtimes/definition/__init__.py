@@ -20,6 +20,7 @@ from trtconv.runtimes.definition.bodies import copy_results
 from trtconv.runtimes.definition.casting import write_cast
 from trtconv.runtimes.definition.deconvolution import write_deconvolution
 from trtconv.runtimes.definition.fourier import write_fourier
+from trtconv.runtimes.definition.largest import write_largest
 from trtconv.runtimes.definition.normalization import (
     write_instance_normalization,
     write_layer_normalization,
@@ -45,6 +46,7 @@ WRITERS: dict[str, Callable[[Scope, int, Writing], bool]] = {
     "MaxUnpool": write_max_unpool,
     "Resize": write_resize,
     "STFT": write_fourier,
+    "TopK": write_largest,
     **dict.fromkeys(REDUCTIONS, write_reduction),
 }
 """By operator, what writes such a node out; returns whether it did."""
