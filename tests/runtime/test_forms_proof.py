@@ -48,6 +48,7 @@ MODELS = {
         """(float[3,9,5] x) => (float[3,6,5] y, int64[3,6,5] i) <int64[1] k = {6}>
         { y, i = TopK <axis = -2, sorted = 0> (x, k) }""",
     ),
+    "diagonal of any size": (17, "(float[h,w] x) => (float[h,w] y) { y = EyeLike <k = 1> (x) }"),
 }
 IN_BF16 = {
     "limit": "z = Constant <value = float {1}> ()  c = Clip (a, , z)",

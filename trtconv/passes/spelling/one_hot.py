@@ -1,4 +1,4 @@
-"""Writes OneHot, Hardmax and Compress by comparing positions."""
+"""Writes OneHot, Hardmax, EyeLike and Compress by comparing positions."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
+from onnx import helper
 
 from trtconv.core.target import Target
 from trtconv.graph.operators import lacks_operator
@@ -19,7 +20,7 @@ _ONE_AXIS_OPSET = 13
 
 
 class ComparePositions(Spelling):
-    """Writes OneHot whose depth comes at run time, and Hardmax where it lacks, as comparisons with positions.
+    """Writes OneHot whose depth comes at run time, EyeLike of such sizes, and Hardmax where it lacks, as comparisons.
 
     A Hardmax of before opset 13 is over all axes from its own on, which TensorRT takes for its own alone: it gets a
     matrix.
@@ -34,17 +35,21 @@ class ComparePositions(Spelling):
     """
 
     name = "compare-positions"
-    ops = frozenset({"OneHot", "Hardmax"})
+    ops = frozenset({"EyeLike", "OneHot", "Hardmax"})
 
     def lacks(self, scope: Scope, index: int, target: Target) -> bool:
         columns = scope.columns
         if columns.ops[index] == "Hardmax":
             return True
+        if columns.ops[index] == "EyeLike":
+            return None in (scope.shape(columns.inputs[index][0]) or ())
         return scope.constant(columns.inputs[index][1]) is None or target.before(9)
 
     def write(self, writer: Writer, target: Target) -> str | None:
         if writer.node.op_type == "Hardmax":
             self._hardmax(writer, lacks_operator("Hardmax", target))
+        elif writer.node.op_type == "EyeLike":
+            self._eye_like(writer)
         else:
             self._one_hot(writer)
         return None
@@ -65,6 +70,16 @@ class ComparePositions(Spelling):
         hit = writer("Equal", writer.unsqueeze(where, [axis]), np.arange(depth, dtype=np.int64).reshape(shape))
         off, on = (writer("Gather", writer.input(2), np.array([index], np.int64), axis=0) for index in (0, 1))
         writer("Where", hit, on, off, to=writer.output())
+
+    @staticmethod
+    def _eye_like(writer: Writer) -> None:
+        if len(writer.shape(writer.input(0))) != 2:
+            raise Unwritable("its input has not two axes")
+        rows, columns = (_positions(writer, axis) for axis in (0, 1))
+        diagonal = writer("Add", writer.unsqueeze(rows, [1]), np.array(writer.attrs.get("k", 0), np.int64))
+        code = writer.attrs.get("dtype", 0)
+        dtype = helper.tensor_dtype_to_np_dtype(code) if code else writer.dtype(writer.input(0))
+        writer.cast(writer("Equal", diagonal, columns), dtype, to=writer.output())
 
     @staticmethod
     def _hardmax(writer: Writer, is_lacking: bool) -> None:
@@ -94,6 +109,16 @@ def _first_hit(writer: Writer, name: str, sizes: Sequence[int | None], axis: int
     positions = np.arange(size, dtype=np.int64).reshape([size if number == axis else 1 for number in range(rank)])
     hit = writer("Equal", writer("ArgMax", name, axis=axis, keepdims=1), positions)
     return writer("Where", hit, np.ones((), dtype), np.zeros((), dtype), to=to)
+
+
+def _positions(writer: Writer, axis: int) -> str:
+    """Writes the positions along an axis of the first input."""
+    name = writer.input(0)
+    size = writer.shape(name)[axis]
+    if size is not None:
+        return writer.constant(np.arange(size, dtype=np.int64))
+    count = writer("Gather", writer("Shape", name), np.array(axis, np.int64), axis=0)
+    return writer("Range", np.array(0, np.int64), count, np.array(1, np.int64))
 
 
 class CompressBySize(Spelling):
