@@ -24,13 +24,13 @@ def misdeclared_types(model: OnnxModel) -> Mapping[str, tuple[int, int]]:
     scope, types = model.main, {}
     for value in model.proto.graph.output:
         index, declared = scope.producers.get(value.name), value.type.tensor_type.elem_type
-        made = 0 if index is None or not declared else _made(scope, index, value.name, model.opset)
-        if made and made != declared:
-            types[value.name] = (declared, made)
+        kind = 0 if index is None or not declared else _result_type(scope, index, value.name, model.opset)
+        if kind and kind != declared:
+            types[value.name] = (declared, kind)
     return types
 
 
-def _made(scope: Scope, index: int, name: str, opset: int) -> int:
+def _result_type(scope: Scope, index: int, name: str, opset: int) -> int:
     """Returns the element type that a node's operator makes; 0 where it does not say."""
     node = scope.columns.nodes[index]
     if scope.columns.domains[index] not in ONNX_DOMAINS or any(attribute.HasField("g") for attribute in node.attribute):
@@ -44,8 +44,8 @@ def _made(scope: Scope, index: int, name: str, opset: int) -> int:
     except Exception:
         # Where an input's type is not known, or the node is wrong in another way, for which others have words.
         return 0
-    made = results.get(name)
-    return 0 if made is None else int(made.tensor_type.elem_type)
+    result = results.get(name)
+    return 0 if result is None else int(result.tensor_type.elem_type)
 
 
 def _type(scope: Scope, name: str) -> TypeProto:

@@ -40,7 +40,7 @@ class OutputType(Rule):
 
     def check(self, view: ModelView, target: Target) -> Iterator[Finding]:
         main = view.model.main
-        for name, (declared, made) in misdeclared_types(view.model).items():
+        for name, (declared, kind) in misdeclared_types(view.model).items():
             place = main.location(main.producers[name], name)
-            message = f"output {name!r} is declared as {dtype_name(declared)}, and {place.op} makes {dtype_name(made)}"
+            message = f"output {name!r} is declared as {dtype_name(declared)}, and {place.op} makes {dtype_name(kind)}"
             yield self.finding(message, place)

@@ -22,11 +22,11 @@ def ends_that_differ(network: ReadNetwork, model: OnnxModel) -> Iterator[Diverge
         network: The network.
         model: The model as the parser was given it.
     """
-    made = {name: known_dtype_name(kind) for name, (_, kind) in misdeclared_types(model).items()}
+    own = {name: known_dtype_name(kind) for name, (_, kind) in misdeclared_types(model).items()}
     for number in (*network.inputs, *network.outputs):
         tensor = network.tensors[number]
         # What a file declares of an output is not what the model means where its own node makes another type.
-        declared = made.get(tensor.name) or model.main.dtype(tensor.name)
+        declared = own.get(tensor.name) or model.main.dtype(tensor.name)
         if declared not in (None, numpy_name(tensor.dtype)) and (declared, tensor.dtype) not in _NARROWED:
             yield _divergence(network, tensor, f"its type is {tensor.dtype} instead of {declared}")
 
