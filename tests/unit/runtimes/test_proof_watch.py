@@ -130,6 +130,16 @@ def test_integers_beyond_32_bits_that_were_floats(kind: str, got: list[int], dif
     assert ((seen.diverged is not None), seen.overflows) == (differs, overflows)
 
 
+def test_integers_beyond_32_bits_behind_such_a_cast() -> None:
+    seen = watch("CAST", a=np.array([2**40, 5, 5, 5]), b=np.array([5, 2**40, 5, 5]))
+    seen.see(TENSORS[1], np.array([2**31 - 1, 5, 5, 5], np.int32), True)
+    seen.see(TENSORS[3], np.array([7, 7, 7, 7], np.int32), True)
+    seen.see(TENSORS[2], np.array([5, 0, 5, 5], np.int32), True)
+    assert seen.diverged is None
+    seen.see(TENSORS[2], np.array([5, 0, 5, 6], np.int32), True)
+    assert seen.diverged is not None
+
+
 def test_integers_beyond_32_bits_in_64_bits_differ() -> None:
     seen = watch("CAST", a=np.array([2**40, 5, 5, 5]))
     seen.see(TENSORS[1], np.array([2**31 - 1, 5, 5, 5], np.int64), True)

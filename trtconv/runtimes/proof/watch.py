@@ -28,7 +28,7 @@ class Watch:
         self.compared = 0
         self.error = 0.0
         self.worst = ""
-        self.overflows = False
+        self.overflows = self._is_cut_off = False
         self._tensors = expected.tensors
         self._judge = Judge(network, tolerance)
         self._conditioning = conditioning
@@ -47,9 +47,10 @@ class Watch:
             return value
         if tensor.index in self._boxes:
             value = in_order(value, expected)
-        beyond = beyond_int32(value, expected) if tensor.index in self._cut_off else None
-        if beyond is not None:
-            self.overflows = True
+        beyond = beyond_int32(value, expected)
+        # What comes of a cast that had no room may be anywhere behind it.
+        if beyond is not None and (self._is_cut_off or tensor.index in self._cut_off):
+            self.overflows = self._is_cut_off = True
             expected = np.where(beyond, value, expected)
         difference = self._judge.compare(tensor.index, expected, value, self._tensors)
         rounded = tensor.index in self._shares and difference.max_abs <= SHARE_STEP
