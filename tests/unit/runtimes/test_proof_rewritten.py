@@ -547,3 +547,28 @@ def test_one_result_of_an_operator_may_be_made_of_another(runner: Process) -> No
     found = compared_pieces(Differences(file, given), EXACT, runner)
     assert (found.changed, found.missing) == (None, {})
     assert found.matches >= 2
+
+
+@pytest.mark.parametrize(
+    ("end", "before", "after", "is_excused"),
+    [
+        (
+            "float",
+            "c = Cast <to = 1> (x)  y = Mul (c, k)",
+            "e = Cast <to = 1> (x)  t = Mul (e, k)  y = Mul (t, f)",
+            False,
+        ),
+        ("float16", "y = Mul (x, x)", "t = Mul (x, x)  e = Cast <to = 10> (f)  y = Mul (t, e)", True),
+    ],
+)
+def test_what_a_file_only_casts_from_a_half_type_does_not_round_so(
+    end: str, before: str, after: str, is_excused: bool, runner: Process
+) -> None:
+    text = f"""<ir_version: 8, opset_import: ["": 17]> g (float16[2,3] x) => ({end}[2,3] y)
+        <float[1] k = {{8.0}}, float[1] f = {{1.001}}> {{ NODES }}"""
+    file, given = (
+        OnnxModel(onnx.parser.parse_model(text.replace("NODES", nodes)), Path("m.onnx")) for nodes in (before, after)
+    )
+    tensors = tuple(ReadTensor(number, name, "float16", (2, 3)) for number, name in enumerate("xy"))
+    differences = Differences(file, given, ReadNetwork(tensors, (), (0,), (1,)))
+    assert (compared_pieces(differences, Claim(True, 0.0), runner).changed is None) is is_excused

@@ -12,7 +12,7 @@ import functools
 import itertools
 import math
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import onnx
@@ -257,14 +257,19 @@ def _limit(sides: Sequence[Version], target: str, seams: set[str], claim: Claim)
     read = {name for node in nodes for name in node.input}
     initializers = [side.model.main.initializers for side in sides]
     codes = {tensors[name].data_type for tensors in initializers for name in read & tensors.keys()}
-    # What the file itself computes in a half type; a type that only the passes brought in excuses nothing.
+    # What the file itself computes in a half type; one that it only casts, or that passes brought in, excuses nothing.
     file = sides[0]
-    reads = {name for index in file.cone(target, seams)[0] for name in file.nodes[index].input}
+    reads = {name for node in _computing(file, target, seams) for name in node.input}
     codes |= {file.model.main.types.get(name, 0) for name in reads}
     rounding = max((_ROUNDING[name] for name in map(known_dtype_name, codes) if name in _ROUNDING), default=_FLOAT)
     if not claim.exact:
         return max(rounding, claim.tolerance)
     return max(rounding, claim.tolerance) if any(node.op_type in _QUANTIZERS for node in nodes) else rounding
+
+
+def _computing(side: Version, target: str, seams: set[str]) -> Iterator[onnx.NodeProto]:
+    nodes = (side.nodes[index] for index in side.cone(target, seams)[0])
+    return (node for node in nodes if node.op_type != "Cast")
 
 
 def _ran(runner: process.Process, pairs: Pairs, deadline: float) -> dict[str, float | str]:
