@@ -26,6 +26,7 @@ from trtconv.graph.inner_tensors import tensors_meant
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.provenance import Origin
 from trtconv.pipeline.extending.added import admit, checks_of, code_of, require_proof
+from trtconv.pipeline.mended import explained
 from trtconv.pipeline.outputs import (
     Stale,
     asked_profiles,
@@ -238,7 +239,7 @@ class _Work:
         if prepared is None:
             return report, None
         network, faults = parse_model(model, self.engine, self.clock)
-        report = _with_findings(report, prepared.origin.place(faults, model))
+        report = _with_findings(report, prepared.origin.place(explained(faults, report.skipped), model))
         if network is None or self._fails(report):
             return report, None
         report = with_network(report, network, prepared.subject.parsed, prepared.sized.memory)

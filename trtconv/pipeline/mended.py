@@ -5,9 +5,12 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 
+from trtconv.core import codes
+from trtconv.core.documents.rewrite import Skip
 from trtconv.core.findings import Finding, Severity
 from trtconv.graph.model import OnnxModel
-from trtconv.passes import Pass, PassResult
+from trtconv.passes import PASSES, Pass, PassResult
+from trtconv.passes.spelling.base import Spelling
 from trtconv.rules import CHECKS
 from trtconv.rules.deconv_not_int8 import with_first_reasons
 
@@ -56,6 +59,24 @@ def declined(findings: Iterable[Finding], result: PassResult, passes: Sequence[P
             finding = dataclasses.replace(finding, fix=by_hand[finding.code] + why)
         rest.append(finding)
     return tuple(rest)
+
+
+def explained(findings: Iterable[Finding], skipped: Iterable[Skip]) -> tuple[Finding, ...]:
+    """Returns refusals of the parser with why trtconv could not write the node in other operators, where one tried.
+
+    Args:
+        findings: What is said of a network, at the places of its nodes in the model that was parsed.
+        skipped: What passes left alone.
+    """
+    spelling = {pass_.name for pass_ in PASSES if isinstance(pass_, Spelling)}
+    reasons = {skip.node: skip.reason for skip in skipped if skip.pass_name in spelling}
+    return tuple(
+        dataclasses.replace(finding, fix=f"trtconv cannot write it in other operators: {why}. {finding.fix}")
+        if finding.code == codes.PARSER_REFUSED.code
+        and (why := reasons.get(finding.location.node or str(finding.location)))
+        else finding
+        for finding in findings
+    )
 
 
 def _reason(skips: Sequence[Mapping[str, set[str]]], node: str) -> str:

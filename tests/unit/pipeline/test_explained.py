@@ -1,0 +1,36 @@
+"""Refusals of the parser, told with why trtconv could not write the node in other operators."""
+
+from __future__ import annotations
+
+import pytest
+
+from trtconv.core import codes
+from trtconv.core.documents.rewrite import Skip
+from trtconv.core.findings import Location
+from trtconv.pipeline.mended import explained
+
+REFUSED = codes.PARSER_REFUSED.finding("it has no MultiHeadAttention", fix="Replace it.")
+WHY = "trtconv cannot write it in other operators: its inputs are packed. Replace it."
+
+
+@pytest.mark.parametrize(
+    ("place", "node"),
+    [(Location(index=3, op="MultiHeadAttention"), "graph/node[3] MultiHeadAttention"), (Location(node="a"), "a")],
+)
+def test_a_node_that_a_spelling_left(place: Location, node: str) -> None:
+    finding = codes.PARSER_REFUSED.finding(REFUSED.message, place=place, fix=REFUSED.fix)
+    (told,) = explained([finding], [Skip("expand-fused", node, "its inputs are packed")])
+    assert (told.fix, told.message, told.location) == (WHY, REFUSED.message, place)
+
+
+@pytest.mark.parametrize(
+    ("code", "skip"),
+    [
+        (codes.PARSER_REFUSED, Skip("expand-fused", "other", "its inputs are packed")),
+        (codes.PARSER_REFUSED, Skip("explicit-deconv", "a", "its inputs are packed")),
+        (codes.BUILDER_REFUSED, Skip("expand-fused", "a", "its inputs are packed")),
+    ],
+)
+def test_what_is_said_of_other_nodes_or_by_others_stays(code: codes.Code, skip: Skip) -> None:
+    finding = code.finding("refused", place=Location(node="a"), fix="Replace it.")
+    assert explained([finding], [skip]) == (finding,)
