@@ -336,6 +336,20 @@ def test_hardmax_on_8_6() -> None:
 
 
 @pytest.mark.parametrize("target", [RTX, EIGHT])
+@pytest.mark.parametrize("norm", [1, 2])
+def test_lp_pool_of_one_axis(target: Target, norm: int) -> None:
+    feeds = {"a": normal(2, 3, 7)}
+    proto = model("LpPool", feeds, 18, kernel_shape=[3], strides=[2], pads=[1, 0], p=norm)
+    assert_same(proto, feeds, "pool-by-taps", target=target)
+
+
+@pytest.mark.parametrize("target", [RTX, EIGHT])
+def test_lp_pool_of_two_axes_stays(target: Target) -> None:
+    done = run_passes(wrap(model("LpPool", {"a": normal(2, 3, 7, 7)}, 13, kernel_shape=[3, 3])), PASSES, target)
+    assert not done.edits
+
+
+@pytest.mark.parametrize("target", [RTX, EIGHT])
 @pytest.mark.parametrize(("opset", "axis"), [(11, 0), (11, None), (12, 2), (12, -2), (11, 3)])
 def test_hardmax_of_several_axes(target: Target, opset: int, axis: int | None) -> None:
     """Neither runtime nor reference has these: the first of the largest of all axes from its own on."""

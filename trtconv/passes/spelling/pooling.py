@@ -98,7 +98,7 @@ def _padded(writer: Writer, name: str, window: _Window, value: Any) -> str:
 
 
 class PoolByTaps(Spelling):
-    """Writes dilated poolings, LpPool of other norms, and MaxPool with indices by the taps of their windows.
+    """Writes dilated poolings, LpPool of one axis or other norms, and MaxPool with indices by taps of their windows.
 
     Each tap of the window is a Slice of the padded input with the stride of the pooling; their largest, sum or mean is
     the result.
@@ -121,8 +121,9 @@ class PoolByTaps(Spelling):
         if "dilations" in attrs and any(dilation != 1 for dilation in attrs["dilations"].ints):
             return True
         if columns.ops[index] == "LpPool":
-            # The parser of 8.6 ends the process at some, of one axis.
-            return target.before(9) or ("p" in attrs and attrs["p"].i not in (1, 2))
+            # A parser refuses those of one axis, and that of 8.6 ends the process at them.
+            of_one_axis = "kernel_shape" in attrs and len(attrs["kernel_shape"].ints) == 1
+            return of_one_axis or ("p" in attrs and attrs["p"].i not in (1, 2))
         return columns.ops[index] == "MaxPool" and any(columns.outputs[index][1:])
 
     def write(self, writer: Writer, target: Target) -> str | None:
