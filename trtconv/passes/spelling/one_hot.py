@@ -90,23 +90,25 @@ class ComparePositions(Spelling):
         several = is_old and axis < len(shape) - 1
         if not (several or is_lacking):
             raise Unwritable
-        flat = writer("Flatten", name, axis=axis) if several else name
-        sizes = [1, *shape[axis:]] if several else [shape[axis]]
-        to = "" if several else writer.output()
-        if is_lacking:
-            result = _first_hit(writer, flat, sizes, 1 if several else axis, 2 if several else len(shape), to)
-        else:
-            result = writer("Hardmax", flat, axis=1, to=to)
-        if several:
-            writer.reshape(result, writer("Shape", name), to=writer.output())
+        write = _first_hit if is_lacking else _hardmax_of_rows
+        if not several:
+            write(writer, name, shape, axis, writer.output())
+            return
+        columns = None if None in shape[axis:] else math.prod(size or 0 for size in shape[axis:])
+        result = write(writer, writer("Flatten", name, axis=axis), (None, columns), 1, "")
+        writer.reshape(result, writer("Shape", name), to=writer.output())
 
 
-def _first_hit(writer: Writer, name: str, sizes: Sequence[int | None], axis: int, rank: int, to: str) -> str:
-    """Returns ones where an axis, which has as many elements as the product of sizes, is largest for the first time."""
-    if None in sizes:
+def _hardmax_of_rows(writer: Writer, name: str, shape: Sequence[int | None], axis: int, to: str) -> str:
+    return writer("Hardmax", name, axis=axis, to=to)
+
+
+def _first_hit(writer: Writer, name: str, shape: Sequence[int | None], axis: int, to: str) -> str:
+    """Returns ones where a tensor of a shape is largest along an axis for the first time."""
+    size, dtype = shape[axis], writer.dtype(writer.input(0))
+    if size is None:
         raise Unwritable(f"the size of axis {axis} is known only at run time")
-    size, dtype = math.prod(filter(None, sizes)), writer.dtype(writer.input(0))
-    positions = np.arange(size, dtype=np.int64).reshape([size if number == axis else 1 for number in range(rank)])
+    positions = np.arange(size, dtype=np.int64).reshape([size if number == axis else 1 for number in range(len(shape))])
     hit = writer("Equal", writer("ArgMax", name, axis=axis, keepdims=1), positions)
     return writer("Where", hit, np.ones((), dtype), np.zeros((), dtype), to=to)
 
