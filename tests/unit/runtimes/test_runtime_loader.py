@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import subprocess
 import sys
 import types
 from collections.abc import Callable, Iterator
@@ -9,7 +10,7 @@ import pytest
 
 from trtconv.core.errors import EnvironmentMissing
 from trtconv.core.target import Target
-from trtconv.runtimes.tensorrt import RuntimeStatus, adapter, available, load, loader
+from trtconv.runtimes.tensorrt import RuntimeStatus, adapter, available, is_installed, load, loader, open_libraries
 
 Put = Callable[..., None]
 
@@ -153,3 +154,31 @@ def test_what_is_installed_is_known_without_an_import(monkeypatch: pytest.Monkey
     assert loader.is_installed(None)
     assert loader.is_installed(Target("rtx", (1, 7)))
     assert not loader.is_installed(Target("tensorrt", (10,)))
+
+
+OPENED = """
+import sys, threading
+from pathlib import Path
+from trtconv.core.target import Target
+from trtconv.runtimes.tensorrt import open_libraries
+open_libraries(Target("rtx"))
+for thread in threading.enumerate():
+    if thread is not threading.main_thread():
+        thread.join()
+print("libtensorrt_rtx" in Path("/proc/self/maps").read_text(), "tensorrt_rtx" in sys.modules)
+"""
+
+
+@pytest.mark.skipif(not is_installed(Target("rtx")) or sys.platform != "linux", reason="no such libraries here")
+def test_libraries_are_opened_before_python_asks_for_them() -> None:
+    found = subprocess.run([sys.executable, "-c", OPENED], check=True, capture_output=True, text=True)
+    assert found.stdout.split() == ["True", "False"]
+
+
+@pytest.mark.parametrize("spec", [None, types.SimpleNamespace(submodule_search_locations=["/nowhere"])])
+def test_no_libraries_to_open_are_no_fault(put: Put, monkeypatch: pytest.MonkeyPatch, spec: Any) -> None:
+    put(tensorrt=module("10.13.3"))
+    monkeypatch.setattr(loader.importlib.util, "find_spec", lambda name: spec)
+    open_libraries(None)
+    open_libraries(Target("rtx"))
+    assert load(None).info.version == "10.13.3"

@@ -127,12 +127,21 @@ def command(arguments: options.Flags[CheckRequest], models: tuple[str, ...], **m
     config, requests = _requests(arguments, models, flags)
     if len(requests) > 1:
         return each_of(requests, flags, config)
-    (request,) = requests
-    from trtconv.pipeline.checking import check
-    from trtconv.runtimes.tensorrt import is_installed
+    return _check_here(requests[0], flags)
+
+
+def _check_here(request: CheckRequest, flags: ManyFlags) -> Outcome:
+    """Checks one model, and tells all of it."""
+    from trtconv.runtimes.tensorrt import is_installed, open_libraries
 
     # As in build: a quick proof has often nothing to run.
-    if request.prove not in ("none", "quick") and is_installed(request.target):
+    runs = request.prove not in ("none", "quick") and is_installed(request.target)
+    if not runs:
+        # Before onnx is loaded; beside a thread nothing is forked.
+        open_libraries(request.target)
+    from trtconv.pipeline.checking import check
+
+    if runs:
         start_early(SERVE)
     try:
         with at_work(flags.quiet) as progress:

@@ -21,7 +21,7 @@ from trtconv.runtimes.tensorrt.engine_base import (
     WeightKey,
 )
 from trtconv.runtimes.tensorrt.gpu import card
-from trtconv.runtimes.tensorrt.loader import available, is_installed, keep_network, load, load_engines
+from trtconv.runtimes.tensorrt.loader import available, is_installed, keep_network, load, load_engines, open_libraries
 from trtconv.runtimes.tensorrt.logger import follow_log
 
 __all__ = [
@@ -48,4 +48,5 @@ __all__ = [
     "keep_network",
     "load",
     "load_engines",
+    "open_libraries",
 ]

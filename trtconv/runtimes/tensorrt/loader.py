@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import ctypes
 import dataclasses
 import functools
 import importlib
 import importlib.util
+import os
+from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
+from trtconv.core.background import Background
 from trtconv.core.errors import EnvironmentMissing
 from trtconv.core.process import address_space
 from trtconv.core.target import FAMILIES, Target
@@ -54,6 +59,29 @@ def is_installed(target: Target | None) -> bool:
     """
     families = tuple(FAMILIES) if target is None else (target.family,)
     return any(_installed(FAMILIES[family].module) for family in families)
+
+
+def open_libraries(target: Target | None) -> None:
+    """Has the system open the libraries of the TensorRT that `load` will try first, beside all that Python does.
+
+    It takes as long as a third of onnx's import, and longer where they lie on a disk still. Python itself opens
+    libraries with its lock held. Nothing is told of what fails: `load` will.
+
+    Args:
+        target: As for `load`.
+    """
+    families = tuple(FAMILIES) if target is None else (target.family,)
+    module = next((FAMILIES[family].module for family in families if _installed(FAMILIES[family].module)), "")
+    libraries = importlib.util.find_spec(f"{module}_libs") if module else None
+    if libraries is not None and address_space() is None:
+        Background(lambda: _open_in(libraries.submodule_search_locations or ()))
+
+
+def _open_in(folders: Iterable[str]) -> None:
+    """Opens libraries as the packages of TensorRT do when they are imported."""
+    system = ctypes.CDLL(None)
+    for library in sorted(path for folder in folders for path in Path(folder).glob("*.so*")):
+        system.dlopen(os.fsencode(library), os.RTLD_NOW | os.RTLD_LOCAL)
 
 
 def load(target: Target | None) -> Runtime:
