@@ -158,6 +158,18 @@ def test_what_passes_move_is_derived(change: Callable[[Array], Array]) -> None:
     assert origins(file, given)["new"] is Derivation.DERIVED
 
 
+def test_what_moved_is_looked_for_first_where_the_file_reads_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of thousands of weights, to look through all for each that passes made would take longer than all the rest."""
+
+    def looked(*_: object) -> None:
+        raise AssertionError("all are looked through")
+
+    monkeypatch.setattr(origin_room, "fingerprint", looked)
+    assert origins(*rewritten(MOVES["grown by zeros"]))["new"] is Derivation.DERIVED
+    with pytest.raises(AssertionError, match="looked through"):
+        origins(*rewritten(np.abs))
+
+
 @pytest.mark.parametrize("change", [lambda w: w * np.float32(1.015), lambda w: np.where(w == w.max(), 0, w), np.abs])
 def test_what_no_move_makes_is_not(change: Callable[[Array], Array]) -> None:
     assert origins(*rewritten(change))["new"] is Derivation.COMPUTED

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import enum
 import functools
-from collections.abc import Callable, Iterator, Mapping
+import itertools
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -54,11 +55,26 @@ def origins(file: OnnxModel, rewritten: OnnxModel) -> dict[str, Derivation]:
     named_origins = {name: _named(file, rewritten, tensors.get(name), tensor) for name, tensor in constants(rewritten)}
     new = {name: rewritten.array(tensor) for name, tensor in constants(rewritten) if named_origins[name] is None}
     sources = _Sources(file, tensors) if new else None
-    other_origins = {name: _derived(sources, values) for name, values in new.items() if sources is not None}
+    near = _near(file, rewritten, new.keys())
+    other_origins = {
+        name: _derived(sources, values, near.get(name, ())) for name, values in new.items() if sources is not None
+    }
     left = {name for name, origin in other_origins.items() if origin is Derivation.COMPUTED}
     if sources is not None:
         other_origins.update(dict.fromkeys(_folding_to(sources, rewritten, left), Derivation.DERIVED))
     return {name: origin or other_origins[name] for name, origin in named_origins.items()}
+
+
+def _near(file: OnnxModel, rewritten: OnnxModel, names: Collection[str]) -> dict[str, list[str]]:
+    """Returns, of constants that a model has anew, what nodes of the file read that make the same as their readers do:
+    most come from there."""
+    columns, before, near = rewritten.main.columns, file.main, dict[str, list[str]]()
+    news = set(names)
+    for inputs, outputs in zip(columns.inputs, columns.outputs, strict=True):
+        for name in news.intersection(inputs):
+            makers = (before.producers[output] for output in outputs if output in before.producers)
+            near.setdefault(name, []).extend(read for index in makers for read in before.columns.inputs[index])
+    return near
 
 
 def constants(model: OnnxModel) -> Iterator[tuple[str, onnx.TensorProto]]:
@@ -99,12 +115,18 @@ class _Sources:
         self._tensors = tensors
         self._indices: dict[np.dtype[Any], _Index] = {}
 
-    def have(self, values: Array) -> bool:
-        """Whether a constant of the file, or what they fold to, has the elements of an array."""
+    def have(self, values: Array, near: Iterable[str] = ()) -> bool:
+        """Whether a constant of the file, or what they fold to, has the elements of an array.
+
+        Args:
+            values: The array.
+            near: Names of constants that are looked at first.
+        """
         index = self._indices.get(values.dtype)
         if index is None:
             index = self._indices[values.dtype] = _Index(self._loads(), values.dtype)
-        return index.has(values)
+        first = (functools.partial(self._file.array, self._tensors[name]) for name in near if name in self._tensors)
+        return index.has(values, first)
 
     def _loads(self) -> Iterator[_Load]:
         """Yields what returns each constant, and then what they fold to."""
@@ -134,12 +156,15 @@ class _Index:
         self._dtype = dtype
         self._behind: dict[Fingerprint, list[_Load]] = {}
 
-    def has(self, values: Array) -> bool:
-        """Whether one of them has the elements of an array of that type."""
-        target, key = elements(values), fingerprint(values)
-        return any(np.array_equal(elements(self._cast(load())), target) for load in self._alike(key))
+    def has(self, values: Array, first: Iterable[_Load] = ()) -> bool:
+        """Whether one of them has the elements of an array of that type; some are looked at before all."""
+        target = elements(values)
+        near = (load for load in first if self._takes(load().dtype.kind))
+        loads = itertools.chain(near, self._alike(values))
+        return any(np.array_equal(elements(self._cast(load())), target) for load in loads)
 
-    def _alike(self, key: Fingerprint) -> Iterator[_Load]:
+    def _alike(self, values: Array) -> Iterator[_Load]:
+        key = fingerprint(values)
         yield from self._behind.get(key, ())
         for load in self._ahead:
             array = load()
@@ -159,9 +184,9 @@ class _Index:
             return np.asarray(array, self._dtype)
 
 
-def _derived(sources: _Sources, values: Array) -> Derivation:
+def _derived(sources: _Sources, values: Array, near: Iterable[str] = ()) -> Derivation:
     is_number = values.dtype.kind not in "OUS"
-    return Derivation.DERIVED if is_number and sources.have(values) else Derivation.COMPUTED
+    return Derivation.DERIVED if is_number and sources.have(values, near) else Derivation.COMPUTED
 
 
 def _folding_to(sources: _Sources, rewritten: OnnxModel, names: set[str]) -> Iterator[str]:
