@@ -18,7 +18,7 @@ from trtconv.graph.model import OnnxModel
 from trtconv.pipeline.preparation import handed_over
 from trtconv.runtimes import tensorrt
 from trtconv.runtimes.proof.cut import Seams
-from trtconv.runtimes.proof.terms.defined import is_defined
+from trtconv.runtimes.proof.terms.defined import Definitions
 from trtconv.runtimes.tensorrt.readback.execute import Run
 from trtconv.runtimes.tensorrt.readback.records import NotProven, ReadLayer, ReadNetwork, ReadTensor
 
@@ -278,8 +278,8 @@ class Scene:
 
     def defined(self, network: ReadNetwork) -> dict[str, bool]:
         """Returns for each tensor whether its piece of a network is shown by its definition."""
-        numbers = self.seams.numbers
-        return {piece.target: is_defined(network, self.model, numbers, piece) for piece in self.seams.pieces()}
+        definitions = Definitions(network, self.model, self.seams.numbers)
+        return {piece.target: definitions.show(piece) for piece in self.seams.pieces()}
 
 
 def scene(ends: str, body: str, folder: Path) -> Scene:

@@ -89,7 +89,7 @@ def term_of(model: OnnxModel) -> Term | None:
         sizes = tuple(dim if isinstance(dim, int) else -1 for dim in spec.dims)
         sources[spec.name] = terms.tensor(spec.name, model.main.dtype(spec.name) or "", sizes)
     try:
-        return of_model.terms_of(model, range(len(model.proto.graph.node)), sources)["y"]
+        return of_model.NodeTerms(model).of(range(len(model.proto.graph.node)), sources)["y"]
     except UNFIT:
         return None
 

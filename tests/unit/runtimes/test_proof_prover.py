@@ -111,7 +111,7 @@ def prover(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[Scene, ProofR
         monkeypatch.setattr(prove, "Pieces", scene.pieces_of)
         monkeypatch.setattr(prove, "Process", lambda *_: SimpleNamespace(close=lambda: None))
         monkeypatch.setattr(prove, "start_early", scene.started.append)
-        monkeypatch.setattr(prove, "is_defined", lambda *_: defined)
+        monkeypatch.setattr(prove, "Definitions", lambda *_: SimpleNamespace(show=lambda piece: defined))
         # What an element costs is for the estimate to say.
         monkeypatch.setattr(prove, "MOST_PRODUCTS", cost.products(NETWORK, {"y": (1,)}) * elements)
         meaning: Any = SimpleNamespace(

@@ -55,6 +55,20 @@ def test_what_the_passes_make_is_what_the_file_means(runner: Process) -> None:
     assert not found.missing
 
 
+def test_an_output_of_another_type_is_missing(runner: Process) -> None:
+    """It is no tensor that both make, and so is compared nowhere."""
+    file, given = both()
+    node = helper.make_node("Cast", ["v"], ["y"], to=onnx.TensorProto.FLOAT16)
+    changed_node(given, "last").output[0] = "v"
+    del given.proto.graph.node[-1]
+    given.proto.graph.node.append(node)
+    given.proto.graph.output[0].type.tensor_type.elem_type = onnx.TensorProto.FLOAT16
+    differences = Differences(file, OnnxModel(given.proto, given.path))
+    assert not differences.is_defined()
+    for found in (differences.without_a_run, compared_pieces(differences, EXACT, runner)):
+        assert found.missing == {"y": "it is of another type in the file"}
+
+
 @pytest.mark.parametrize(
     ("shape", "dtype", "factor", "defined"),
     [

@@ -32,7 +32,7 @@ def model_of(body: str, opset: int = 17, **constants: Any) -> OnnxModel:
 
 def terms_of(model: OnnxModel, **sources: Term) -> Mapping[str, Term | None]:
     given = sources or {"x": terms.tensor("x", "float32", X.shape or ())}
-    return of_model.terms_of(model, range(len(model.proto.graph.node)), given)
+    return of_model.NodeTerms(model).of(range(len(model.proto.graph.node)), given)
 
 
 def shows_itself(model: OnnxModel) -> bool:

@@ -22,7 +22,7 @@ from trtconv.runtimes.proof.feeds import Shape
 from trtconv.runtimes.proof.pieces import Pieces
 from trtconv.runtimes.proof.reference import feeds_of
 from trtconv.runtimes.proof.result import Divergence, PiecesResult, ProofResult, unread
-from trtconv.runtimes.proof.terms.defined import is_defined
+from trtconv.runtimes.proof.terms.defined import Definitions
 from trtconv.runtimes.proof.weighing import Weighing
 from trtconv.runtimes.proof.whole import Meaning, Size, assertion
 from trtconv.runtimes.proof.whole_run import WholeRun, goal_of
@@ -156,8 +156,8 @@ class Prover:
 
     def _undefined(self, seams: cut.Seams, pieces: Iterable[cut.Piece]) -> list[cut.Piece]:
         """Returns the pieces that are not shown by their definition."""
-        network, model = self._network, self._meaning.parsed
-        return [piece for piece in pieces if not is_defined(network, model, seams.numbers, piece)]
+        definitions = Definitions(self._network, self._meaning.parsed, seams.numbers)
+        return [piece for piece in pieces if not definitions.show(piece)]
 
     def _begin_whole(self) -> None:
         """Runs the whole where that is not too much."""

@@ -22,6 +22,7 @@ from trtconv.core import process
 from trtconv.core.dims import InputRange, ShapeProfile
 from trtconv.core.errors import TrtconvError
 from trtconv.core.frozen import frozen
+from trtconv.graph.element_types import element_types_of
 from trtconv.graph.extract import shapes_at, shapes_with
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.types import known_dtype_name
@@ -100,7 +101,8 @@ class Differences:
         self._network = network
         both = {name for name in before.producers if before.makes(name) and after.makes(name)}
         # Codes of another type mean something else, and so do the bits of a constant in another shape.
-        recoded = {name for name in both if file.main.types.get(name) != rewritten.main.types.get(name)}
+        types = element_types_of(file), element_types_of(rewritten)
+        recoded = {name for name in both if types[0][name] != types[1][name]}
         recoded |= _constants_in_other_shapes(file, rewritten)
         self._recoded = recoded
         self.both = both - recoded
@@ -129,6 +131,12 @@ class Differences:
             or self._is_kept(name)
             for name in self._unchanged
         )
+
+    @property
+    def without_a_run(self) -> Kept:
+        """What is known already: outputs that the other makes of another type are compared nowhere."""
+        recoded = [name for name in self.before.model.outputs if name in self._recoded]
+        return Kept(self.defined, None, dict.fromkeys(recoded, "it is of another type in the file"))
 
     def constants_of(self, target: str, seams: set[str]) -> list[str]:
         """Returns the constants that the node of a target reads and that nodes make, in each model others; none where
@@ -186,10 +194,11 @@ def compared_pieces(differences: Differences, claim: Claim, runner: process.Proc
     before, after, both, targets = differences.before, differences.after, differences.both, differences.targets
     file, rewritten, equal = before.model, after.model, differences.defined
     if not targets:
-        return Kept(equal)
+        return differences.without_a_run
+    missing = dict(differences.without_a_run.missing)
     places, deadline = _Places(file, rewritten), time.monotonic() + seconds
     seams = {name for name in both if not (before.makes_of_sizes(name) or after.makes_of_sizes(name))}
-    left, missing = set(both), dict[str, str]()
+    left = set(both)
     for _ in range(_MOST_ROUNDS):
         cut = _cut(differences, targets, seams, places)
         pieces = [(name, one, other) for name, (one, other) in cut.items() if one is not None and other is not None]

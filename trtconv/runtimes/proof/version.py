@@ -24,19 +24,20 @@ class Version:
         self.producers = model.main.producers
         self.inputs = {spec.name for spec in model.inputs}
         self.reads = model.main.reads
-        self._variable: dict[str, bool] = {}
         self._keys: dict[int, bytes] = {}
-        for index, node in enumerate(self.nodes):
-            varies = any(name in self.inputs or self._variable.get(name, False) for name in self.reads[index])
-            self._variable.update(dict.fromkeys(node.output, varies))
+        self._varying = set(self.inputs)
+        self._fixed: set[str] = set()
+        """What nodes make of constants."""
+        for read, outputs in zip(self.reads, model.main.columns.outputs, strict=True):
+            (self._fixed if self._varying.isdisjoint(read) else self._varying).update(outputs)
 
     def makes(self, name: str) -> bool:
         """Whether a node makes a tensor, of what the inputs hold."""
-        return name in self.producers and self._variable[name]
+        return name in self.producers and name in self._varying
 
     def varies(self, name: str) -> bool:
         """Whether a tensor holds what the inputs hold, or is made of that."""
-        return name in self.inputs or self.makes(name)
+        return name in self._varying
 
     def makes_of_sizes(self, name: str) -> bool:
         """Whether a node makes a tensor of sizes alone: in their place others than the real ones mean nothing."""
@@ -102,7 +103,7 @@ class Version:
 
     def _constants_of(self, index: int) -> list[str]:
         """Returns what a node reads that others make of constants."""
-        return sorted(name for name in self.reads[index] if name in self.producers and not self._variable[name])
+        return sorted(self.reads[index] & self._fixed)
 
     def cone(self, target: str, seams: set[str]) -> tuple[list[int], set[str]]:
         """Returns the nodes between a tensor and those before it, in order, and which of these they read."""

@@ -106,12 +106,10 @@ class Weighing:
         return None
 
     def _weigh_all(self) -> _Comparison:
-        from trtconv.runtimes.proof.rewritten import Kept
-
         comparison, differences = self._weigh(self._side()), self._look()
         if differences is None or differences.targets:
             return comparison
-        return dataclasses.replace(comparison, is_defined=differences.is_defined(), pieces=Kept(differences.defined))
+        return dataclasses.replace(comparison, is_defined=differences.is_defined(), pieces=differences.without_a_run)
 
     def _weigh(self, side: FileSide) -> _Comparison:
         from trtconv.runtimes.proof.weights import weigh
@@ -183,8 +181,8 @@ class Weighing:
 
     def _collect(self) -> None:
         """Gives back what was read: graphs and what is known of them refer to each other, and the builder takes most
-        at its end. To look through many nodes takes longer than few weights are worth."""
-        if self._model.nbytes > _LARGE_BYTES:
+        at its end. To look through many nodes takes longer than few weights are worth, or than nobody's builder."""
+        if self._apart is None and self._model.nbytes > _LARGE_BYTES:
             gc.collect()
 
     def give_back(self) -> None:

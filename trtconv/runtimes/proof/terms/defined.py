@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 
 from trtconv.core.errors import TrtconvError
+from trtconv.graph.element_types import ElementTypes, element_types_of
 from trtconv.graph.model import OnnxModel
+from trtconv.graph.types import known_dtype_name
 from trtconv.runtimes.proof.cut import Piece
 from trtconv.runtimes.proof.terms import of_model, of_network
 from trtconv.runtimes.proof.terms.term import Term, Wordless, same, tensor
@@ -19,23 +21,30 @@ UNFIT = (
 whoever runs them says so."""
 
 
-def is_defined(network: ReadNetwork, model: OnnxModel, numbers: Mapping[str, int], piece: Piece) -> bool:
-    """Whether nodes and layers of a piece come to the same term.
+class Definitions:
+    """What a network and its model come to by the definitions of layers and nodes, piece by piece.
 
     Args:
         network: The network.
-        model: Its model.
+        model: Its model, which must not change.
         numbers: Name of each tensor that both have to its number in the network.
-        piece: The piece.
     """
-    try:
-        named = {name: _source(model, network.tensors[numbers[name]]) for name in piece.sources if name in numbers}
-        before = of_model.terms_of(model, piece.nodes, named)
-        numbered = {numbers[name]: source for name, source in named.items()}
-        computed = of_network.terms_of(network, piece.layers, numbered)
-        return _alike(before[piece.target], computed[numbers[piece.target]])
-    except UNFIT:
-        return False
+
+    def __init__(self, network: ReadNetwork, model: OnnxModel, numbers: Mapping[str, int]) -> None:
+        self._network, self._numbers = network, numbers
+        self._nodes, self._types = of_model.NodeTerms(model), element_types_of(model)
+
+    def show(self, piece: Piece) -> bool:
+        """Whether nodes and layers of a piece come to the same term."""
+        numbers, tensors = self._numbers, self._network.tensors
+        try:
+            named = {name: _source(self._types, tensors[numbers[name]]) for name in piece.sources if name in numbers}
+            before = self._nodes.of(piece.nodes, named)
+            numbered = {numbers[name]: source for name, source in named.items()}
+            computed = of_network.terms_of(self._network, piece.layers, numbered)
+            return _alike(before[piece.target], computed[numbers[piece.target]])
+        except UNFIT:
+            return False
 
 
 def is_kept(
@@ -56,7 +65,7 @@ def is_kept(
     """
     try:
         before, after = (
-            of_model.terms_of(model, part, {source.name: _source(model, source) for source in sources})
+            of_model.NodeTerms(model).of(part, {end.name: _source(element_types_of(model), end) for end in sources})
             for model, part in zip((one, other), nodes, strict=True)
         )
         return _alike(before[target], after[target])
@@ -68,7 +77,7 @@ def _alike(one: Term | None, other: Term | None) -> bool:
     return one is not None and other is not None and same(one, other)
 
 
-def _source(model: OnnxModel, end: ReadTensor) -> Term:
-    if end.shape is None or model.main.dtype(end.name) != end.dtype:
+def _source(types: ElementTypes, end: ReadTensor) -> Term:
+    if end.shape is None or known_dtype_name(types[end.name]) != end.dtype:
         raise Wordless(f"{end.name} has another type, or no rank")
     return tensor(end.name, end.dtype, end.shape)

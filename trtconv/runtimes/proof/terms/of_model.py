@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import onnx
 
@@ -19,47 +19,62 @@ _FIRST_OPSET = 7
 """Before it, operators broadcast along other axes, and normalise by what is in a batch unless they are told not to."""
 
 
-def terms_of(model: OnnxModel, nodes: Iterable[int], sources: Mapping[str, Term]) -> dict[str, Term | None]:
-    """Returns the terms of what nodes of the main graph compute.
+class NodeTerms:
+    """The terms of what nodes of a model's main graph compute.
 
     Args:
-        model: The model.
-        nodes: Their positions, in an order in which each comes after what it reads.
-        sources: What they start from.
-
-    Raises:
-        Wordless: One of them has none.
+        model: The model, which must not change.
     """
-    scope, opset = model.main, model.opset
-    if opset < _FIRST_OPSET:
-        raise Wordless(f"opset {opset}")
-    columns = scope.columns
-    results: dict[str, Term | None] = {**sources, "": None}
-    room = terms.Room()
 
-    def read(name: str) -> Term | None:
+    def __init__(self, model: OnnxModel) -> None:
+        self._model = model
+        self._scope, self._opset = model.main, model.opset
+
+    def of(self, nodes: Iterable[int], sources: Mapping[str, Term]) -> dict[str, Term | None]:
+        """Returns the terms of what some nodes compute.
+
+        Args:
+            nodes: Their positions, in an order in which each comes after what it reads.
+            sources: What they start from.
+
+        Raises:
+            Wordless: One of them has none.
+        """
+        if self._opset < _FIRST_OPSET:
+            raise Wordless(f"opset {self._opset}")
+        columns = self._scope.columns
+        results: dict[str, Term | None] = {**sources, "": None}
+        room = terms.Room()
+        for index in nodes:
+            names = columns.outputs[index]
+            if columns.domains[index] not in ONNX_DOMAINS or not all(names):
+                # How many results there are tells how long each is: one without a name counts too.
+                raise Wordless(columns.ops[index])
+            outcome = self._outcome(index, [self._read(name, results) for name in columns.inputs[index]])
+            parts = [settled(part) for part in ([outcome] if isinstance(outcome, Term) else outcome)]
+            room.take(parts)
+            results.update(zip(names, parts, strict=True))
+        return results
+
+    def _read(self, name: str, results: dict[str, Term | None]) -> Term | None:
         if name in results:
             return results[name]
-        values = scope.constant(name)
+        values = self._scope.constant(name)
         if values is None or values.data_type == onnx.TensorProto.STRING:
             raise Wordless(f"{name} is not known")
         # Once, however often it is read: each time may be a copy.
-        results[name] = terms.constant(model.array(values))
+        results[name] = terms.constant(self._model.array(values))
         return results[name]
 
-    for index in nodes:
-        op, names = columns.ops[index], [name for name in columns.outputs[index] if name]
-        if columns.domains[index] not in ONNX_DOMAINS or names != list(columns.outputs[index]):
-            # How many results there are tells how long each is: one without a name counts too.
-            raise Wordless(op)
-        call = NodeCall(columns.attributes[index], [read(name) for name in columns.inputs[index]], len(names), opset)
+    def _outcome(self, index: int, inputs: Sequence[Term | None]) -> Term | Sequence[Term]:
+        """Returns what one node makes of its inputs."""
+        columns = self._scope.columns
+        op = columns.ops[index]
+        call = NodeCall(columns.attributes[index], inputs, len(columns.outputs[index]), self._opset)
         folding = known.WORDS.get(op)
         words = folding if folding is not None and call.is_known else _WORDS.get(op)
         if words is None:
             raise Wordless(op)
         outcome = words(call)
         call.finish()
-        parts = [settled(part) for part in ([outcome] if isinstance(outcome, Term) else outcome)]
-        room.take(parts)
-        results.update(zip(names, parts, strict=True))
-    return results
+        return outcome

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -37,7 +37,7 @@ def terms_of(network: ReadNetwork, layers: Iterable[int], sources: Mapping[int, 
     """
     results: dict[int | None, Term | None] = {None: None, **dict(sources.items())}
     room = terms.Room()
-    for layer in _in_order([network.layers[index] for index in layers], results.keys()):
+    for layer in _in_order([network.layers[index] for index in layers], results):
         if len(layer.outputs) != 1:
             raise Wordless("several results")
         result = network.tensors[layer.outputs[0]]
@@ -49,12 +49,12 @@ def terms_of(network: ReadNetwork, layers: Iterable[int], sources: Mapping[int, 
     return results
 
 
-def _in_order(layers: list[ReadLayer], results: Collection[int | None]) -> Iterator[ReadLayer]:
+def _in_order(layers: list[ReadLayer], results: Mapping[int | None, Term | None]) -> Iterator[ReadLayer]:
     """Yields layers, each after those whose results it reads; most stand so."""
     while layers:
         late = []
         for layer in layers:
-            if all(number in results for number in layer.inputs):
+            if all(map(results.__contains__, layer.inputs)):
                 yield layer
             else:
                 late.append(layer)
@@ -85,10 +85,10 @@ def _term_of(layer: ReadLayer, dtype: str, results: Mapping[int | None, Term | N
 
 def _folded(network: ReadNetwork, layer: ReadLayer, results: Mapping[int | None, Term | None]) -> Term | None:
     """Returns what a layer makes of few constants; None where it reads anything else."""
-    arrays = {number: term.array for number in layer.inputs if (term := results[number]) is not None}
-    if not arrays or layer.kind not in _FOLDED or not all(map(is_small, arrays.values())):
+    if layer.kind not in _FOLDED or layer.values.get("op") in _UNFOLDED:
         return None
-    if layer.values.get("op") in _UNFOLDED:
+    arrays = {number: term.array for number in layer.inputs if (term := results[number]) is not None}
+    if not arrays or not all(map(is_small, arrays.values())):
         return None
     surface = SURFACES[layer.kind]
     if not layer.values.keys() <= {*surface.attributes, *surface.newer}:

@@ -6,7 +6,8 @@ Kernels, biases and constants come as arrays over the parser's own memory: nothi
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Mapping
+import operator
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,8 @@ from trtconv.runtimes.tensorrt.readback.types import numpy_type, unpack
 _FIRST, _SECOND = _PERMUTATION = ("first_transpose", "second_transpose")
 _WEIGHTS = ("kernel", "bias", "weights", "shift", "scale", "power")
 _ORDINARY = frozenset((int, float))
+_AS_THEY_ARE = frozenset((bool, int, float, str))
+"""Types of values that are kept as they are, whatever they are of."""
 _HEADER_BYTES = 16
 """Of a Python object, before what a binding keeps in it."""
 
@@ -45,6 +48,35 @@ def read(trt: Any, network: Any) -> ReadNetwork:
     return ReadNetwork(tuple(reader.tensors), layers, inputs, outputs, (network, *reader.owners))
 
 
+class _Interface:
+    """How a kind of layer is read.
+
+    Args:
+        layer: The class that has its attributes.
+        names: Those that this version has.
+        readers: What reads the value of each.
+    """
+
+    def __init__(self, layer: Any, names: Sequence[str], readers: Sequence[Callable[[Any], Any]]) -> None:
+        self.layer, self.names, self.readers = layer, names, readers
+        # All in one call, in half the time.
+        self.values_of: Callable[[Any], Iterable[Any]] = _getter(names)
+
+
+def _getter(names: Sequence[str]) -> Callable[[Any], Iterable[Any]]:
+    if len(names) < 2:
+        return lambda layer: [getattr(layer, name) for name in names]
+    return operator.attrgetter(*names)
+
+
+def _set_value(layer: Any, name: str) -> Any:
+    """Returns an attribute; None where it is not set, as block shapes and shapes of unknown rank may be."""
+    try:
+        return getattr(layer, name)
+    except (RuntimeError, ValueError):
+        return None
+
+
 class _Reader:
     """Numbers tensors and groups as they are met; keeps the bindings' objects, whose identity is the number's key."""
 
@@ -54,7 +86,7 @@ class _Reader:
         self.owners: list[Any] = []
         self._numbers: dict[int, int] = {}
         self._groups: dict[int, int] = {}
-        self._interfaces: dict[str, tuple[Any, tuple[tuple[str, Callable[[Any], Any]], ...]]] = {}
+        self._interfaces: dict[str, _Interface | None] = {}
         self._readers: dict[type, Callable[[Any], Any]] = {}
         """What reads values of each type: found out once, since there are ten in each layer."""
 
@@ -86,29 +118,28 @@ class _Reader:
     def _values(self, layer: Any, kind: str) -> dict[str, object]:
         if kind not in self._interfaces:
             self._interfaces[kind] = self._interface_of(kind)
-        interface, readers = self._interfaces[kind]
+        interface = self._interfaces[kind]
         if interface is None:
             return {}
         # get_layer returns a plain ILayer; NVIDIA's own tools go down to the class of the layer in this way.
-        layer.__class__ = interface
-        values: dict[str, object] = {}
-        for name, read_value in readers:
-            try:
-                value = getattr(layer, name)
-            except (RuntimeError, ValueError):  # Not set: block shapes, and shapes of unknown rank.
-                values[name] = None
-                continue
-            values[name] = read_value(value)
-        return values
+        layer.__class__ = interface.layer
+        try:
+            values = interface.values_of(layer)
+        except (RuntimeError, ValueError):
+            values = [_set_value(layer, name) for name in interface.names]
+        return {
+            name: value if type(value) in _AS_THEY_ARE else read_value(value)
+            for name, value, read_value in zip(interface.names, values, interface.readers, strict=True)
+        }
 
-    def _interface_of(self, kind: str) -> tuple[Any, tuple[tuple[str, Callable[[Any], Any]], ...]]:
-        """Returns the class of a kind of layer, and what this version's has, with what reads it; None: it has none."""
+    def _interface_of(self, kind: str) -> _Interface | None:
+        """Returns how a kind of layer is read; None: it has no attributes."""
         surface = SURFACES.get(kind)
         if surface is None:
-            return None, ()
-        interface = getattr(self.trt, surface.interface)
-        newer = (name for name in surface.newer if hasattr(interface, name))
-        return interface, tuple((name, self._reader_for(name)) for name in (*surface.attributes, *newer))
+            return None
+        layer = getattr(self.trt, surface.interface)
+        names = (*surface.attributes, *(name for name in surface.newer if hasattr(layer, name)))
+        return _Interface(layer, names, [self._reader_for(name) for name in names])
 
     def _reader_for(self, name: str) -> Callable[[Any], Any]:
         """Returns what reads an attribute."""
