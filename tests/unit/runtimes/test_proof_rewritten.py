@@ -119,6 +119,26 @@ def test_a_node_that_no_pass_speaks_of_is_compared_too(node: str, tensor: str, r
     assert found.changed.tensor == tensor
 
 
+STEEP = """<ir_version: 8, opset_import: ["": 17]> g (float[2048,256] x, float[256,64] w) => (float[2048,64] y)
+    <float k = {FACTOR}> { NODES y = Softmax (s) }"""
+
+
+@pytest.mark.parametrize(("factor", "is_changed"), [(17.3, False), (17.31, True)])
+def test_what_rounding_makes_of_sums_is_no_change(factor: float, is_changed: bool, runner: Process) -> None:
+    """Where two of the sums that a softmax is of are nearly alike, it is off by 1e-4 for another order of products."""
+    texts = (
+        STEEP.replace("NODES", "p = MatMul (x, w)  s = Mul (p, k)").replace("FACTOR", "17.3"),
+        STEEP.replace("NODES", "q = Mul (x, k)  s = MatMul (q, w)").replace("FACTOR", str(factor)),
+    )
+    file, given = (OnnxModel(onnx.parser.parse_model(text), Path("m.onnx")) for text in texts)
+    differences = Differences(file, given)
+    assert differences.targets == {"s"}
+    differences.targets = {"y"}
+    differences.both -= {"s"}
+    found = compared_pieces(differences, EXACT, runner)
+    assert (found.changed is not None, found.missing) == (is_changed, {})
+
+
 QUANTIZED = """<ir_version: 8, opset_import: ["": 17]> g (float[n,6,h,w] x) => (float[n,6,h,w] y)
     <float s = {0.02}, uint8 z = {128}, int8 zi = {0}> {
     c = QuantizeLinear (x, s, ZERO)  d = DequantizeLinear (c, s, ZERO)  y = Relu (d) }"""
