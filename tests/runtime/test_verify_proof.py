@@ -42,3 +42,15 @@ def test_what_is_not_shown_fails_where_it_must_be(level: str, code: int, tmp_pat
     assert report.exit_code == code
     assert (report.parsed is None) == (level == "none")
     assert [each.code for each in report.findings] == ([] if level == "none" else ["TC410"])
+
+
+BOTH_ENDS = '<ir_version: 8, opset_import: ["": 17]> g (float[2,3] x) => (float[2,3] x, float[2,3] y) { y = Relu (x) }'
+
+
+@pytest.mark.parametrize(("level", "told"), [("quick", ["TC003"]), ("required", ["TC003", "TC410"])])
+def test_an_input_that_is_an_output_is_no_fault_of_the_parser(level: str, told: list[str], tmp_path: Path) -> None:
+    """Nothing is shown of such a network, and whoever asks for a proof is told so."""
+    onnx.save(parser.parse_model(BOTH_ENDS), tmp_path / "m.onnx")
+    report = trtconv.check(trtconv.CheckRequest(tmp_path / "m.onnx", prove=level))
+    assert [each.code for each in report.findings] == told
+    assert report.proof is not None and report.proof.agrees is None and "'x' is an output too" in report.proof.why

@@ -181,6 +181,8 @@ def test_nothing_is_proven_where_nobody_asks(scene: Scene) -> None:
         (ProofResult(agrees=True, missing=(LACKS[Lack.KIND],)), "quick", "TC410", Severity.INFO),
         (ProofResult(agrees=True, missing=(LACKS[Lack.KIND],)), "full", "TC410", Severity.INFO),
         (ProofResult(agrees=True, missing=(LACKS[Lack.KIND],)), "required", "TC410", Severity.ERROR),
+        (ProofResult(why="an input is no tensor"), "full", None, None),
+        (ProofResult(why="an input is no tensor"), "required", "TC410", Severity.ERROR),
         (ProofResult(agrees=False, divergence=DIFFERS), "quick", "TC402", Severity.ERROR),
         (
             ProofResult(agrees=False, divergence=DIFFERS, missing=(LACKS[Lack.TIME],)),

@@ -119,11 +119,9 @@ class NetworkProof(contextlib.AbstractContextManager["NetworkProof"]):
         self._why = ""
         if level == "none":
             return
-        foreign = [spec.name for spec in subject.rewritten.inputs if spec.dtype == "undefined"]
-        if foreign or not network.layer_count:
-            self._why = f"input {foreign[0]!r} is not a tensor" if foreign else "the network has no layers"
-            return
-        self._read = network.read_back()
+        self._why = _why_not(subject.rewritten, network)
+        if not self._why:
+            self._read = network.read_back()
 
     def begin(self) -> None:
         """Begins, beside a builder; what nobody begins begins with `finish`."""
@@ -192,6 +190,20 @@ class NetworkProof(contextlib.AbstractContextManager["NetworkProof"]):
             # More time shows nothing of what could not be run.
             more = any(unshown.what is Lack.TIME for unshown in proof.missing)
             yield codes.PROOF_INCOMPLETE.finding(_not_shown(proof), severity, fix=_TIME_FIX if more else _VERIFY_FIX)
+        elif proof.agrees is None and self._level == PROOFS[-1]:
+            why = proof.why or "nothing was compared"
+            yield codes.PROOF_INCOMPLETE.finding(f"nothing is shown: {why}", Severity.ERROR, fix=_VERIFY_FIX)
+
+
+def _why_not(model: OnnxModel, network: ParsedNetwork) -> str:
+    """Says why nothing of a network can be held to its model; "": it can."""
+    for spec in model.inputs:
+        if spec.dtype == "undefined":
+            return f"input {spec.name!r} is not a tensor"
+        if spec.name in model.outputs:
+            # The parser gives the input another name (TC003).
+            return f"input {spec.name!r} is an output too"
+    return "" if network.layer_count else "the network has no layers"
 
 
 def _of_model(subject: ProofSubject, profiles: Sequence[ShapeProfile], level: str) -> tuple[Meaning, Sequence[Size]]:
