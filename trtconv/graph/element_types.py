@@ -78,12 +78,18 @@ def _type_rule(op: str, opset: int, output: int) -> tuple[int, int]:
     """
     try:
         schema = onnx.defs.get_schema(op, opset)
-    except onnx.defs.SchemaError:
+    # No set has such a number, where it does not fit 32 bits.
+    except (onnx.defs.SchemaError, TypeError):
         return -1, 0
-    if output >= len(schema.outputs) or not all(result.is_homogeneous for result in schema.outputs):
+    is_variadic = schema.outputs[-1].option == onnx.defs.OpSchema.FormalParameterOption.Variadic
+    place = min(output, len(schema.outputs) - 1) if is_variadic else output
+    if place >= len(schema.outputs) or not all(result.is_homogeneous for result in schema.outputs):
         return -1, 0
-    type_str = schema.outputs[output].type_str
-    if type_str in {constraint.type_param_str for constraint in schema.type_constraints}:
+    type_str = schema.outputs[place].type_str
+    allowed = {constraint.type_param_str: constraint.allowed_type_strs for constraint in schema.type_constraints}
+    if len(allowed.get(type_str, ())) == 1:
+        (type_str,) = allowed[type_str]
+    elif type_str in allowed:
         places = (
             i for i, operand in enumerate(schema.inputs) if operand.type_str == type_str and operand.is_homogeneous
         )

@@ -46,15 +46,17 @@ def test_every_node_test(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found > 1_200
 
 
-def test_types_are_followed_through_casts_and_operators() -> None:
+def test_types_are_followed_through_casts_and_operators(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scope.Scope, "types", property(lambda _: {}))
     types = ElementTypes(
         model(
             """(float[n] x, int64[n] i) => (y) {
             a = Relu (x)  b = Cast <to = 10> (a)  c = Sigmoid (b)  d = Greater (c, c)  s = Shape (d)
-            e = Where (d, i, s)  y = CastLike (e, c) }"""
+            e = Where (d, i, s)  y = CastLike (e, c)  first, second = Split (c) }"""
         )
     )
     expected = {"a": "FLOAT", "c": "FLOAT16", "d": "BOOL", "s": "INT64", "e": "INT64", "y": "FLOAT16"}
+    expected |= {"first": "FLOAT16", "second": "FLOAT16"}
     assert {name: TensorProto.DataType.Name(types[name]) for name in expected} == expected
 
 
@@ -73,6 +75,12 @@ def test_a_change_of_the_graph_is_seen() -> None:
     given.proto.graph.node[0].attribute[0].i = TensorProto.DOUBLE
     given.touch()
     assert element_types_of(given)["y"] == TensorProto.DOUBLE
+
+
+def test_an_operator_set_that_is_none_says_nothing() -> None:
+    given = model("(float[n] x) => (float[n] y) { y = Relu (x) }")
+    given.proto.opset_import[0].version = 1 << 40
+    assert ElementTypes(OnnxModel(given.proto, given.path))["y"] in (0, TensorProto.FLOAT)
 
 
 def test_nodes_that_wait_for_each_other_have_no_type() -> None:

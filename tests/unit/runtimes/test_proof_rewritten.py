@@ -66,7 +66,23 @@ def test_an_output_of_another_type_is_missing(runner: Process) -> None:
     differences = Differences(file, OnnxModel(given.proto, given.path))
     assert not differences.is_defined()
     for found in (differences.without_a_run, compared_pieces(differences, EXACT, runner)):
-        assert found.missing == {"y": "it is of another type in the file"}
+        assert found.missing == {"y": "in the file it is of another type, shape or origin"}
+
+
+@pytest.mark.parametrize(
+    ("file", "given"),
+    [
+        ("=> (float[2] y) { y = Relu (x) }", "=> (float16[2] y) { y = Relu (x) }"),
+        ("=> (float[2] y) <float[2] k = {1, 2}> { y = Identity (k) }", "=> (float[2] y) { y = Relu (x) }"),
+    ],
+)
+def test_an_output_that_is_stated_otherwise_or_made_of_something_else_is_missing(file: str, given: str) -> None:
+    models = (
+        onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["": 17]> g (float[2] x) {t}') for t in (file, given)
+    )
+    differences = Differences(*(OnnxModel(model, Path("m.onnx")) for model in models))
+    assert not differences.is_defined()
+    assert list(differences.without_a_run.missing) == ["y"]
 
 
 @pytest.mark.parametrize(

@@ -56,7 +56,7 @@ def put(monkeypatch: pytest.MonkeyPatch) -> Iterator[Put]:
             raise installed[name]
         return installed[name]
 
-    monkeypatch.setattr(loader, "_installed", lambda name: installed[name] is not None)
+    monkeypatch.setattr(loader, "_installed", lambda name: installed.get(name) is not None)
     # What the adapter needs is imported as always.
     assert adapter.Installed
     monkeypatch.setattr(loader.importlib, "import_module", importing)
@@ -177,7 +177,7 @@ def test_libraries_are_opened_before_python_asks_for_them() -> None:
 
 @pytest.mark.parametrize("spec", [None, types.SimpleNamespace(submodule_search_locations=["/nowhere"])])
 def test_no_libraries_to_open_are_no_fault(put: Put, monkeypatch: pytest.MonkeyPatch, spec: Any) -> None:
-    put(tensorrt=module("10.13.3"))
+    put(tensorrt=module("10.13.3"), tensorrt_libs=spec)
     monkeypatch.setattr(loader.importlib.util, "find_spec", lambda name: spec)
     open_libraries(None)
     open_libraries(Target("rtx"))

@@ -161,6 +161,14 @@ def test_operators_of_old_opsets_have_no_words() -> None:
         terms_of(model_of(body, 6, n=numbers))
 
 
+def test_operators_of_opsets_to_come_have_no_words() -> None:
+    """They may mean something else than those that the onnx which is installed knows."""
+    newest = onnx.defs.onnx_opset_version()
+    assert terms_of(model_of("y = Relu (x)", newest))["y"] is not None
+    with pytest.raises(Wordless, match=str(newest + 1)):
+        terms_of(model_of("y = Relu (x)", newest + 1))
+
+
 def test_numbers_of_single_places_have_no_words() -> None:
     body = "s = Identity (n) y = BatchNormalization <spatial = SPATIAL> (x, s, s, s, s)"
     source = terms.tensor("x", "float32", (2, -1, 2, 2))

@@ -136,7 +136,7 @@ def _check_here(request: CheckRequest, flags: ManyFlags) -> Outcome:
 
     # As in build: a quick proof has often nothing to run.
     runs = request.prove not in ("none", "quick") and is_installed(request.target)
-    if not runs:
+    if not runs and request.model.is_file():
         # Before onnx is loaded; beside a thread nothing is forked.
         open_libraries(request.target)
     from trtconv.pipeline.checking import check

@@ -61,6 +61,11 @@ def elements(values: Array) -> Array:
     return nonzero
 
 
+def nonzero_count(values: Array) -> int:
+    """Returns how many `elements` an array has."""
+    return int(np.count_nonzero(values))
+
+
 Fingerprint = tuple[int, int, int]
 
 

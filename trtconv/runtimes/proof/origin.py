@@ -22,7 +22,7 @@ from onnx import helper
 from trtconv.graph.folding import FOLDED, evaluate
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.scope import Scope
-from trtconv.runtimes.proof.bits import Fingerprint, elements, fingerprint, same_bits, stored
+from trtconv.runtimes.proof.bits import Fingerprint, elements, fingerprint, nonzero_count, same_bits, stored
 
 Array = NDArray[Any]
 
@@ -55,7 +55,7 @@ def origins(file: OnnxModel, rewritten: OnnxModel) -> dict[str, Derivation]:
     named_origins = {name: _named(file, rewritten, tensors.get(name), tensor) for name, tensor in constants(rewritten)}
     new = {name: rewritten.array(tensor) for name, tensor in constants(rewritten) if named_origins[name] is None}
     sources = _Sources(file, tensors) if new else None
-    near = _near(file, rewritten, new.keys())
+    near = _near(file, rewritten, new.keys()) if new else {}
     other_origins = {
         name: _derived(sources, values, near.get(name, ())) for name, values in new.items() if sources is not None
     }
@@ -65,15 +65,15 @@ def origins(file: OnnxModel, rewritten: OnnxModel) -> dict[str, Derivation]:
     return {name: origin or other_origins[name] for name, origin in named_origins.items()}
 
 
-def _near(file: OnnxModel, rewritten: OnnxModel, names: Collection[str]) -> dict[str, list[str]]:
+def _near(file: OnnxModel, rewritten: OnnxModel, names: Collection[str]) -> dict[str, dict[str, None]]:
     """Returns, of constants that a model has anew, what nodes of the file read that make the same as their readers do:
     most come from there."""
-    columns, before, near = rewritten.main.columns, file.main, dict[str, list[str]]()
+    columns, before, near = rewritten.main.columns, file.main, dict[str, dict[str, None]]()
     news = set(names)
     for inputs, outputs in zip(columns.inputs, columns.outputs, strict=True):
         for name in news.intersection(inputs):
             makers = (before.producers[output] for output in outputs if output in before.producers)
-            near.setdefault(name, []).extend(read for index in makers for read in before.columns.inputs[index])
+            near.setdefault(name, {}).update((read, None) for index in makers for read in before.columns.inputs[index])
     return near
 
 
@@ -158,10 +158,12 @@ class _Index:
 
     def has(self, values: Array, first: Iterable[_Load] = ()) -> bool:
         """Whether one of them has the elements of an array of that type; some are looked at before all."""
-        target = elements(values)
-        near = (load for load in first if self._takes(load().dtype.kind))
-        loads = itertools.chain(near, self._alike(values))
-        return any(np.array_equal(elements(self._cast(load())), target) for load in loads)
+        count, target = nonzero_count(values), elements(values)
+        # Sorted only where there are as many: most that are read beside it are not.
+        near = (array for load in first if self._takes((array := load()).dtype.kind))
+        few = (array for array in map(self._cast, near) if nonzero_count(array) == count)
+        alike = (self._cast(load()) for load in self._alike(values))
+        return any(np.array_equal(elements(array), target) for array in itertools.chain(few, alike))
 
     def _alike(self, values: Array) -> Iterator[_Load]:
         key = fingerprint(values)

@@ -103,7 +103,7 @@ class Differences:
         # Codes of another type mean something else, and so do the bits of a constant in another shape.
         types = element_types_of(file), element_types_of(rewritten)
         recoded = {name for name in both if types[0][name] != types[1][name]}
-        recoded |= _constants_in_other_shapes(file, rewritten)
+        recoded |= _constants_in_other_shapes(file, rewritten) | _outputs_of_other_types(file, rewritten)
         self._recoded = recoded
         self.both = both - recoded
         """Tensors that both make."""
@@ -134,9 +134,14 @@ class Differences:
 
     @property
     def without_a_run(self) -> Kept:
-        """What is known already: outputs that the other makes of another type are compared nowhere."""
-        recoded = [name for name in self.before.model.outputs if name in self._recoded]
-        return Kept(self.defined, None, dict.fromkeys(recoded, "it is of another type in the file"))
+        """What is known already: outputs that are something else in each are compared nowhere."""
+        before, after = self.before, self.after
+        others = (
+            name
+            for name in before.model.outputs
+            if name in self._recoded or (after.makes(name) and not before.varies(name))
+        )
+        return Kept(self.defined, None, dict.fromkeys(others, "in the file it is of another type, shape or origin"))
 
     def constants_of(self, target: str, seams: set[str]) -> list[str]:
         """Returns the constants that the node of a target reads and that nodes make, in each model others; none where
@@ -170,6 +175,12 @@ class Differences:
 
 def _functions(model: OnnxModel) -> set[bytes]:
     return {function.SerializeToString(deterministic=True) for function in model.proto.functions}
+
+
+def _outputs_of_other_types(file: OnnxModel, rewritten: OnnxModel) -> set[str]:
+    """Returns the outputs that two models state otherwise, whatever their nodes make."""
+    one, other = ({v.name: v.type.tensor_type.elem_type for v in m.proto.graph.output} for m in (file, rewritten))
+    return {name for name, kind in one.items() if other.get(name, kind) != kind}
 
 
 def _constants_in_other_shapes(file: OnnxModel, rewritten: OnnxModel) -> set[str]:

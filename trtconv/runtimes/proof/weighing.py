@@ -181,7 +181,8 @@ class Weighing:
 
     def _collect(self) -> None:
         """Gives back what was read: graphs and what is known of them refer to each other, and the builder takes most
-        at its end. To look through many nodes takes longer than few weights are worth, or than nobody's builder."""
+        at its end. To look through many nodes takes longer than few weights are worth; what is done apart, is done
+        where nobody builds."""
         if self._apart is None and self._model.nbytes > _LARGE_BYTES:
             gc.collect()
 

@@ -8,6 +8,7 @@ import functools
 import importlib
 import importlib.util
 import os
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -72,8 +73,11 @@ def open_libraries(target: Target | None) -> None:
     """
     families = tuple(FAMILIES) if target is None else (target.family,)
     module = next((FAMILIES[family].module for family in families if _installed(FAMILIES[family].module)), "")
-    libraries = importlib.util.find_spec(f"{module}_libs") if module else None
-    if libraries is not None and address_space() is None:
+    package = f"{module}_libs"
+    if not module or not _installed(package) or sys.platform != "linux" or address_space() is not None:
+        return
+    libraries = importlib.util.find_spec(package)
+    if libraries is not None:
         Background(lambda: _open_in(libraries.submodule_search_locations or ()))
 
 

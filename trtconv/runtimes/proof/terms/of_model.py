@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import onnx
 
 from trtconv.graph.model import OnnxModel
-from trtconv.graph.types import ONNX_DOMAINS
+from trtconv.graph.types import ONNX_DOMAINS, undefined_opset
 from trtconv.runtimes.proof.terms import adding, elements, known, moving
 from trtconv.runtimes.proof.terms import term as terms
 from trtconv.runtimes.proof.terms.lengths import settled
@@ -29,6 +29,7 @@ class NodeTerms:
     def __init__(self, model: OnnxModel) -> None:
         self._model = model
         self._scope, self._opset = model.main, model.opset
+        self._why = undefined_opset(model.proto.opset_import)
 
     def of(self, nodes: Iterable[int], sources: Mapping[str, Term]) -> dict[str, Term | None]:
         """Returns the terms of what some nodes compute.
@@ -40,8 +41,8 @@ class NodeTerms:
         Raises:
             Wordless: One of them has none.
         """
-        if self._opset < _FIRST_OPSET:
-            raise Wordless(f"opset {self._opset}")
+        if self._opset < _FIRST_OPSET or self._why:
+            raise Wordless(self._why or f"opset {self._opset}")
         columns = self._scope.columns
         results: dict[str, Term | None] = {**sources, "": None}
         room = terms.Room()

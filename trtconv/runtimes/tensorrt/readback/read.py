@@ -52,13 +52,13 @@ class _Interface:
     """How a kind of layer is read.
 
     Args:
-        layer: The class that has its attributes.
+        interface: The class that has its attributes.
         names: Those that this version has.
         readers: What reads the value of each.
     """
 
-    def __init__(self, layer: Any, names: Sequence[str], readers: Sequence[Callable[[Any], Any]]) -> None:
-        self.layer, self.names, self.readers = layer, names, readers
+    def __init__(self, interface: Any, names: Sequence[str], readers: Sequence[Callable[[Any], Any]]) -> None:
+        self.interface, self.names, self.readers = interface, names, readers
         # All in one call, in half the time.
         self.values_of: Callable[[Any], Iterable[Any]] = _getter(names)
 
@@ -118,18 +118,18 @@ class _Reader:
     def _values(self, layer: Any, kind: str) -> dict[str, object]:
         if kind not in self._interfaces:
             self._interfaces[kind] = self._interface_of(kind)
-        interface = self._interfaces[kind]
-        if interface is None:
+        surface = self._interfaces[kind]
+        if surface is None:
             return {}
         # get_layer returns a plain ILayer; NVIDIA's own tools go down to the class of the layer in this way.
-        layer.__class__ = interface.layer
+        layer.__class__ = surface.interface
         try:
-            values = interface.values_of(layer)
+            values = surface.values_of(layer)
         except (RuntimeError, ValueError):
-            values = [_set_value(layer, name) for name in interface.names]
+            values = [_set_value(layer, name) for name in surface.names]
         return {
             name: value if type(value) in _AS_THEY_ARE else read_value(value)
-            for name, value, read_value in zip(interface.names, values, interface.readers, strict=True)
+            for name, value, read_value in zip(surface.names, values, surface.readers, strict=True)
         }
 
     def _interface_of(self, kind: str) -> _Interface | None:
