@@ -185,3 +185,17 @@ def test_a_kind_that_is_not_known_is_named() -> None:
     run = Run(network, {"x0": x}, stand_in=lambda tensor: x + 1 if tensor.name == "y" else None)
     np.testing.assert_array_equal(run.outputs()["y"], x + 1)
     assert 0 in run.unproven
+
+
+def test_what_is_not_set_is_none() -> None:
+    """TensorRT raises then; the other attributes are read all the same."""
+
+    def raises(_: object) -> None:
+        raise RuntimeError("not set")
+
+    trt = fake_module(NAMES[0])
+    x = np.ones((1, 2), np.float32)
+    for name in SURFACES["TRIP_LIMIT"].attributes:
+        setattr(trt.ITripLimitLayer, name, property(raises))
+    network = read(trt, fake_network(trt, "TRIP_LIMIT", "ITripLimitLayer", [x], (1, 2)))
+    assert network.layers[0].values == {"loop": None, "kind": None}

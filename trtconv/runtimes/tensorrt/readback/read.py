@@ -20,8 +20,8 @@ from trtconv.runtimes.tensorrt.readback.types import numpy_type, unpack
 _FIRST, _SECOND = _PERMUTATION = ("first_transpose", "second_transpose")
 _WEIGHTS = ("kernel", "bias", "weights", "shift", "scale", "power")
 _ORDINARY = frozenset((int, float))
-_AS_THEY_ARE = frozenset((bool, int, float, str))
-"""Types of values that are kept as they are, whatever they are of."""
+_AS_THEY_ARE = frozenset((bool, int, float, str, type(None)))
+"""Types of values that are kept as they are, whatever they are of; what is not set is None."""
 _HEADER_BYTES = 16
 """Of a Python object, before what a binding keeps in it."""
 
