@@ -83,6 +83,8 @@ def _literal_elements(graph: onnx.GraphProto, columns: Columns, inference: Mappi
         columns: Its nodes.
         inference: Tensors to their lengths, as inference without values tells them; None: it was not asked.
     """
+    if _FOLLOWED.isdisjoint(columns.ops):
+        return 0.0
     lengths = {tensor.name: _size(tensor) for tensor in graph.initializer}
     lengths |= {value.name: _length(value) for value in graph.input if value.name not in lengths}
     lengths = {name: length for name, length in lengths.items() if length}

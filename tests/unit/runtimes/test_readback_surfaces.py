@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import types
+import weakref
 from typing import Any
 
 import numpy as np
@@ -158,6 +160,25 @@ def test_permutations_end_with_the_rank(name: str) -> None:
     }
     expected = x.transpose(0, 2, 1).reshape(1, 6).T
     np.testing.assert_array_equal(ran(name, "SHUFFLE", "IShuffleLayer", [x], (6, 1), **asked), expected)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_network_lives_as_long_as_what_was_read_of_it_and_no_longer(name: str) -> None:
+    trt = fake_module(name)
+    x = np.ones((1, 1, 3, 3), np.float32)
+    network = fake_network(trt, "PADDING", "IPaddingLayer", [x], (1, 1, 4, 4), pre_padding_nd=(1, 1))
+    # Layers of TensorRT keep their network.
+    layer = weakref.ref(network.get_layer(0))
+    gc.disable()
+    try:
+        got = read(trt, network)
+        del network
+        assert layer() is not None
+        # Its weights are the most that a process holds, and a short one never searches for cycles.
+        del got
+        assert layer() is None
+    finally:
+        gc.enable()
 
 
 class Unranked:

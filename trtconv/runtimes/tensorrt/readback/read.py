@@ -45,7 +45,10 @@ def read(trt: Any, network: Any) -> ReadNetwork:
     layers = tuple(reader.layer(network.get_layer(i), i) for i in range(network.num_layers))
     inputs = tuple(reader.number(network.get_input(i)) for i in range(network.num_inputs))
     outputs = tuple(reader.number(network.get_output(i)) for i in range(network.num_outputs))
-    return ReadNetwork(tuple(reader.tensors), layers, inputs, outputs, (network, *reader.owners))
+    owners = (network, *reader.owners)
+    # What reads values refers to the reader, which so lives until cycles are searched for; the network shall not.
+    reader.owners.clear()
+    return ReadNetwork(tuple(reader.tensors), layers, inputs, outputs, owners)
 
 
 class _Interface:
