@@ -39,6 +39,7 @@ from trtconv.passes.spelling.caches import UpdateByScatter
 from trtconv.passes.spelling.cumulative import CumulativeProduct
 from trtconv.passes.spelling.determinant import DeterminantByMinors
 from trtconv.passes.spelling.einsum import SumWithoutOnes
+from trtconv.passes.spelling.end_indices import CountFromStart
 from trtconv.passes.spelling.exponentials import ShiftExponentials
 from trtconv.passes.spelling.float_mod import FloatMod
 from trtconv.passes.spelling.fourier import FourierByMatrix
@@ -103,6 +104,7 @@ PASSES: tuple[Pass, ...] = (
     CumulativeProduct(),
     ComparePositions(),
     CompressBySize(),
+    CountFromStart(),
     PoolByTaps(),
     ScatterByPosition(),
     UpdateByScatter(),
