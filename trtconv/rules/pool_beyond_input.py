@@ -29,7 +29,7 @@ class PoolBeyondInput(OperatorRule):
         g (float[1,1,2,2] x) => (float[1,1,1,1] y)
         { y = MaxPool <kernel_shape = [1, 1], strides = [2, 2]> (x) }
     Fix:
-        trtconv build and rewrite write explicit pads instead, where the sizes are known.
+        trtconv build and rewrite write explicit pads instead; where sizes are dynamic, a padding and a crop.
     Source:
         Run on TensorRT 8.6.0; read back from the network that TensorRT-RTX 1.7.1 makes.
     """

@@ -72,6 +72,16 @@ def assert_same(
         np.testing.assert_allclose(after, before, rtol=1e-4, atol=1e-5)
 
 
+def of_any_size(proto: onnx.ModelProto) -> onnx.ModelProto:
+    """Returns a model all of whose sizes are known only at run time."""
+    free = onnx.ModelProto()
+    free.CopyFrom(proto)
+    for place, value in enumerate((*free.graph.input, *free.graph.output)):
+        for axis, dim in enumerate(value.type.tensor_type.shape.dim):
+            dim.dim_param = f"d{place}_{axis}"
+    return free
+
+
 def normal(*shape: int, dtype: Any = np.float32) -> NDArray[Any]:
     return np.random.default_rng(0).standard_normal(shape).astype(dtype)
 
@@ -84,8 +94,11 @@ def normal(*shape: int, dtype: Any = np.float32) -> NDArray[Any]:
     st.integers(0, 1),
     st.booleans(),
     st.booleans(),
+    st.booleans(),
 )
-def test_pooling(op: str, axes: list[tuple[int, int, int, int]], pad: int, rounded: bool, counted: bool) -> None:
+def test_pooling(
+    op: str, axes: list[tuple[int, int, int, int]], pad: int, rounded: bool, counted: bool, free: bool
+) -> None:
     kernel, dilations, strides, sizes = (list(each) for each in zip(*axes, strict=True))
     reach = [(k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True)]
     assume(any(d > 1 for d in dilations) and all(r <= s for r, s in zip(reach, sizes, strict=True)))
@@ -96,16 +109,53 @@ def test_pooling(op: str, axes: list[tuple[int, int, int, int]], pad: int, round
     # A window that ends beyond the padding is counted otherwise by ONNX Runtime than by ONNX.
     assume(not (op == "AveragePool" and counted and rounded))
     feeds = {"a": normal(2, 2, *sizes)}
-    assert_same(model(op, feeds, 19, **attrs), feeds, "pool-by-taps", runtime=True)
+    proto = model(op, feeds, 19, **attrs)
+    assert_same(of_any_size(proto) if free else proto, feeds, "pool-by-taps", runtime=True)
 
 
-@given(st.integers(1, 3), st.integers(1, 2), st.integers(0, 1), st.integers(3, 6), st.integers(0, 1))
-def test_indices_of_the_largest(kernel: int, stride: int, pad: int, size: int, order: int) -> None:
+@st.composite
+def windows(draw: st.DrawFn) -> tuple[int, int, int, int, int]:
+    """Kernel, padding at both ends, stride, size."""
+    kernel = draw(st.integers(1, 3))
+    # ONNX Runtime takes no padding as long as the kernel.
+    begin, end = draw(st.integers(0, kernel - 1)), draw(st.integers(0, kernel - 1))
+    return kernel, begin, end, draw(st.integers(1, 4)), draw(st.integers(max(1, kernel - begin - end), 9))
+
+
+@given(st.sampled_from(("MaxPool", "AveragePool", "LpPool")), st.lists(windows(), min_size=1, max_size=2))
+def test_windows_are_counted_at_run_time(op: str, axes: list[tuple[int, int, int, int, int]]) -> None:
+    # One whose last window may begin in the end padding.
+    axes = [*axes, (2, 1, 1, 2, axes[0][4] + 1)]
+    kernel, begins, ends, strides, sizes = (list(values) for values in zip(*axes, strict=True))
+    feeds = {"a": normal(1, 2, *sizes)}
+    proto = model(op, feeds, 19, kernel_shape=kernel, pads=[*begins, *ends], strides=strides, ceil_mode=1)
+    assert_same(of_any_size(proto), feeds, "round-pools-at-run-time", runtime=True)
+
+
+@pytest.mark.parametrize(("mode", "stride"), [("SAME_UPPER", 1), ("SAME_LOWER", 1), ("VALID", 2)])
+def test_paddings_of_any_size_by_name(mode: str, stride: int) -> None:
+    feeds = {"a": normal(1, 2, 7, 8)}
+    # With dilations ONNX Runtime makes less of SAME than ONNX.
+    proto = model("MaxPool", feeds, 19, outputs=2, kernel_shape=[2, 3], strides=[stride] * 2, auto_pad=mode)
+    assert_same(of_any_size(proto), feeds, "pool-by-taps", runtime=True)
+
+
+def test_a_padding_that_hangs_on_the_size_is_refused() -> None:
+    attrs: dict[str, Any] = {"kernel_shape": [2], "dilations": [2], "strides": [2], "auto_pad": "SAME_UPPER"}
+    proto = of_any_size(model("MaxPool", {"a": normal(1, 1, 6)}, 19, **attrs))
+    done = run_passes(wrap(proto), PASSES, RTX)
+    assert [skip.reason for skip in done.skipped if skip.pass_name == "pool-by-taps"] == [
+        "its padding depends on sizes that are known only at run time"
+    ]
+
+
+@given(st.integers(1, 3), st.integers(1, 2), st.integers(0, 1), st.integers(3, 6), st.integers(0, 1), st.booleans())
+def test_indices_of_the_largest(kernel: int, stride: int, pad: int, size: int, order: int, free: bool) -> None:
     pad = min(pad, kernel - 1)
     attrs: dict[str, Any] = {"kernel_shape": [kernel] * 2, "strides": [stride] * 2, "pads": [pad] * 4}
     feeds = {"a": np.random.default_rng(0).permutation(2 * size * size).reshape(1, 2, size, size).astype(np.float32)}
     proto = model("MaxPool", feeds, 12, outputs=2, storage_order=order, **attrs)
-    assert_same(proto, feeds, "pool-by-taps", runtime=True)
+    assert_same(of_any_size(proto) if free else proto, feeds, "pool-by-taps", runtime=True)
 
 
 @given(st.integers(1, 3), st.integers(0, 2), st.booleans(), st.booleans(), st.booleans(), st.integers(1, 6))
@@ -269,12 +319,18 @@ def test_columns_are_put_together(
     assert_same(proto, feeds, "unfold-columns", runtime=True)
 
 
+@pytest.mark.parametrize("free", [False, True])
+@pytest.mark.parametrize("late", [False, True])
 @pytest.mark.parametrize("asked", [None, [1, 2, 4, 4], [1, 2, 5, 6]])
-def test_unpooling(asked: list[int] | None) -> None:
-    feeds = {"a": normal(1, 2, 2, 2), "b": np.array([[[[0, 3], [9, 15]], [[16, 22], [24, 30]]]], np.int64)}
+def test_unpooling(asked: list[int] | None, late: bool, free: bool) -> None:
+    feeds: Arrays = {"a": normal(1, 2, 2, 2), "b": np.array([[[[0, 3], [9, 15]], [[16, 22], [24, 30]]]], np.int64)}
     constant = {} if asked is None else {"c": np.array(asked, np.int64)}
-    proto = model("MaxUnpool", feeds, 11, constant=constant, kernel_shape=[2, 2], strides=[2, 2], shape=[None] * 4)
-    rewritten = wrap(proto)
+    if late:
+        feeds |= constant
+        constant = {}
+    shape = [None] * 4 if free or not late else asked
+    proto = model("MaxUnpool", feeds, 11, constant=constant, kernel_shape=[2, 2], strides=[2, 2], shape=shape)
+    rewritten = wrap(of_any_size(proto) if free else proto)
     assert "unpool-by-scatter" in {edit.pass_name for edit in run_passes(rewritten, PASSES, RTX).edits}
     (got,) = ReferenceEvaluator(rewritten.proto).run(None, feeds)
     expected = np.zeros((1, 2, 4, 4), np.float32)

@@ -1,21 +1,25 @@
-"""Writes poolings that TensorRT lacks tap by tap."""
+"""Writes poolings that TensorRT lacks tap by tap, and those whose number of windows it counts otherwise."""
 
 from __future__ import annotations
 
 import dataclasses
 import itertools
 import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from onnx import helper
 
 from trtconv.core.target import Target
-from trtconv.graph.pooling import axes_of_pool
+from trtconv.graph.pooling import PoolAxis, axes_of_pool, can_exceed, rounds_up
 from trtconv.graph.scope import Scope
 from trtconv.passes.spelling.base import Spelling
+from trtconv.passes.spelling.sizes import Number, filled, plus, positions, sizes_of, spread, times
 from trtconv.passes.spelling.writer import Unwritable, Writer
 
 _MOST_TAPS = 1024
+_LAST = np.iinfo(np.int64).max
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,74 +31,145 @@ class _Window:
         dilations: Steps between them.
         strides: Steps between windows.
         begins: Padding in front.
-        sizes: Of the input.
-        counts: Windows by axis.
+        ends: Padding behind, as much as the last window needs at most.
+        sizes: Of the input; None where they are known only at run time.
+        counts: A tensor of the numbers of windows, where the padding does not say them.
     """
 
     kernel: tuple[int, ...]
     dilations: tuple[int, ...]
     strides: tuple[int, ...]
     begins: tuple[int, ...]
-    sizes: tuple[int, ...]
-    counts: tuple[int, ...]
+    ends: tuple[int, ...]
+    sizes: tuple[int | None, ...]
+    counts: str = ""
 
     @property
-    def ends(self) -> tuple[int, ...]:
-        """Padding behind, as much as the last window needs."""
-        return tuple(
-            max(0, (count - 1) * stride + (kernel - 1) * dilation + 1 - begin - size)
-            for count, stride, kernel, dilation, begin, size in zip(
-                self.counts, self.strides, self.kernel, self.dilations, self.begins, self.sizes, strict=True
-            )
-        )
+    def axes(self) -> range:
+        """The axes of the input that it moves along."""
+        return range(2, 2 + len(self.kernel))
+
+    @property
+    def reaches(self) -> tuple[int, ...]:
+        """How far it reaches, by axis."""
+        return tuple((taps - 1) * step + 1 for taps, step in zip(self.kernel, self.dilations, strict=True))
+
+    def count(self, axis: int) -> int | None:
+        """Returns the number of windows along an axis; None where its size is not known."""
+        size = self.sizes[axis]
+        if size is None or self.counts:
+            return None
+        return (self.begins[axis] + size + self.ends[axis] - self.reaches[axis]) // self.strides[axis] + 1
+
+    @property
+    def is_padded(self) -> bool:
+        return any((*self.begins, *self.ends))
 
     def taps(self) -> list[tuple[int, ...]]:
         """Returns the offsets of all taps, row by row."""
         steps = zip(self.kernel, self.dilations, strict=True)
         return list(itertools.product(*([step * tap for tap in range(count)] for count, step in steps)))
 
+    def padded(self, writer: Writer, name: str, value: Any) -> str:
+        """Writes the padding of a tensor."""
+        if not self.is_padded:
+            return name
+        pads = [0, 0, *self.begins, 0, 0, *self.ends]
+        return writer("Pad", name, np.array(pads, np.int64), value, mode="constant")
+
     def slices(self, writer: Writer, padded: str) -> list[str]:
         """Writes for each tap what it sees of the padded input."""
-        axes = range(2, 2 + len(self.kernel))
-        reach = [(count - 1) * stride + 1 for count, stride in zip(self.counts, self.strides, strict=True)]
+        last = ""
+        if self.counts:
+            steps = writer("Mul", writer("Sub", self.counts, np.array([1], np.int64)), np.array(self.strides, np.int64))
+            last = writer("Add", steps, np.array([1], np.int64))
         return [
-            writer.slice(padded, tap, [t + r for t, r in zip(tap, reach, strict=True)], list(axes), self.strides)
+            writer.slice(
+                padded,
+                tap,
+                writer("Add", last, np.array(tap, np.int64)) if last else self._ends(tap),
+                list(self.axes),
+                self.strides,
+            )
             for tap in self.taps()
         ]
 
+    def _ends(self, tap: tuple[int, ...]) -> list[int]:
+        """Returns where the places that a tap sees end: behind one lies all that the window reaches from there."""
+        counts = map(self.count, range(len(tap)))
+        rows = zip(tap, counts, self.strides, self.reaches, strict=True)
+        return [
+            place - reach + 1 or _LAST if count is None else place + (count - 1) * stride + 1
+            for place, count, stride, reach in rows
+        ]
 
-def window_of(writer: Writer) -> _Window:
-    """Returns the taps of a pooling node; raises `Unwritable` where sizes are not known."""
+
+def _window_of(writer: Writer) -> _Window:
+    """Returns the taps of a pooling node.
+
+    Raises:
+        Unwritable: Its padding hangs on sizes that are not known.
+    """
     attrs = writer.attrs
     kernel = tuple(attrs["kernel_shape"])
-    sizes = writer.sizes(writer.input(0))[2:]
+    sizes = tuple(writer.shape(writer.input(0)))[2:]
     if len(sizes) != len(kernel):
         raise Unwritable("its input has other axes than its kernel")
-    if math.prod(kernel) > _MOST_TAPS:
-        raise Unwritable(f"its window has {math.prod(kernel)} elements")
     ones = (1,) * len(kernel)
     dilations, strides = tuple(attrs.get("dilations", ones)), tuple(attrs.get("strides", ones))
     mode = attrs.get("auto_pad", "NOTSET")
-    axes = [axis for axis in axes_of_pool({**attrs, "pads": None} if mode != "NOTSET" else attrs, sizes) if axis]
+    rounds = bool(attrs.get("ceil_mode")) and mode == "NOTSET"
+    # Of an axis whose size is not known nothing is used that hangs on it.
+    stated = {**attrs, "pads": None} if mode != "NOTSET" else attrs
+    axes = [axis for axis in axes_of_pool(stated, [size or 1 for size in sizes]) if axis is not None]
+    pads = [
+        _run_time_pads(axis, mode, rounds) if size is None else _pads(axis, mode, rounds)
+        for axis, size in zip(axes, sizes, strict=True)
+    ]
+    begins, ends = (tuple(values) for values in zip(*pads, strict=True))
+    counts = _counts_at_run_time(writer, axes) if rounds and None in sizes else ""
+    return _Window(kernel, dilations, strides, begins, ends, sizes, counts)
+
+
+def _pads(axis: PoolAxis, mode: str, rounds: bool) -> tuple[int, int]:
+    """Returns the padding of an axis whose size is known."""
+    begin = axis.begin
     if mode.startswith("SAME"):
-        counts = tuple(-(-axis.size // axis.stride) for axis in axes)
-        whole = [max(0, (count - 1) * a.stride + a.reach - a.size) for count, a in zip(counts, axes, strict=True)]
-        begins = tuple(pads // 2 if mode == "SAME_UPPER" else pads - pads // 2 for pads in whole)
+        count = -(-axis.size // axis.stride)
+        whole = max(0, (count - 1) * axis.stride + axis.reach - axis.size)
+        begin = whole // 2 if mode == "SAME_UPPER" else whole - whole // 2
     else:
-        begins = tuple(axis.begin for axis in axes)
-        rounded = attrs.get("ceil_mode")
-        counts = tuple(
-            axis.count if rounded else (axis.size + axis.begin + axis.end - axis.reach) // axis.stride + 1
-            for axis in axes
-        )
-    return _Window(kernel, dilations, strides, begins, sizes, counts)
+        count = axis.count if rounds else (axis.size + begin + axis.end - axis.reach) // axis.stride + 1
+    return begin, max(0, (count - 1) * axis.stride + axis.reach - begin - axis.size)
 
 
-def _padded(writer: Writer, name: str, window: _Window, value: Any) -> str:
-    if not any((*window.begins, *window.ends)):
-        return name
-    pads = [0, 0, *window.begins, 0, 0, *window.ends]
-    return writer("Pad", name, np.array(pads, np.int64), value, mode="constant")
+def _run_time_pads(axis: PoolAxis, mode: str, rounds: bool) -> tuple[int, int]:
+    """Returns the padding of an axis whose size is not known."""
+    if not mode.startswith("SAME"):
+        return axis.begin, axis.end + (axis.stride - 1 if rounds else 0)
+    if axis.stride > 1:
+        raise Unwritable("its padding depends on sizes that are known only at run time")
+    whole = axis.reach - 1
+    begin = whole // 2 if mode == "SAME_UPPER" else whole - whole // 2
+    return begin, whole - begin
+
+
+def _counts_at_run_time(writer: Writer, axes: Sequence[PoolAxis]) -> str:
+    """Writes how many windows there are where sizes are rounded up, without one that begins in the end padding."""
+    rooms = [axis.begin + min(axis.end - axis.reach + axis.stride, 0) + axis.stride - 1 for axis in axes]
+    steps = writer("Add", _sizes(writer), np.array(rooms, np.int64))
+    return writer("Div", steps, np.array([axis.stride for axis in axes], np.int64))
+
+
+def _sizes(writer: Writer) -> str:
+    """Writes the sizes of the axes that a window moves along."""
+    name = writer.input(0)
+    return writer.slice(writer("Shape", name), [2], [len(writer.shape(name))], [0])
+
+
+def _ones(writer: Writer, dtype: np.dtype[Any]) -> str:
+    """Writes ones in the place of one image of the input."""
+    return filled(writer, writer("Concat", np.array([1, 1], np.int64), _sizes(writer), axis=0), 1, dtype)
 
 
 class PoolByTaps(Spelling):
@@ -127,12 +202,10 @@ class PoolByTaps(Spelling):
         return columns.ops[index] == "MaxPool" and any(columns.outputs[index][1:])
 
     def write(self, writer: Writer, target: Target) -> str | None:
-        if writer.opset < 11:
-            raise Unwritable(f"opset {writer.opset} has no Pad with pads as an input")
-        dtype = writer.dtype(writer.input(0))
-        if dtype.kind in "iub":
-            raise Unwritable(f"its input is of {dtype}")
-        window = window_of(writer)
+        taps = math.prod(writer.attrs["kernel_shape"])
+        if taps > _MOST_TAPS:
+            raise Unwritable(f"its window has {taps} elements")
+        dtype, window = _float_type(writer), _window_of(writer)
         if writer.node.op_type == "MaxPool":
             self._max(writer, window, dtype)
         else:
@@ -141,8 +214,7 @@ class PoolByTaps(Spelling):
 
     @staticmethod
     def _max(writer: Writer, window: _Window, dtype: np.dtype[Any]) -> None:
-        lowest = np.array(-np.inf, dtype)
-        taps = window.slices(writer, _padded(writer, writer.input(0), window, lowest))
+        taps = window.slices(writer, window.padded(writer, writer.input(0), np.array(-np.inf, dtype)))
         if not writer.output(1):
             writer("Max", *taps, to=writer.output())
             return
@@ -158,45 +230,121 @@ class PoolByTaps(Spelling):
         power = writer.node.op_type == "LpPool"
         if power:
             name = writer("Pow", writer("Abs", name), np.array(norm, dtype))
-        taps = window.slices(writer, _padded(writer, name, window, np.zeros((), dtype)))
-        total = writer("Sum", *taps)
+        total = writer("Sum", *window.slices(writer, window.padded(writer, name, np.zeros((), dtype))))
         if power:
             writer("Pow", total, np.array(1 / norm, dtype), to=writer.output())
             return
-        writer(
-            "Div",
-            total,
-            _counts(window, bool(writer.attrs.get("count_include_pad")), writer).astype(dtype),
-            to=writer.output(),
-        )
+        writer("Div", total, _hits(writer, window, dtype), to=writer.output())
 
 
-def _counts(window: _Window, with_pads: bool, writer: Writer) -> Any:
+def _hits(writer: Writer, window: _Window, dtype: np.dtype[Any]) -> Any:
     """Returns by how many elements each window is divided: those of the input, or of the padding too."""
+    with_pads = bool(writer.attrs.get("count_include_pad"))
+    if None not in window.sizes:
+        return _known_hits(window, with_pads, writer).astype(dtype)
+    if not window.counts and (with_pads or not window.is_padded):
+        return np.array(math.prod(window.kernel), dtype)
+    if with_pads and window.is_padded:
+        raise Unwritable("its padding counts, and its sizes are rounded up at run time")
+    ones = window.padded(writer, _ones(writer, dtype), np.zeros((), dtype))
+    return writer("Sum", *window.slices(writer, ones))
+
+
+def _known_hits(window: _Window, with_pads: bool, writer: Writer) -> Any:
     total: Any = np.ones((1, 1))
     pads = writer.attrs.get("pads", [0] * 2 * len(window.kernel))
     for axis, kernel in enumerate(window.kernel):
-        starts = np.arange(window.counts[axis]) * window.strides[axis] - window.begins[axis]
+        starts = np.arange(window.count(axis) or 0) * window.strides[axis] - window.begins[axis]
         places = starts[:, None] + np.arange(kernel) * window.dilations[axis]
-        begin, end = 0, window.sizes[axis]
+        begin, end = 0, window.sizes[axis] or 0
         if with_pads:
             begin, end = -window.begins[axis], end + max(pads[axis + len(window.kernel)], 0)
-        hits = ((places >= begin) & (places < end)).sum(axis=1)
-        total = total[..., None] * hits
+        total = total[..., None] * ((places >= begin) & (places < end)).sum(axis=1)
     return total
 
 
 def _indices(writer: Writer, window: _Window, tap: str) -> None:
     """Writes where in the whole input the largest of each window lies, from which tap it is."""
-    batch, channels = writer.sizes(writer.input(0))[:2]
-    steps = [math.prod(window.sizes[axis + 1 :]) for axis in range(len(window.sizes))]
-    if writer.attrs.get("storage_order"):
-        steps = [math.prod(window.sizes[:axis]) for axis in range(len(window.sizes))]
-    offsets = [sum(t * s for t, s in zip(tap, steps, strict=True)) for tap in window.taps()]
-    plane = math.prod(window.sizes)
-    starts: Any = (np.arange(batch * channels) * plane).reshape(batch, channels)
+    name = writer.input(0)
+    batch, channels, *sizes = sizes_of(writer, name, writer.shape(name))
+    _, _, *counts = sizes_of(writer, tap, [1, 1, *map(window.count, range(len(sizes)))])
+    # How many elements one step is: of the axes behind it, or with a storage_order of those in front of it.
+    by_columns = writer.attrs.get("storage_order")
+    steps = [times(writer, *(sizes[:axis] if by_columns else sizes[axis + 1 :])) for axis in range(len(sizes))]
+    taps = np.array(window.taps(), np.int64)
+    start = times(writer, channels, spread(writer, positions(writer, batch), 1))
+    start = times(writer, plus(writer, start, positions(writer, channels)), *sizes)
+    offset: Number = 0
     for axis, step in enumerate(steps):
-        along = (np.arange(window.counts[axis]) * window.strides[axis] - window.begins[axis]) * step
-        starts = starts[..., None] + along
-    offset = writer("Gather", np.array(offsets, np.int64), tap, axis=0)
-    writer("Add", offset, starts.astype(np.int64), to=writer.output(1))
+        offset = plus(writer, offset, times(writer, taps[:, axis], step))
+        along = times(writer, positions(writer, counts[axis]), window.strides[axis])
+        along = times(writer, plus(writer, along, -window.begins[axis]), step)
+        start = plus(writer, spread(writer, start, axis + 2), along)
+    writer("Add", writer("Gather", offset, tap, axis=0), start, to=writer.output(1))
+
+
+def _float_type(writer: Writer) -> np.dtype[Any]:
+    """Returns the type of the input; raises `Unwritable` where it cannot be padded with what is in no window."""
+    if writer.opset < 11:
+        raise Unwritable(f"opset {writer.opset} has no Pad with pads as an input")
+    dtype = writer.dtype(writer.input(0))
+    if dtype.kind in "iub":
+        raise Unwritable(f"its input is of {dtype}")
+    return dtype
+
+
+class RoundPoolsAtRunTime(Spelling):
+    """Writes ceil_mode on dynamic sizes as padding and a crop, where a window might begin in the end padding.
+
+    ONNX leaves out such a window, and TensorRT keeps it. How many there are is computed at run time.
+
+    Before:
+        <ir_version: 8, opset_import: ["": 17]>
+        g (float[1,1,n] x) => (float[1,1,m] y)
+        { y = MaxPool <kernel_shape = [1], strides = [2], ceil_mode = 1> (x) }
+    After:
+        <ir_version: 8, opset_import: ["": 17]>
+        g (float[1,1,n] x) => (float[1,1,m] y)
+        <int64[6] pads = {0, 0, 0, 0, 0, 1}, float low = {-inf}, int64[1] zero = {0}, int64[1] one = {1},
+         int64[1] two = {2}, int64[1] three = {3}>
+        {
+          s = Shape (x)  n = Slice (s, two, three, zero)  o = Add (n, one)  count = Div (o, two)
+          p = Pad <mode = "constant"> (x, pads, low)  q = MaxPool <kernel_shape = [1], strides = [2]> (p)
+          y = Slice (q, zero, count, two)
+        }
+    """
+
+    name = "round-pools-at-run-time"
+    fixes = ("TC612",)
+    ops = frozenset({"AveragePool", "LpPool", "MaxPool"})
+
+    def lacks(self, scope: Scope, index: int, target: Target) -> bool:
+        attributes = scope.columns.attributes[index]
+        return rounds_up(attributes) and can_exceed({a.name: helper.get_attribute_value(a) for a in attributes})
+
+    def write(self, writer: Writer, target: Target) -> str | None:
+        if None not in writer.shape(writer.input(0)) or writer.attrs.get("auto_pad", "NOTSET") != "NOTSET":
+            raise Unwritable
+        dtype, window = _float_type(writer), _window_of(writer)
+        if not window.counts or writer.output(1):
+            raise Unwritable
+        op = writer.node.op_type
+        if op != "AveragePool":
+            self._pool(
+                writer, window, writer.input(0), np.array(-np.inf if op == "MaxPool" else 0, dtype), writer.output()
+            )
+            return None
+        if writer.attrs.get("count_include_pad") and any(writer.attrs.get("pads", ())):
+            raise Unwritable("its padding counts, and its sizes are rounded up at run time")
+        # The mean of what is not padding, by the share of it in the window.
+        zero = np.zeros((), dtype)
+        means, shares = (self._pool(writer, window, name, zero, "") for name in (writer.input(0), _ones(writer, dtype)))
+        writer("Div", means, shares, to=writer.output())
+        return None
+
+    @staticmethod
+    def _pool(writer: Writer, window: _Window, name: str, value: Any, to: str) -> str:
+        dropped = ("ceil_mode", "pads", "auto_pad", "count_include_pad", "storage_order")
+        attrs: Mapping[str, Any] = {key: value for key, value in writer.attrs.items() if key not in dropped}
+        pooled = writer(writer.node.op_type, window.padded(writer, name, value), **attrs)
+        return writer.slice(pooled, [0] * len(window.kernel), window.counts, list(window.axes), to=to)

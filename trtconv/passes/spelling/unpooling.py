@@ -11,6 +11,7 @@ import numpy as np
 from trtconv.core.target import Target
 from trtconv.graph.resolve import resolved
 from trtconv.passes.spelling.base import Spelling
+from trtconv.passes.spelling.sizes import Number, filled, joined, plus, sizes_of, times
 from trtconv.passes.spelling.writer import Unwritable, Writer
 
 
@@ -122,35 +123,52 @@ class UnpoolByScatter(Spelling):
     ops = frozenset({"MaxUnpool"})
 
     def write(self, writer: Writer, target: Target) -> str | None:
-        batch, channels, *sizes = writer.sizes(writer.input(0))
-        rank = len(sizes)
-        strides, pads = writer.attrs.get("strides", [1] * rank), writer.attrs.get("pads", [0] * 2 * rank)
-        kernel = writer.attrs["kernel_shape"]
-        image = [
-            (sizes[axis] - 1) * strides[axis] + kernel[axis] - pads[axis] - pads[axis + rank] for axis in range(rank)
-        ]
-        if writer.input(2):
-            after = self._sizes(writer)
-            # Indices are those of the image that the pooling had, which lies at the beginning of the one asked for.
-            if any(goal < size for goal, size in zip(after[2:], image, strict=True)):
-                raise Unwritable(f"its output of {after} is smaller than what was pooled")
-        else:
-            after = [batch, channels, *image]
-        dtype = writer.dtype(writer.input(0))
-        zeros = np.zeros(batch * channels * math.prod(image), dtype)
-        values, places = writer.reshape(writer.input(0), [-1]), writer.reshape(writer.input(1), [-1])
+        name, dtype = writer.input(0), writer.dtype(writer.input(0))
+        shape = self._pooled(writer, sizes_of(writer, name, writer.shape(name)))
+        count = times(writer, *shape)
+        zeros = np.zeros(count, dtype) if isinstance(count, int) else filled(writer, joined(writer, [count]), 0, dtype)
+        values, places = writer.reshape(name, [-1]), writer.reshape(writer.input(1), [-1])
         flat = writer("ScatterElements", zeros, places, values, axis=0)
-        if after[2:] == image:
-            writer.reshape(flat, after, to=writer.output())
+        goals = self._goals(writer, len(shape))
+        # Indices are those of the image that the pooling had, which lies at the beginning of the one asked for.
+        rests = zip(goals, shape[2:], strict=True) if goals else ()
+        ends = [plus(writer, goal, times(writer, size, -1)) for goal, size in rests]
+        if any(isinstance(end, int) and end < 0 for end in ends):
+            raise Unwritable(f"its output of {goals} is smaller than what was pooled")
+        if all(end == 0 for end in ends):
+            writer.reshape(flat, joined(writer, shape), to=writer.output())
             return None
-        whole = writer.reshape(flat, [batch, channels, *image])
-        ends = [0, 0, *(goal - size for goal, size in zip(after[2:], image, strict=True))]
-        writer("Pad", whole, np.array([0] * len(after) + ends, np.int64), np.zeros((), dtype), to=writer.output())
+        whole = writer.reshape(flat, joined(writer, shape))
+        pads = joined(writer, [*[0] * (len(shape) + 2), *ends])
+        writer("Pad", whole, pads, np.zeros((), dtype), to=writer.output())
         return None
 
     @staticmethod
-    def _sizes(writer: Writer) -> list[int]:
+    def _pooled(writer: Writer, sizes: Sequence[Number]) -> list[Number]:
+        """Returns the sizes of the image that was pooled."""
+        rank = len(sizes) - 2
+        strides, pads = writer.attrs.get("strides", [1] * rank), writer.attrs.get("pads", [0] * 2 * rank)
+        image = [
+            plus(
+                writer,
+                times(writer, plus(writer, sizes[axis + 2], -1), strides[axis]),
+                writer.attrs["kernel_shape"][axis] - pads[axis] - pads[axis + rank],
+            )
+            for axis in range(rank)
+        ]
+        return [*sizes[:2], *image]
+
+    @staticmethod
+    def _goals(writer: Writer, rank: int) -> Sequence[Number]:
+        """Returns the sizes of the image that is asked for; none where nothing is."""
+        sizes = writer.input(2)
+        if not sizes:
+            return []
         try:
-            return [int(size) for size in writer.values(2, "sizes").reshape(-1)]
+            return [int(size) for size in writer.values(2, "sizes").reshape(-1)[2:]]
         except Unwritable:
-            return list(writer.sizes(writer.output()))
+            shape = writer.scope.shape(writer.output()) or (None,) * rank
+        return [
+            writer("Gather", sizes, np.array(axis, np.int64), axis=0) if size is None else size
+            for axis, size in enumerate(shape)
+        ][2:]
