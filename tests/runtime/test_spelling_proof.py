@@ -86,6 +86,13 @@ FORMS = {
         => (float[1,2,4] y, float[1,2,5,2] nk, float[1,2,5,2] nv)
         { y, nk, nv = com.microsoft.MultiHeadAttention <num_heads = 2> (q, k, v, b, , , pk, pv) }""",
     ),
+    "a number of the iteration as a list": (
+        17,
+        """(float[4,2] x) => (float[2,1,2] y) <int64 most = {2}, bool go = {1}> {
+          y = Loop <body = b (int64[1] i, bool c) => (bool d, float[1,2] t) { d = Identity (c)  t = Gather (x, i) }>
+            (most, go)
+        }""",
+    ),
     "weights of few bits at run time": (
         19,
         """(float[2,16] x, uint8[4,1,8] w, float[4] s, uint8[4] z) => (float[2,4] y)

@@ -84,3 +84,38 @@ def test_a_condition_that_a_node_makes_is_left() -> None:
         BEGUN.replace("INSIDE", INSIDE[0]).replace(") {", ") { go = Not (stop) ", 1).replace("bool go", "bool stop", 1)
     )
     assert not run_passes(wrap(graph(text)), PASSES, RTX).edits
+
+
+LISTS = """g (float[4,2] x, int64 most, bool go) => (float[m,1,2] y) {
+    begin = Not (go)
+    y = Loop <body = b (int64[1] i, bool c) => (bool d, float[1,2] t) { d = Identity (c)  t = Gather (x, i) }>
+        (most, begin)
+}"""
+
+
+@pytest.mark.parametrize(
+    ("text", "edits"),
+    [
+        (LISTS, 1),
+        # Of a name that the copy might take, in the body of another, and with a condition to be written too.
+        (LISTS.replace("x", "number").replace("(most, begin)", "(most, go)"), 1),
+        (
+            LISTS.replace("t = Gather (x, i)", f"s = Gather (x, i)  {INNER} (most, c, s)").replace(
+                "int64 j", "int64[1] j"
+            ),
+            2,
+        ),
+    ],
+    ids=["counts", "begins too", "inner"],
+)
+@pytest.mark.parametrize("go", [True, False])
+def test_a_number_of_the_iteration_that_is_a_list_is_made_of_a_scalar(text: str, edits: int, go: bool) -> None:
+    proto = graph(text.replace("bool e, float[2] u", "bool e, float[1,2] u").replace("float[2] v", "float[1,2] v"))
+    rewritten = wrap(proto)
+    assert [e.pass_name for e in run_passes(rewritten, PASSES, RTX).edits] == ["complete-iterations"] * edits
+    loops = [scope.columns.nodes[index] for scope in rewritten.scopes for index in scope.positions("Loop")]
+    assert all(not loop.attribute[0].g.input[0].type.tensor_type.shape.dim for loop in loops)
+    data = proto.graph.input[0].name
+    feeds = {data: np.arange(8, dtype=np.float32).reshape(4, 2), "most": np.array(3), "go": np.array(go)}
+    for expected, got in zip(run(proto, feeds), run(rewritten.proto, feeds), strict=True):
+        np.testing.assert_array_equal(got, expected)

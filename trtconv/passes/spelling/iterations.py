@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
@@ -20,11 +22,12 @@ _SCAN_OPSET = 9
 
 
 class CompleteIterations(Spelling):
-    """Gives a Loop a condition of its own, and a Scan a state, where they have none.
+    """Gives a Loop a condition and a number of its own, and a Scan a state, where they have none.
 
     TensorRT's parser takes no Loop without a condition that it begins with, and no Scan that carries nothing from one
     step to the next. Where a Loop begins with an input of the network, the parser gives that input the name that the
-    condition has inside the body; a copy of it keeps the input's.
+    condition has inside the body; a copy of it keeps the input's. The number of the iteration is always a scalar to it,
+    also where the body declares a list of one, as tf2onnx writes.
 
     Before:
         <ir_version: 8, opset_import: ["": 17]>
@@ -62,13 +65,15 @@ class CompleteIterations(Spelling):
         columns = scope.columns
         inputs = columns.inputs[index]
         if columns.ops[index] == "Loop":
-            return len(inputs) > _CONDITION and (not inputs[_CONDITION] or _is_input(scope, inputs[_CONDITION]))
+            return _wants_condition(scope, inputs) or any(
+                attribute.name == "body" and _counts_in_lists(attribute.g) for attribute in columns.attributes[index]
+            )
         return len(inputs) == next((a.i for a in columns.attributes[index] if a.name == "num_scan_inputs"), 0)
 
     def write(self, writer: Writer, target: Target) -> str | None:
         inputs = list(writer.node.input)
         if writer.node.op_type == "Loop":
-            return _with_condition(writer, inputs)
+            return _loop(writer, inputs)
         if writer.opset < _SCAN_OPSET:
             raise Unwritable(f"the Scan of opset {writer.opset} goes over batches")
         state = writer.constant(np.array(False))
@@ -94,14 +99,49 @@ def _depth(scope: Scope) -> int:
     return depth
 
 
-def _with_condition(writer: Writer, inputs: list[str]) -> str:
-    """Writes a Loop with a condition that a node makes, or that is always true."""
+def _wants_condition(scope: Scope, inputs: Sequence[str]) -> bool:
+    """Whether a Loop begins without a condition, or with one that is an input of the model."""
+    return len(inputs) > _CONDITION and (not inputs[_CONDITION] or _is_input(scope, inputs[_CONDITION]))
+
+
+def _counts_in_lists(body: onnx.GraphProto) -> bool:
+    """Whether the number of the iteration is declared as a list of one."""
+    return bool(body.input) and len(body.input[0].type.tensor_type.shape.dim) == 1
+
+
+def _loop(writer: Writer, inputs: list[str]) -> str:
+    """Writes a Loop with a condition and a number as the parser has them; returns what was done."""
+    words, changes = list[str](), dict[str, onnx.GraphProto]()
+    if _wants_condition(writer.scope, inputs):
+        words.append(_begin(writer, inputs))
+    if _counts_in_lists(writer.attrs["body"]):
+        changes["body"] = _with_scalar(writer)
+        words.append("the number of its iteration is a scalar")
+    writer.again(inputs, **changes)
+    return "; ".join(words)
+
+
+def _begin(writer: Writer, inputs: list[str]) -> str:
+    """Gives a Loop a condition that a node makes, or that is always true."""
     condition = inputs[_CONDITION]
     if not condition and not _goes_on(writer.attrs["body"]):
         raise Unwritable("it begins without a condition, and whether one of its body ends it is read both ways")
     inputs[_CONDITION] = writer("Identity", condition) if condition else writer.constant(np.array(True))
-    writer.again(inputs)
     return f"it begins with a copy of {condition}" if condition else "the condition that it begins with written as true"
+
+
+def _with_scalar(writer: Writer) -> onnx.GraphProto:
+    """Returns the body of a Loop that makes a list of one of the number of its iteration."""
+    body = onnx.GraphProto()
+    body.CopyFrom(writer.attrs["body"])
+    number, length = (writer.model.fresh_name(f"{writer.node.name}/{what}") for what in ("number", "length"))
+    node = helper.make_node("Reshape", [number, length], [body.input[0].name], name=number)
+    body.input[0].CopyFrom(helper.make_tensor_value_info(number, TensorProto.INT64, []))
+    body.initializer.append(numpy_helper.from_array(np.array([1], np.int64), length))
+    nodes = [node, *body.node]
+    del body.node[:]
+    body.node.extend(nodes)
+    return body
 
 
 def _goes_on(body: onnx.GraphProto) -> bool:
