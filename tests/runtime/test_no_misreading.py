@@ -27,6 +27,19 @@ def test_tiny_shares(tmp_path: Path) -> None:
     assert (report.exit_code, report.proof.agrees) == (0, True), report.findings
 
 
+REMAINDER = """<ir_version: 8, opset_import: ["": 17]>
+g (float[1,8,6,3] x, float[1,8,6,3] z) => (float[1,8,6,3] y, float[1,8,6,3] w) <float c = {0.3}>
+{ y = Mod <fmod = 1> (x, c)  w = Mod <fmod = 1> (x, z) }"""
+
+
+def test_remainders_are_rounded_as_what_is_divided(tmp_path: Path) -> None:
+    # Of 0.9 by 0.3 it is nothing or nearly 0.3, by the last bit of either.
+    onnx.save(onnx.parser.parse_model(REMAINDER), tmp_path / "m.onnx")
+    report = trtconv.check(trtconv.CheckRequest(tmp_path / "m.onnx"))
+    assert report.proof is not None
+    assert (report.exit_code, report.proof.agrees, report.proof.missing) == (0, True, ()), report.findings
+
+
 def test_values_that_overflow_show_nothing(tmp_path: Path) -> None:
     # Zeros that a pass puts into the kernel make NaN of infinities.
     onnx.save(onnx.parser.parse_model(OVERFLOWING), tmp_path / "m.onnx")

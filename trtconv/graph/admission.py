@@ -17,6 +17,7 @@ from trtconv.graph.functions import inlined_nodes
 from trtconv.graph.nodes import Columns
 
 UNREADABLE_HINT = "Export the model again, or copy the file again: it may be truncated or a Git LFS pointer."
+_INVALID_HINT = "Mend what it names, or export the model again; where the file was cut short, copy it again."
 _MOST_REMEMBERED = 4
 _admitted: tuple[tuple[bytes, Budget], ...] = ()
 """SHA-256 of what was admitted last, and the budget that it was held to. A file is read again for each proof."""
@@ -43,7 +44,7 @@ def admit(proto: onnx.ModelProto, hashing: Hashing | None, path: Path) -> Column
     forget_meaningless(proto.graph)
     examined = checker.examine(proto)
     if isinstance(examined, str):
-        raise InputError(f"{path} is not a valid ONNX model: {examined}", UNREADABLE_HINT)
+        raise InputError(f"{path} is not a valid ONNX model: {examined}", _INVALID_HINT)
     nodes, place = inlined_nodes(proto)
     budget.spend("nodes", nodes, "with its functions inlined it", place)
     if key is not None:

@@ -40,6 +40,8 @@ _FOREIGN: dict[tuple[str, str], tuple[int, dict[str, int], int]] = {
     **{(MICROSOFT, op): (2, {}, 2) for op in ("QuantizeLinear", "DequantizeLinear")},
     **{(MICROSOFT, op): (least, {}, least) for op, least in _FUSED.items()},
     (MICROSOFT, "EmbedLayerNormalization"): (7, {}, 1),
+    # Others that have an activation have a text.
+    **{(MICROSOFT, op): (3, {"activation": AttributeProto.INT}, 3) for op in ("GroupNorm", "SkipGroupNorm")},
     # Those of ONNX that are called so have lists.
     (MICROSOFT, "FusedGemm"): (2, dict.fromkeys(("activation_alpha", "activation_beta"), AttributeProto.FLOAT), 2),
 }

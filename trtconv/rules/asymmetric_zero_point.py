@@ -40,8 +40,8 @@ class AsymmetricZeroPoint(LinearRule):
 
     code = "TC308"
     name = "asymmetric-zero-point"
-    fix = "Calibrate symmetrically; else trtconv computes it in float, or in int8 with --requantize."
-    by_hand = "Calibrate symmetrically."
+    fix = "Calibrate symmetrically, to int8; else trtconv computes it in float, or in int8 with --requantize."
+    by_hand = "Calibrate symmetrically, to int8."
 
     def fault(self, linear: Linear, target: Target) -> str | None:
         if not linear.has_zero_point:

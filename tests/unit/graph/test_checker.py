@@ -80,6 +80,10 @@ RIGHT: dict[str, Callable[[], tuple[Nodes, list[TensorProto]]]] = {
         [helper.make_node("Clip", ["x", "", "w"], ["y"], name="clip")],
         [weight()],
     ),
+    "an activation that is a number": lambda: (
+        [helper.make_node("GroupNorm", ["x", "w", "w"], ["y"], domain="com.microsoft", groups=1, activation=1)],
+        [weight(2)],
+    ),
     "a weight": lambda: ([node("Add", "x w", "y")], [weight(2)]),
     "a tensor of an attribute": lambda: (
         [node("Constant", "", "k", value=weight(2)), node("Add", "x k", "y")],

@@ -141,13 +141,31 @@ def test_closely_a_piece_is_moved_a_little_and_very_little(tmp_path: Path) -> No
     body = "(float[2,4] x) => (float[2,4] y) <float w = {3}> { y = Mul (x, w) }"
     (answer,) = answers(tmp_path, body, piece := task(look=Look.MOVED))
     value, arrays = 3 * fed(piece)["x"], answer["arrays"]
-    assert arrays.keys() == {"value 0", "terms 0", *(f"moved 0 {n}" for n in range(4)), "beside 0 0", "beside 0 1"}
-    for number in range(4):
+    moves = ["0", "1", "weights 0", "weights 1"]
+    assert arrays.keys() == {"value 0", "terms 0", *(f"moved 0 {n}" for n in moves), "beside 0 0", "beside 0 1"}
+    for number in moves:
         np.testing.assert_allclose(np.abs(arrays[f"moved 0 {number}"] / value - 1), PERTURBATION, rtol=1e-3)
     for number in range(2):
         np.testing.assert_allclose(np.abs(arrays[f"beside 0 {number}"] / value - 1), 4 * piece.eps, atol=2.0**-23)
     # The weights are moved too, each of them as a whole here.
-    assert len({float((arrays[f"moved 0 {n}"] / value).std()) < 1e-6 for n in (2, 3)}) == 1
+    assert len({float((arrays[f"moved 0 {n}"] / value).std()) < 1e-6 for n in moves[2:]}) == 1
+
+
+def test_each_value_is_moved_to_both_sides_with_and_against_others(tmp_path: Path) -> None:
+    body = "(float[2,4] x, float[2,4] z) => (float[2,4] y) { y = Div (x, z) }"
+    piece = task(Source("x", "float32"), Source("z", "float32"), look=Look.MOVED)
+    (answer,) = answers(tmp_path, body, piece)
+    value, arrays = answer["arrays"]["value 0"], answer["arrays"]
+    ratios = np.stack([arrays[f"moved 0 {number}"] / value - 1 for number in range(4)]) / PERTURBATION
+    # Two moves leave the quotient of each element, one makes it larger and one smaller.
+    expected = np.broadcast_to(np.array([-2, 0, 0, 2]).reshape(4, 1, 1), ratios.shape)
+    np.testing.assert_allclose(np.sort(ratios, axis=0), expected, atol=0.01)
+
+
+def test_the_terms_of_a_remainder_are_as_large_as_what_is_divided(tmp_path: Path) -> None:
+    body = "(float[2,4] x) => (float[2,4] y) <float c = {0.25}> { y = Mod <fmod = 1> (x, c) }"
+    (answer,) = answers(tmp_path, body, piece := task(look=Look.TERMS))
+    np.testing.assert_array_equal(answer["arrays"]["terms 0"], np.maximum(np.abs(fed(piece)["x"]), 0.25))
 
 
 def test_a_type_that_numpy_lacks_is_handed_over_in_a_wider_one(tmp_path: Path) -> None:

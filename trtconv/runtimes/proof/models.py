@@ -35,8 +35,8 @@ Computes = Callable[[Mapping[str, Array]], Array]
 
 _MOST_DRAWS = 400
 """How many values are tried of integers that decide sizes."""
-_MOVES = 2
-"""How many moved inputs the condition is measured by."""
+_SHAKES = 2
+"""How often the weights of a piece are moved, beside its inputs, to measure the condition."""
 _FEW_UNITS = 4
 _MOST_ELEMENTS = 1 << 16
 """Of the sources of a piece that is run without threads."""
@@ -198,26 +198,30 @@ def _first(
 
 
 def _nearby(computes: Computes, feeds: Mapping[str, Array], kind: InputKind, eps: float) -> Iterator[tuple[str, Array]]:
-    """Yields the results on inputs that are moved a little, and very little."""
+    """Yields the results on inputs that are moved a little, and very little: to both sides, for there may be a border
+    on one of them; of several inputs, with each other and against each other."""
     random = np.random.default_rng(int(kind))
-    for number in range(_MOVES):
-        for name, step in (("moved", PERTURBATION), ("beside", _FEW_UNITS * eps)):
-            signs = {n: random.choice([-1.0, 1.0], v.shape) for n, v in feeds.items()}
-            moved = {n: _moved(v, step * signs[n]) for n, v in feeds.items()}
+    signs = {name: random.choice([-1.0, 1.0], values.shape) for name, values in feeds.items()}
+    floats = [name for name, values in feeds.items() if values.dtype.kind in "fV"]
+    ways = [(), floats, *((floats[::2], floats[1::2]) if len(floats) > 1 else ())]
+    for number, turned in enumerate(ways):
+        for what, step in (("moved", PERTURBATION), ("beside", _FEW_UNITS * eps)):
+            by = {name: -step if name in turned else step for name in feeds}
+            moved = {name: _moved(values, by[name] * signs[name]) for name, values in feeds.items()}
             with contextlib.suppress(Exception):
-                yield f"{name} {int(kind)} {number}", computes(moved)
+                yield f"{what} {int(kind)} {number}", computes(moved)
 
 
 def _shaken(
     part: onnx.ModelProto, model: OnnxModel, task: Task, feeds: Mapping[str, Array], kind: InputKind
 ) -> Iterator[tuple[str, Array]]:
     """Yields the results where weights and intermediate results are moved a little, as further moved inputs."""
-    for number in range(_MOVES):
+    for number in range(_SHAKES):
         moved = shaken(part, model, PERTURBATION, number)
         computes = _computes(moved, model.path, task, None)
         if not isinstance(computes, str):
             with contextlib.suppress(Exception):
-                yield f"moved {int(kind)} {_MOVES + number}", computes(feeds)
+                yield f"moved {int(kind)} weights {number}", computes(feeds)
 
 
 def _moved(values: Array, by: Array) -> Array:
@@ -317,8 +321,8 @@ def _absolute(part: onnx.ModelProto, model: OnnxModel, weights: dict[str, Array]
                 give_values(tensor, magnitudes)
     for node in copy.graph.node:
         constant = constant_of(node)
-        if node.op_type == "Sub":
-            node.op_type = "Add"
+        if node.op_type in ("Sub", "Mod"):
+            _add_instead(node, model)
         elif constant is not None and constant.data_type in (onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16):
             values = np.abs(model.array(constant))
             del node.attribute[:]
@@ -328,3 +332,12 @@ def _absolute(part: onnx.ModelProto, model: OnnxModel, weights: dict[str, Array]
                 attribute.f = abs(attribute.f)
     take_magnitudes(copy.graph, model)
     return copy
+
+
+def _add_instead(node: onnx.NodeProto, model: OnnxModel) -> None:
+    """Makes a sum of a difference; and of a remainder what is divided, from which TensorRT subtracts a product."""
+    if node.op_type == "Sub":
+        node.op_type = "Add"
+    elif "float" in (model.main.dtype(node.output[0]) or ""):
+        node.op_type = "Max"
+        del node.attribute[:]

@@ -19,7 +19,7 @@ _SUMS = frozenset(
         "Conv ConvTranspose Gemm MatMul Einsum Add Sub Sum Mean AveragePool GlobalAveragePool ReduceSum ReduceMean "
         "CumSum BatchNormalization Resize Upsample GridSample Mul Div DequantizeLinear MatMulInteger Dropout "
         "LpPool GlobalLpPool ReduceL1 ReduceL2 ReduceSumSquare RoiAlign ImageScaler ScatterND ScatterElements "
-        "Softmax DeformConv LRN"
+        "Softmax DeformConv LRN Mod"
     ).split()
 )
 """Operators that add products: their condition is what they compute of magnitudes."""
