@@ -10,6 +10,7 @@ import onnx
 from onnx.external_data_helper import uses_external_data
 
 from trtconv.graph.deconv import crops, geometry_of
+from trtconv.graph.node_order import in_order, is_in_order
 from trtconv.graph.propagation import data_can_be_propagated
 from trtconv.graph.scope import Inferred, Scope, Whole
 from trtconv.graph.shape_twins import with_shape_twins
@@ -40,6 +41,9 @@ def infer(whole: Whole, model: Callable[[], onnx.ModelProto], light: Callable[[]
     """
     global _recent
     data = with_shape_twins(whole, _with_copies(whole, _without_misread_pads(whole, model) or light()))
+    # It goes over the nodes once, and knows nothing behind one that stands before what it reads.
+    if not all(is_in_order(scope.producers, scope.columns) for scope in whole.scopes):
+        data = in_order(data)
     key = hashlib.sha256(data).digest() if len(data) <= _SMALL_MODEL else b""
     for digest, answer in _recent:
         if digest == key:

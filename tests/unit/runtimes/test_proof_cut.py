@@ -47,6 +47,10 @@ CASES: dict[str, tuple[Seams, list[tuple[str, str, tuple[int, ...], tuple[int, .
         seams(CHAIN, ("x", "a"), ("a", "b"), ("b z", "y")),
         [("a", "x", (0,), (0,), True), ("b", "a", (1,), (1,), True), ("y", "b z", (2,), (2,), True)],
     ),
+    "nodes before what they read": (
+        seams("y = Add (b, z)  b = Abs (a)  a = Neg (x)", ("x", "a"), ("a", "b"), ("b z", "y")),
+        [("a", "x", (0,), (2,), True), ("b", "a", (1,), (1,), True), ("y", "b z", (2,), (0,), True)],
+    ),
     "what the network has not is no seam": (
         seams(CHAIN, ("x", "p"), ("p", "b"), ("b - z", "y")),
         [("b", "x", (0, 1), (0, 1), True), ("y", "b z", (2,), (2,), True)],

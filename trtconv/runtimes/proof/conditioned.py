@@ -26,6 +26,8 @@ from trtconv.runtimes.tensorrt.readback.records import NotProven, ReadNetwork, R
 Array = NDArray[Any]
 
 _MOVES = 4
+_NUDGES = 32
+_FEW_UNITS = 4
 _MOST_ASKED = 16
 """Tensors that are looked at so: a network that was misread is off at many."""
 
@@ -60,7 +62,8 @@ class Conditioning:
     def explains(self, tensor: ReadTensor, expected: Array, got: Array) -> bool:
         """Whether rounding alone may take a tensor from what the model has to what the network has."""
         self._count += 1
-        if self._count > _MOST_ASKED or expected.dtype.kind != "f" or expected.shape != got.shape:
+        is_float = expected.dtype.kind == "f"
+        if self._count > _MOST_ASKED or expected.dtype.kind not in "fiu" or expected.shape != got.shape:
             return False
         self._seams = self._seams or Seams(self._network, self._model)
         if tensor.name not in self._seams.numbers or tensor.name not in self._model.main.producers:
@@ -74,11 +77,13 @@ class Conditioning:
         part = part_of(self._network, piece, self._seams.numbers, shapes, shapes)
         try:
             unmoved = self._run(part, feeds)
+            # What the layers make of these inputs is how they are conditioned only where they made it in the run.
+            if unmoved is None or not np.array_equal(unmoved, got, equal_nan=is_float):
+                return False
+            if not is_float:
+                return self._is_between(part, feeds, expected, got, of.eps)
             moved = [self._run(part, _moved(feeds, number)) for number in range(_MOVES)]
         except NotProven:
-            return False
-        # What the layers make of these inputs is how they are conditioned only where it is what they made in the run.
-        if unmoved is None or not np.array_equal(unmoved, got, equal_nan=True):
             return False
         wide = expected.astype(np.float64)
         with np.errstate(all="ignore"):
@@ -87,14 +92,30 @@ class Conditioning:
         how = tolerance.Arithmetic(of.eps, approximated=False, rough=of.rough, placed=0.0)
         return tolerance.judge(tolerance.Computed(expected, moved=nearby), got, how, feeds).verdict is Verdict.PASSED
 
+    def _is_between(
+        self, part: ReadNetwork, feeds: Mapping[str, Array], expected: Array, got: Array, eps: float
+    ) -> bool:
+        """Whether integers are others only where a few units of rounding of what they are made of decide: the place of
+        the largest of numbers that are nearly alike."""
+        open_ = expected != got
+        for number in range(_NUDGES):
+            # To one side and then to the other.
+            by = _FEW_UNITS * eps * (1 if number % 2 else -1)
+            nudged = self._run(part, _moved(feeds, number // 2, by))
+            if nudged is not None and nudged.shape == expected.shape:
+                open_ &= nudged != expected
+            if not open_.any():
+                return True
+        return False
+
     def _run(self, part: ReadNetwork, feeds: Mapping[str, Array]) -> Array | None:
         run = Run(part, feeds, deadline=self._deadline, megabytes=self._megabytes)
         return next(iter(run.outputs().values()), None)
 
 
-def _moved(feeds: Mapping[str, Array], seed: int) -> dict[str, Array]:
+def _moved(feeds: Mapping[str, Array], seed: int, by: float = tolerance.PERTURBATION) -> dict[str, Array]:
     """Returns inputs that are moved a little."""
-    random, by = np.random.default_rng(seed), tolerance.PERTURBATION
+    random = np.random.default_rng(seed)
     with np.errstate(all="ignore"):
         return {
             name: np.asarray(values * random.choice([1 - by, 1 + by], values.shape)).astype(values.dtype)

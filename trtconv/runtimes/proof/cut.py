@@ -46,10 +46,22 @@ def made_of_values(model: OnnxModel) -> set[str]:
     """Returns the tensors of the main graph that are made of the values of the inputs, and not of sizes alone."""
     inputs = {spec.name for spec in model.inputs}
     names, columns = set(inputs), model.main.columns
-    for op, outputs, read in zip(columns.ops, columns.outputs, model.main.reads, strict=True):
-        if op not in _SHAPES and not names.isdisjoint(read):
-            names.update(name for name in outputs if name)
-    return names - inputs
+    rows = [
+        (outputs, read)
+        for op, outputs, read in zip(columns.ops, columns.outputs, model.main.reads, strict=True)
+        if op not in _SHAPES
+    ]
+    # A node may stand before what it reads: converters to float16 put the cast of an input last.
+    while True:
+        later = []
+        for outputs, read in rows:
+            if names.isdisjoint(read):
+                later.append((outputs, read))
+            else:
+                names.update(name for name in outputs if name)
+        if len(later) == len(rows):
+            return names - inputs
+        rows = later
 
 
 class Seams:
