@@ -86,6 +86,13 @@ FORMS = {
         => (float[1,2,4] y, float[1,2,5,2] nk, float[1,2,5,2] nv)
         { y, nk, nv = com.microsoft.MultiHeadAttention <num_heads = 2> (q, k, v, b, , , pk, pv) }""",
     ),
+    "steps of a slice that are short integers": (
+        17,
+        """(float[6,2] x) => (float[2,2] y) <int32[1] a = {1}, int32[1] axis = {0}, int64[1] first = {0}> {
+          s = Shape (x)  n = Gather (s, first)  end = Cast <to = 6> (n)  step = Sub (end, a)  half = Div (end, step)
+          two = Add (half, a)  even = Add (two, a)  y = Slice (x, a, end, axis, even)
+        }""",
+    ),
     "a number of the iteration as a list": (
         17,
         """(float[4,2] x) => (float[2,1,2] y) <int64 most = {2}, bool go = {1}> {

@@ -32,7 +32,7 @@ from trtconv.passes.pool_pads import WritePoolPads
 from trtconv.passes.quantized_constants import DequantizeConstants
 from trtconv.passes.restore_sizes import RestorePixelShuffle, RestoreReshapeTarget, RestoreResizeScales
 from trtconv.passes.shift_uint8 import ShiftUint8
-from trtconv.passes.spelling.arguments import FixArguments, ReshapeSingleNumbers, WriteSelections
+from trtconv.passes.spelling.arguments import FixArguments, ReshapeSingleNumbers, WidenBounds, WriteSelections
 from trtconv.passes.spelling.bits import CombineBits, ShiftBits
 from trtconv.passes.spelling.branches import TakeDecidedBranches
 from trtconv.passes.spelling.caches import UpdateByScatter
@@ -86,6 +86,7 @@ PASSES: tuple[Pass, ...] = (
     LeaveOutUnread(),
     FixArguments(),
     ReshapeSingleNumbers(),
+    WidenBounds(),
     WriteSelections(),
     AssignByWhere(),
     ReduceByShape(),

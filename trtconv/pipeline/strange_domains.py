@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 
+import onnx
+
 from trtconv.core.frozen import frozen
+from trtconv.graph.checker import attribute_names
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.types import MICROSOFT, ONNX_DOMAINS
 from trtconv.runtimes.tensorrt import ParserIssue
@@ -12,6 +15,12 @@ from trtconv.runtimes.tensorrt import ParserIssue
 PARTITION = "leave it to ONNX Runtime: build --partition (docs/partition.md)"
 _UNKNOWN = "Plugin not found"
 """What the parser says of an operator that it does not know."""
+
+
+_OF_NO_DOMAIN = (
+    "An exporter left an operator of its own framework: export again with a newer one, or write it otherwise in the "
+    "network; where it is a plugin's, name its library with --plugin (docs/plugins.md)."
+)
 
 
 @frozen
@@ -37,6 +46,11 @@ def advice(model: OnnxModel, issue: ParserIssue) -> Advice:
     domain = _domain(model, issue)
     remedy = _remedy(domain)
     is_strange = domain not in ONNX_DOMAINS
+    is_defined = attribute_names(issue.op, onnx.defs.onnx_opset_version()) is not None
+    if not (is_strange or is_defined or _is_function(model, domain, issue.op)):
+        # What TensorRT has as a plugin is named like this, too.
+        why = f"ONNX has no {issue.op}, and TensorRT no plugin of that name" if _UNKNOWN in issue.message else ""
+        return Advice(why or issue.message, _OF_NO_DOMAIN)
     if is_strange and _UNKNOWN in issue.message:
         issue = dataclasses.replace(issue, message=f"it has no {issue.op} of {domain}")
         if remedy:

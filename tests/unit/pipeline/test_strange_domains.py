@@ -20,7 +20,8 @@ PLUGIN = "Plugin not found, are the plugin name, version, and namespace correct?
         ("ai.onnx.ml", PLUGIN, "it has no Op of ai.onnx.ml", "hummingbird-ml", True),
         # ONNX Runtime cannot load what nobody but a library of plugins knows.
         ("acme", PLUGIN, "it has no Op of acme", "Replace the operator", False),
-        ("", "a type", "a type", "Replace the operator", True),
+        ("", "a type", "a type", "newer one", False),
+        ("", PLUGIN, "ONNX has no Op, and TensorRT no plugin of that name", "--plugin (docs", False),
     ],
 )
 def test_it_says_whose_operator_it_is(domain: str, reason: str, message: str, fix: str, is_left: bool) -> None:
@@ -33,6 +34,13 @@ def test_it_says_whose_operator_it_is(domain: str, reason: str, message: str, fi
         assert words.message == message
         assert fix in words.fix
         assert ("--partition" in words.fix) == is_left
+
+
+@pytest.mark.parametrize("reason", ["a type", PLUGIN])
+def test_an_operator_of_onnx_can_be_left_to_onnx_runtime(reason: str) -> None:
+    proto = parse('<ir_version: 8, opset_import: ["": 17]> g (float[2] x) => (float[2] y) { y = Det (x) }')
+    words = advice(wrap(proto), ParserIssue(0, "", "Det", reason))
+    assert words.message == reason and "--partition" in words.fix
 
 
 def test_a_function_of_the_model_can_be_left_to_onnx_runtime() -> None:

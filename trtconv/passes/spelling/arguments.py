@@ -108,6 +108,36 @@ class WriteSelections(Spelling):
         return f"{values.size} known values written as the positions of those that are not zero"
 
 
+class WidenBounds(Spelling):
+    """Writes the bounds of a Slice in int64 where its steps are int32 and known only at run time.
+
+    TensorRT's parser compares such steps with numbers of int64, and refuses two types.
+
+    Before:
+        <ir_version: 8, opset_import: ["": 17]>
+        g (float[n] x) => (float[m] y) <int32[1] one = {1}, int32[1] axis = {0}>
+        { s = Shape (x)  n32 = Cast <to = 6> (s)  step = Sub (n32, one)  y = Slice (x, one, n32, axis, step) }
+    After:
+        <ir_version: 8, opset_import: ["": 17]>
+        g (float[n] x) => (float[m] y) <int32[1] one = {1}, int64[1] first = {1}, int64[1] axis = {0}> {
+          s = Shape (x)  n32 = Cast <to = 6> (s)  step = Sub (n32, one)
+          end = Cast <to = 7> (n32)  wide = Cast <to = 7> (step)  y = Slice (x, first, end, axis, wide)
+        }
+    """
+
+    name = "widen-bounds"
+    ops = frozenset({"Slice"})
+
+    def lacks(self, scope: Scope, index: int, target: Target) -> bool:
+        steps = scope.columns.inputs[index][4:]
+        return bool(steps) and scope.constant(steps[0]) is None and scope.dtype(steps[0]) == "int32"
+
+    def write(self, writer: Writer, target: Target) -> str | None:
+        data, *bounds = writer.node.input
+        writer.again([data, *(name and writer.cast_or_fold(name, np.int64) for name in bounds)])
+        return None
+
+
 class ReshapeSingleNumbers(Spelling):
     """Says of a number that is to be a list of one that it is one.
 
