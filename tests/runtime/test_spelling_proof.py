@@ -93,6 +93,15 @@ FORMS = {
           two = Add (half, a)  even = Add (two, a)  y = Slice (x, a, end, axis, even)
         }""",
     ),
+    "a loop that its condition ends": (
+        17,
+        """(float[4,2] x) => (float[2] y, float[4,2] z) <bool go = {1}, int32 none = {0}, float[2] h = {0, 0}> {
+          n, y, z = Loop <body = b (int64 i, bool c, int32 p, float[2] s) => (bool d, int32 q, float[2] t, float[2] u)
+            <int32 one = {1}, int32 four = {4}>
+            { r = Gather (x, p)  t = Add (r, s)  u = Identity (t)  q = Add (p, one)  d = Less (q, four) }>
+            (, go, none, h)
+        }""",
+    ),
     "a number of the iteration as a list": (
         17,
         """(float[4,2] x) => (float[2,1,2] y) <int64 most = {2}, bool go = {1}> {

@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import onnx
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from onnx import parser
 
 from support.onnx_models import RTX, wrap
@@ -119,3 +121,64 @@ def test_a_number_of_the_iteration_that_is_a_list_is_made_of_a_scalar(text: str,
     feeds = {data: np.arange(8, dtype=np.float32).reshape(4, 2), "most": np.array(3), "go": np.array(go)}
     for expected, got in zip(run(proto, feeds), run(rewritten.proto, feeds), strict=True):
         np.testing.assert_array_equal(got, expected)
+
+
+COUNTS = """g (float[2] x) => (float[2] h, float[m,2] z)
+    <bool go = {{1}}, {kind} start = {{{start}}}, {kind} limit = {{{limit}}}> {{
+    n, k, h, z = Loop <body = b (int64 i, bool c, {kind} p, {kind} most, float[2] s) =>
+        (bool d, {kind} q, {kind} same, float[2] t, float[2] u)
+      <{kind} step = {{{step}}}> {{
+        same = Identity (most)  q = Add (p, step)  t = Add (s, s)  u = Neg (s)
+        {condition}
+      }}> ({trips}, go, start, limit, x)
+}}"""
+CONDITIONS = {
+    "before the step": "d = Less (p, most)",
+    "behind it, in floats": "e = Cast <to = 1> (q)  f = Cast <to = 1> (most)  d = LessOrEqual (e, f)",
+    "with the iteration": "a = Less (q, most)  r = Cast <to = 7> (most)  e = Less (i, r)  d = And (a, e)",
+    "not greater": "e = Greater (q, most)  d = Not (e)",
+    "a constant of the body": "six = Constant <value = int64 {6}> ()  d = Less (i, six)",
+}
+
+
+@given(
+    st.sampled_from(sorted(CONDITIONS)),
+    st.sampled_from(["int32", "int64"]),
+    st.integers(-3, 3),
+    st.integers(1, 3),
+    st.integers(-4, 9),
+)
+def test_a_condition_that_counts_says_the_trip_count(how: str, kind: str, start: int, step: int, limit: int) -> None:
+    text = COUNTS.format(kind=kind, start=start, step=step, limit=limit, condition=CONDITIONS[how], trips="")
+    proto = graph(text)
+    rewritten = wrap(proto)
+    assert [edit.pass_name for edit in run_passes(rewritten, PASSES, RTX).edits] == ["complete-iterations"]
+    feeds = {"x": np.array([1, -3], np.float32)}
+    expected, got = run(proto, feeds), run(rewritten.proto, feeds)
+    for before, after in zip(expected, got, strict=True):
+        np.testing.assert_array_equal(after, before)
+    (loop,) = (node for node in rewritten.proto.graph.node if node.op_type == "Loop")
+    (count,) = (t for t in rewritten.proto.graph.initializer if t.name == loop.input[0])
+    assert onnx.numpy_helper.to_array(count) == len(expected[1])
+
+
+@pytest.mark.parametrize(
+    "condition",
+    ["e = ReduceMax <keepdims = 0> (s)  w = Cast <to = 1> (most)  d = Less (e, w)", "d = Less (p, p)  e = Less (p, q)"],
+    ids=["of what is computed", "ends at once"],
+)
+def test_a_condition_that_hangs_on_values_says_nothing(condition: str) -> None:
+    proto = graph(COUNTS.format(kind="int64", start=0, step=1, limit=5, condition=condition, trips=""))
+    edits = run_passes(wrap(proto), PASSES, RTX).edits
+    # One that is never true is gone through once.
+    assert [edit.what for edit in edits] == (
+        ["its condition ends it after 1 times, written as its trip count"] if "(p, p)" in condition else []
+    )
+
+
+def test_a_count_that_nobody_waits_for_is_left() -> None:
+    condition = "d = Less (p, most)"
+    endless = graph(COUNTS.format(kind="int64", start=0, step=0, limit=5, condition=condition, trips=""))
+    assert not run_passes(wrap(endless), PASSES, RTX).edits
+    stated = graph(COUNTS.format(kind="int64", start=0, step=1, limit=5, condition=condition, trips="limit"))
+    assert not run_passes(wrap(stated), PASSES, RTX).edits

@@ -14,6 +14,7 @@ from trtconv.graph.scope import Scope
 from trtconv.graph.walk import constant_of
 from trtconv.passes.base import PassResult
 from trtconv.passes.spelling.base import Spelling
+from trtconv.passes.spelling.trip_counts import trip_count
 from trtconv.passes.spelling.writer import Unwritable, Writer
 
 _CONDITION = 1
@@ -22,12 +23,13 @@ _SCAN_OPSET = 9
 
 
 class CompleteIterations(Spelling):
-    """Gives a Loop a condition and a number of its own, and a Scan a state, where they have none.
+    """Gives a Loop a condition, a trip count and a number as the parser wants them, and a Scan a state.
 
     TensorRT's parser takes no Loop without a condition that it begins with, and no Scan that carries nothing from one
     step to the next. Where a Loop begins with an input of the network, the parser gives that input the name that the
     condition has inside the body; a copy of it keeps the input's. The number of the iteration is always a scalar to it,
-    also where the body declares a list of one, as tf2onnx writes.
+    also where the body declares a list of one, as tf2onnx writes. Where a Loop has outputs of each iteration it must
+    say how many there are: a condition that counts from one constant to another says it.
 
     Before:
         <ir_version: 8, opset_import: ["": 17]>
@@ -65,8 +67,13 @@ class CompleteIterations(Spelling):
         columns = scope.columns
         inputs = columns.inputs[index]
         if columns.ops[index] == "Loop":
-            return _wants_condition(scope, inputs) or any(
-                attribute.name == "body" and _counts_in_lists(attribute.g) for attribute in columns.attributes[index]
+            return (
+                not inputs[0]
+                or _wants_condition(scope, inputs)
+                or any(
+                    attribute.name == "body" and _counts_in_lists(attribute.g)
+                    for attribute in columns.attributes[index]
+                )
             )
         return len(inputs) == next((a.i for a in columns.attributes[index] if a.name == "num_scan_inputs"), 0)
 
@@ -110,13 +117,20 @@ def _counts_in_lists(body: onnx.GraphProto) -> bool:
 
 
 def _loop(writer: Writer, inputs: list[str]) -> str:
-    """Writes a Loop with a condition and a number as the parser has them; returns what was done."""
+    """Writes a Loop with a condition and numbers as the parser has them; returns what was done."""
     words, changes = list[str](), dict[str, onnx.GraphProto]()
+    if not inputs[0]:
+        count = trip_count(writer.scope, writer.node, writer.model.proto.opset_import)
+        if count is not None:
+            inputs[0] = writer.constant(np.array(count, np.int64))
+            words.append(f"its condition ends it after {count} times, written as its trip count")
     if _wants_condition(writer.scope, inputs):
         words.append(_begin(writer, inputs))
     if _counts_in_lists(writer.attrs["body"]):
         changes["body"] = _with_scalar(writer)
         words.append("the number of its iteration is a scalar")
+    if not words:
+        raise Unwritable
     writer.again(inputs, **changes)
     return "; ".join(words)
 
