@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 
-import onnx
-
 from trtconv.core.frozen import frozen
 from trtconv.graph.checker import attribute_names
 from trtconv.graph.model import OnnxModel
@@ -46,7 +44,7 @@ def advice(model: OnnxModel, issue: ParserIssue) -> Advice:
     domain = _domain(model, issue)
     remedy = _remedy(domain)
     is_strange = domain not in ONNX_DOMAINS
-    is_defined = attribute_names(issue.op, onnx.defs.onnx_opset_version()) is not None
+    is_defined = attribute_names(issue.op, model.opset) is not None
     if not (is_strange or is_defined or _is_function(model, domain, issue.op)):
         # What TensorRT has as a plugin is named like this, too.
         why = f"ONNX has no {issue.op}, and TensorRT no plugin of that name" if _UNKNOWN in issue.message else ""
