@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from onnx import helper
 from onnx.reference import ReferenceEvaluator
 
-from support.onnx_models import wrap
+from support.onnx_models import parse, wrap
 from support.session import session
 from trtconv.core.target import Target
 from trtconv.passes import PASSES, run_passes
@@ -218,13 +218,43 @@ def test_updates_of_caches(rank: int, axis: int, placed: bool, mode: str, data: 
     assert_same(proto, feeds, "update-by-scatter")
 
 
+@pytest.mark.parametrize("free", [False, True])
 @pytest.mark.parametrize(("reduction", "depth"), list(itertools.product(("add", "mul", "max", "min"), (1, 2, 3))))
-def test_scatters_of_slices(reduction: str, depth: int) -> None:
+def test_scatters_of_slices(reduction: str, depth: int, free: bool) -> None:
     random = np.random.default_rng(0)
     shape = (2, 3, 2)
     indices = np.stack([random.integers(-size, size, (2, 4)) for size in shape[:depth]], -1)
     feeds = {"a": normal(*shape), "b": indices, "c": random.standard_normal((2, 4, *shape[depth:])).astype(np.float32)}
-    assert_same(model("ScatterND", feeds, 18, reduction=reduction), feeds, "scatter-by-position")
+    proto = model("ScatterND", feeds, 18, reduction=reduction)
+    for value in proto.graph.input:
+        # The sizes that indices count in, and how many there are of these, have to be known.
+        fixed = {"a": depth, "b": 3, "c": 2}[value.name]
+        for number, dim in enumerate(value.type.tensor_type.shape.dim if free else ()):
+            if number >= fixed:
+                dim.dim_param = f"{value.name}{number}"
+    assert_same(proto, feeds, "scatter-by-position")
+
+
+@pytest.mark.parametrize("op", ["ScatterND", "ScatterElements"])
+def test_scatters_by_what_constants_make(op: str) -> None:
+    last = int(op == "ScatterND")
+    proto = parse(
+        f"""<ir_version: 8, opset_import: ["": 18]> g (float[4,2] d, float[4,2] u) => (float[4,2] y)
+        <int64[4,1] i = {{1, 1, -1, 1}}, int64[1] wide = {{{2 - last}}}> {{
+          s = Shape (i)  rows = ReduceProd <keepdims = 1> (s)  shape = Concat <axis = 0> (rows, wide)
+          t = Expand (i, shape)  y = {op} <reduction = "add"> (d, t, u)
+        }}"""
+    )
+    assert_same(proto, {"d": normal(4, 2), "u": normal(4, 2)}, "scatter-by-position")
+
+
+def test_a_scatter_into_places_of_any_number_is_refused() -> None:
+    proto = parse(
+        """<ir_version: 8, opset_import: ["": 18]> g (float[n,2] d, int64[3,1] i, float[3,2] u) => (float[n,2] y)
+        { y = ScatterND <reduction = "add"> (d, i, u) }"""
+    )
+    (skip,) = run_passes(wrap(proto), PASSES, RTX).skipped
+    assert skip.reason == "the sizes of 'd' that it counts in are known only at run time"
 
 
 @given(st.integers(2, 9), st.integers(1, 2), st.integers(0, 12), st.booleans(), st.booleans(), st.integers(1, 2))

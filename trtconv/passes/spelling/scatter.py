@@ -7,12 +7,15 @@ import math
 import numpy as np
 
 from trtconv.core.target import Target
+from trtconv.graph.resolve import resolved
 from trtconv.graph.scope import Scope
 from trtconv.passes.spelling.base import Spelling
 from trtconv.passes.spelling.writer import Unwritable, Writer
 
 _MOST = 2**24
 """Pairs of an update and an element, at most."""
+_USUAL_SLICE = 1024
+"""Elements of a slice whose size is known only at run time, to see whether there are too many."""
 _REDUCTIONS = {
     "add": ("ReduceSum", "Add", 0.0),
     "mul": ("ReduceProd", "Mul", 1.0),
@@ -57,36 +60,50 @@ class ScatterByPosition(Spelling):
             neutral = limits.min if neutral < 0 else limits.max
         rows, updates, columns, inner = (_nd if writer.node.op_type == "ScatterND" else _elements)(writer)
         count = math.prod(updates)
-        if count * columns * inner > _MOST:
-            raise Unwritable(f"it compares {count} updates with {columns * inner} elements")
+        if count * columns * (_USUAL_SLICE if inner is None else inner) > _MOST:
+            raise Unwritable(f"it compares {count} updates with {columns * (inner or 1)} elements")
         places = np.arange(columns, dtype=np.int64)
         hit = writer("Equal", writer.reshape(rows, [count, 1, 1]), places.reshape(1, columns, 1))
-        source = writer.reshape(writer.input(2), [count, 1, inner])
+        source = writer.reshape(writer.input(2), [count, 1, -1 if inner is None else inner])
         values = writer("Where", hit, source, np.array(neutral, dtype))
         sums = writer.reduce(over, values, [0], keep=False)
-        whole = writer.reshape(sums, list(writer.sizes(writer.input(0))))
-        writer(onto, writer.input(0), whole, to=writer.output())
+        data = writer.input(0)
+        whole = writer.reshape(sums, writer("Shape", data) if inner is None else list(writer.sizes(data)))
+        writer(onto, data, whole, to=writer.output())
         return None
 
 
-def _nd(writer: Writer) -> tuple[str, tuple[int, ...], int, int]:
-    """Returns where each slice of updates goes, how many there are, in how many places, and elements of a slice."""
-    shape, indices = writer.sizes(writer.input(0)), writer.sizes(writer.input(1))
+def _indices(writer: Writer) -> tuple[str, tuple[int, ...]]:
+    """Returns the indices, written as a constant where the model fixes them, and their sizes."""
+    values = resolved(writer.scope, writer.input(1), writer.model.proto.opset_import)
+    if values is None:
+        return writer.input(1), writer.sizes(writer.input(1))
+    return writer.constant(values, np.int64), values.shape
+
+
+def _nd(writer: Writer) -> tuple[str, tuple[int, ...], int, int | None]:
+    """Returns where each slice of updates goes, how many there are, in how many places, and the elements of a slice;
+    None for these where they are known only at run time."""
+    shape, (name, indices) = writer.shape(writer.input(0)), _indices(writer)
     depth = indices[-1]
-    steps = np.array([math.prod(shape[axis + 1 : depth]) for axis in range(depth)], np.int64)
-    where = _not_negative(writer, writer.input(1), np.array(shape[:depth], np.int64))
+    outer = tuple(size for size in shape[:depth] if size is not None)
+    if len(outer) < depth:
+        raise Unwritable(f"the sizes of {writer.input(0)!r} that it counts in are known only at run time")
+    steps = np.array([math.prod(outer[axis + 1 :]) for axis in range(depth)], np.int64)
+    where = _not_negative(writer, name, np.array(outer, np.int64))
     rows = writer.reduce("ReduceSum", writer("Mul", where, steps), [len(indices) - 1], keep=False)
-    return rows, indices[:-1], math.prod(shape[:depth]), math.prod(shape[depth:])
+    inner = None if None in shape[depth:] else math.prod(size or 0 for size in shape[depth:])
+    return rows, indices[:-1], math.prod(outer), inner
 
 
-def _elements(writer: Writer) -> tuple[str, tuple[int, ...], int, int]:
+def _elements(writer: Writer) -> tuple[str, tuple[int, ...], int, int | None]:
     """Returns the same of single elements."""
-    shape, indices = writer.sizes(writer.input(0)), writer.sizes(writer.input(1))
+    shape, (name, indices) = writer.sizes(writer.input(0)), _indices(writer)
     if len(shape) != len(indices):
         raise Unwritable(f"its indices have {len(indices)} axes, and its data {len(shape)}")
     axis = writer.attrs.get("axis", 0) % len(shape)
     steps = [math.prod(shape[number + 1 :]) for number in range(len(shape))]
-    where = _not_negative(writer, writer.input(1), np.array(shape[axis], np.int64))
+    where = _not_negative(writer, name, np.array(shape[axis], np.int64))
     others = np.zeros(indices, np.int64)
     for number, places in enumerate(np.indices(indices)):
         others += 0 if number == axis else places * steps[number]
