@@ -197,7 +197,9 @@ class Bench:
         if self._family == "rtx":
             return {**row, "verdict": "not run", "why": "no GPU is used"}
         try:
-            executed = self.execute(self.plain.build(data, Options(flags=_flags(model), level=LEVEL)), feeds, expected)
+            shapes = {name: (feeds[name].shape,) * 3 for name in _dynamic(model)}
+            options = Options(flags=_flags(model), profile=shapes, level=LEVEL)
+            executed = self.execute(self.plain.build(data, options), feeds, expected)
         except Refused as error:
             return {**row, "verdict": "refused" if error.stage != "run" else "not run", "why": error.message[:TEXT]}
         verdict, why = _judge(model, executed, expected)
@@ -222,7 +224,13 @@ class Bench:
             path.write_bytes(data)
             options = BuilderOptions(optimization_level=LEVEL, tf32=False)
             try:
-                report = trtconv.build(trtconv.BuildRequest(path, target=Target(self._family), options=options))
+                dims = {
+                    name: trtconv.Range(*(feeds[source].shape[axis],) * 3)
+                    for source, places in _dynamic(model).items()
+                    for axis, name in places.items()
+                }
+                request = trtconv.BuildRequest(path, target=Target(self._family), options=options, dims=dims)
+                report = trtconv.build(request)
             except trtconv.TrtconvError as error:
                 return {"verdict": "refused", "exit_code": error.exit_code, "why": error.message[:TEXT]}
             row = judged(report.to_json())
@@ -253,6 +261,20 @@ def judged(document: Row) -> Row:
     row: Row = {"exit_code": document["exit_code"], "codes": [each["code"] for each in errors]}
     row |= {"edits": len(document["edits"]), "why": errors[0]["message"][:TEXT] if errors else ""}
     return {**row, "proof": {key: proof.get(key) for key in ("agrees", "max_relative_error", "why")}}
+
+
+def _dynamic(model: Any) -> dict[str, dict[int, str]]:
+    """Returns inputs that have dynamic dimensions, to the names of these by axis: the sizes of the test are their only
+    ones."""
+    inputs = {
+        value.name: {
+            axis: dim.dim_param or f"{value.name}:{axis}"
+            for axis, dim in enumerate(value.type.tensor_type.shape.dim)
+            if not dim.HasField("dim_value")
+        }
+        for value in model.graph.input
+    }
+    return {name: places for name, places in inputs.items() if places}
 
 
 def _named(model: Any, inputs: list[Any], outputs: list[Any]) -> tuple[dict[str, Any], dict[str, Any]]:

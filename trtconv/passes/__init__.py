@@ -55,7 +55,7 @@ from trtconv.passes.spelling.masked import AssignByWhere
 from trtconv.passes.spelling.one_hot import ComparePositions, CompressBySize
 from trtconv.passes.spelling.one_limit import PickByOneLimit
 from trtconv.passes.spelling.one_row import DoubleOneRow
-from trtconv.passes.spelling.pooling import PoolByTaps, RoundPoolsAtRunTime
+from trtconv.passes.spelling.pooling import PadBeforeAverage, PoolByTaps, RoundPoolsAtRunTime
 from trtconv.passes.spelling.products import ConvolveProducts
 from trtconv.passes.spelling.quantize import QuantizeInArithmetic
 from trtconv.passes.spelling.ranges import RangeBySize
@@ -106,6 +106,7 @@ PASSES: tuple[Pass, ...] = (
     ComparePositions(),
     CompressBySize(),
     CountFromStart(),
+    PadBeforeAverage(),
     PoolByTaps(),
     RoundPoolsAtRunTime(),
     ScatterByPosition(),

@@ -293,6 +293,51 @@ def _float_type(writer: Writer) -> np.dtype[Any]:
     return dtype
 
 
+class PadBeforeAverage(Spelling):
+    """Writes the padding of an AveragePool that counts it as a Pad, where sizes are rounded up.
+
+    A last window may reach beyond the padding; what lies there is no padding and counts nowhere. TensorRT 8.6 was seen
+    to count it.
+
+    Before:
+        <ir_version: 8, opset_import: ["": 17]>
+        g (float[1,1,3] x) => (float[1,1,2] y)
+        { y = AveragePool <kernel_shape = [3], strides = [2], pads = [1, 0], ceil_mode = 1, count_include_pad = 1> (x) }
+    After:
+        <ir_version: 8, opset_import: ["": 17]>
+        g (float[1,1,3] x) => (float[1,1,2] y) <int64[6] pads = {0, 0, 1, 0, 0, 0}, float zero = {0}> {
+          p = Pad <mode = "constant"> (x, pads, zero)
+          y = AveragePool <ceil_mode = 1, kernel_shape = [3], strides = [2]> (p)
+        }
+    """
+
+    name = "pad-before-average"
+    ops = frozenset({"AveragePool"})
+
+    def lacks(self, scope: Scope, index: int, target: Target) -> bool:
+        attributes = scope.columns.attributes[index]
+        return rounds_up(attributes) and any(a.name == "count_include_pad" and a.i for a in attributes)
+
+    def write(self, writer: Writer, target: Target) -> str | None:
+        attrs = writer.attrs
+        kernel, sizes = attrs["kernel_shape"], tuple(writer.shape(writer.input(0)))[2:]
+        if len(sizes) != len(kernel) or attrs.get("auto_pad", "NOTSET") != "NOTSET":
+            raise Unwritable
+        axes = axes_of_pool(attrs, sizes)
+        # One that begins in the padding is another matter.
+        if can_exceed(attrs) if None in axes else any(axis and axis.rounded_up != axis.count for axis in axes):
+            raise Unwritable
+        if all(axis and not (axis.size + axis.begin + axis.end - axis.reach) % axis.stride for axis in axes):
+            raise Unwritable
+        dtype, source = _float_type(writer), writer.input(0)
+        pads = attrs.get("pads") or [0] * 2 * len(kernel)
+        if any(pads):
+            padding = [0, 0, *pads[: len(kernel)], 0, 0, *pads[len(kernel) :]]
+            source = writer("Pad", source, np.array(padding, np.int64), np.zeros((), dtype), mode="constant")
+        writer.again([source], pads=None, count_include_pad=None)
+        return None
+
+
 class RoundPoolsAtRunTime(Spelling):
     """Writes ceil_mode on dynamic sizes as padding and a crop, where a window might begin in the end padding.
 

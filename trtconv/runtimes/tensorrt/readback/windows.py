@@ -116,6 +116,9 @@ def _average(call: Call, values: Array, low: Sequence[int], high: Sequence[int])
         edges = [(0, 0)] * (values.ndim - rank) + list(zip(low, padding, strict=True))
         counted = np.pad(counted, edges, constant_values=1)
         before, beyond = [0] * rank, [h - a for h, a in zip(high, padding, strict=True)]
+        if any(beyond):
+            # TensorRT 8.6 was seen to divide by something else than what ONNX does.
+            raise NotProven("TensorRT does not say by what it divides a window beyond its padding, which counts")
     elif not call["average_count_excludes_padding"]:
         edges = [(0, 0)] * (values.ndim - rank) + list(zip(low, high, strict=True))
         counted = np.pad(counted, edges, constant_values=1)
