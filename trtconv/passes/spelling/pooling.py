@@ -373,23 +373,33 @@ class RoundPoolsAtRunTime(Spelling):
         dtype, window = _float_type(writer), _window_of(writer)
         if not window.counts or writer.output(1):
             raise Unwritable
-        op = writer.node.op_type
+        op, source = writer.node.op_type, writer.input(0)
         if op != "AveragePool":
-            self._pool(
-                writer, window, writer.input(0), np.array(-np.inf if op == "MaxPool" else 0, dtype), writer.output()
-            )
+            lowest = np.array(-np.inf if op == "MaxPool" else 0, dtype)
+            self._pool(writer, window, window.padded(writer, source, lowest), writer.output())
             return None
-        if writer.attrs.get("count_include_pad") and any(writer.attrs.get("pads", ())):
-            raise Unwritable("its padding counts, and its sizes are rounded up at run time")
-        # The mean of what is not padding, by the share of it in the window.
-        zero = np.zeros((), dtype)
-        means, shares = (self._pool(writer, window, name, zero, "") for name in (writer.input(0), _ones(writer, dtype)))
+        # The mean of what counts, by the share of it in the window.
+        padded = window.padded(writer, source, np.zeros((), dtype))
+        means, shares = (self._pool(writer, window, name, "") for name in (padded, _counted(writer, window, dtype)))
         writer("Div", means, shares, to=writer.output())
         return None
 
     @staticmethod
-    def _pool(writer: Writer, window: _Window, name: str, value: Any, to: str) -> str:
+    def _pool(writer: Writer, window: _Window, padded: str, to: str) -> str:
         dropped = ("ceil_mode", "pads", "auto_pad", "count_include_pad", "storage_order")
         attrs: Mapping[str, Any] = {key: value for key, value in writer.attrs.items() if key not in dropped}
-        pooled = writer(writer.node.op_type, window.padded(writer, name, value), **attrs)
+        pooled = writer(writer.node.op_type, padded, **attrs)
         return writer.slice(pooled, [0] * len(window.kernel), window.counts, list(window.axes), to=to)
+
+
+def _counted(writer: Writer, window: _Window, dtype: np.dtype[Any]) -> str:
+    """Writes ones where an element counts, in the place of one padded image, and zeros elsewhere."""
+    ones, zero = _ones(writer, dtype), np.zeros((), dtype)
+    pads = writer.attrs.get("pads")
+    if not (writer.attrs.get("count_include_pad") and pads):
+        return window.padded(writer, ones, zero)
+    rank = len(window.kernel)
+    padding = [0, 0, *pads[:rank], 0, 0, *pads[rank:]]
+    ones = writer("Pad", ones, np.array(padding, np.int64), np.ones((), dtype), mode="constant")
+    beyond = [0] * (rank + 4) + [end - pad for end, pad in zip(window.ends, pads[rank:], strict=True)]
+    return writer("Pad", ones, np.array(beyond, np.int64), zero, mode="constant")

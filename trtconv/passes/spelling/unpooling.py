@@ -129,17 +129,12 @@ class UnpoolByScatter(Spelling):
         zeros = np.zeros(count, dtype) if isinstance(count, int) else filled(writer, joined(writer, [count]), 0, dtype)
         values, places = writer.reshape(name, [-1]), writer.reshape(writer.input(1), [-1])
         flat = writer("ScatterElements", zeros, places, values, axis=0)
-        goals = self._goals(writer, len(shape))
-        # Indices are those of the image that the pooling had, which lies at the beginning of the one asked for.
-        rests = zip(goals, shape[2:], strict=True) if goals else ()
-        ends = [plus(writer, goal, times(writer, size, -1)) for goal, size in rests]
-        if any(isinstance(end, int) and end < 0 for end in ends):
-            raise Unwritable(f"its output of {goals} is smaller than what was pooled")
-        if all(end == 0 for end in ends):
+        ends = self._ends(writer, shape[2:])
+        if not any(ends):
             writer.reshape(flat, joined(writer, shape), to=writer.output())
             return None
         whole = writer.reshape(flat, joined(writer, shape))
-        pads = joined(writer, [*[0] * (len(shape) + 2), *ends])
+        pads = np.array([*[0] * (len(shape) + 2), *ends], np.int64)
         writer("Pad", whole, pads, np.zeros((), dtype), to=writer.output())
         return None
 
@@ -159,16 +154,20 @@ class UnpoolByScatter(Spelling):
         return [*sizes[:2], *image]
 
     @staticmethod
-    def _goals(writer: Writer, rank: int) -> Sequence[Number]:
-        """Returns the sizes of the image that is asked for; none where nothing is."""
-        sizes = writer.input(2)
-        if not sizes:
-            return []
+    def _ends(writer: Writer, image: Sequence[Number]) -> list[int]:
+        """Returns how much larger the image that is asked for is than the one that was pooled, at whose beginning it
+        lies: indices are of that one, as ONNX defines them; ONNX Runtime takes them for those of the other.
+        """
+        if not writer.input(2):
+            return [0] * len(image)
+        pooled = [size for size in image if isinstance(size, int)]
+        if len(pooled) < len(image):
+            raise Unwritable("whether its output is larger than what was pooled is known only at run time")
         try:
-            return [int(size) for size in writer.values(2, "sizes").reshape(-1)[2:]]
+            goals = [int(size) for size in writer.values(2, "sizes").reshape(-1)[2:]]
         except Unwritable:
-            shape = writer.scope.shape(writer.output()) or (None,) * rank
-        return [
-            writer("Gather", sizes, np.array(axis, np.int64), axis=0) if size is None else size
-            for axis, size in enumerate(shape)
-        ][2:]
+            goals = list(writer.sizes(writer.output()))[2:]
+        ends = [goal - size for goal, size in zip(goals, pooled, strict=True)]
+        if min(ends) < 0:
+            raise Unwritable(f"its output of {goals} is smaller than what was pooled")
+        return ends
