@@ -40,6 +40,25 @@ def test_remainders_are_rounded_as_what_is_divided(tmp_path: Path) -> None:
     assert (report.exit_code, report.proof.agrees, report.proof.missing) == (0, True, ()), report.findings
 
 
+HALFWAY = """<ir_version: 8, opset_import: ["": 13]>
+g (float[1,2,6,6] x) => (float[1,2,13,13] y) <{}>
+{{ y = Resize <mode = "nearest", nearest_mode = "round_prefer_ceil", coordinate_transformation_mode = "half_pixel">
+       (x, , {}) }}"""
+
+
+@pytest.mark.parametrize(
+    ("constant", "slots"),
+    [("int64[4] n = {1, 2, 13, 13}", ", n"), ("float[4] n = {1, 1, 2.1666667, 2.1666667}", "n")],
+    ids=["sizes", "scales"],
+)
+def test_what_lies_halfway_between_two_elements_is_not_shown(constant: str, slots: str, tmp_path: Path) -> None:
+    # By its definition either: TensorRT 8.6 was seen to take the other one.
+    onnx.save(onnx.parser.parse_model(HALFWAY.format(constant, slots)), tmp_path / "m.onnx")
+    report = trtconv.check(trtconv.CheckRequest(tmp_path / "m.onnx"))
+    assert report.exit_code == 0 and report.proof is not None and report.proof.agrees is not True
+    assert any("halfway" in missing.reason for missing in report.proof.missing)
+
+
 def test_values_that_overflow_show_nothing(tmp_path: Path) -> None:
     # Zeros that a pass puts into the kernel make NaN of infinities.
     onnx.save(onnx.parser.parse_model(OVERFLOWING), tmp_path / "m.onnx")

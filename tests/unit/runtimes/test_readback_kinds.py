@@ -254,6 +254,58 @@ def test_linear_resize_takes_the_scale_that_is_given() -> None:
     np.testing.assert_allclose(got, 1 + places, rtol=1e-6)
 
 
+@pytest.mark.parametrize(("size", "excludes", "shown"), [(8, False, False), (7, False, True), (8, True, True)])
+def test_a_window_beyond_a_padding_that_counts_is_not_proven(size: int, excludes: bool, shown: bool) -> None:
+    asked: dict[str, Any] = {
+        **{"type": "AVERAGE", "window_size_nd": (3,), "stride_nd": (2,), "blend_factor": 0.0},
+        **{"pre_padding": (1,), "post_padding": (1,), "padding_mode": "EXPLICIT_ROUND_UP"},
+        "average_count_excludes_padding": excludes,
+    }
+    x = np.arange(size, dtype=np.float32).reshape(1, 1, size)
+    if shown:
+        (got,) = run("POOLING", x, **asked)
+        padded = np.pad(x[0, 0], 1)
+        sums = [padded[at : at + 3].sum() for at in range(0, size + 1, 2)]
+        counts = [2, *[3] * (len(sums) - 2), 1 if size == 8 else 2] if excludes else [3] * len(sums)
+        np.testing.assert_allclose(got[0, 0], np.divide(sums, counts), rtol=1e-6)
+    else:
+        assert "divides a window beyond its padding" in why_not("POOLING", x, **asked)
+
+
+NEAREST = {
+    "resize_mode": "NEAREST",
+    "coordinate_transformation": "HALF_PIXEL",
+    "selector_for_single_pixel": "FORMULA",
+    "nearest_rounding": "HALF_UP",
+    "cubic_coeff": -0.75,
+    "exclude_outside": False,
+}
+
+
+@pytest.mark.parametrize(
+    ("sizes", "changes", "clear"),
+    [
+        ((6, 13), {}, False),
+        ((6, 13), {"nearest_rounding": "HALF_DOWN"}, False),
+        ((6, 13), {"nearest_rounding": "FLOOR"}, True),
+        ((6, 13), {"coordinate_transformation": "ASYMMETRIC"}, True),
+        # No place lies halfway, or all of them exactly.
+        ((5, 12), {}, True),
+        ((8, 4), {}, True),
+    ],
+)
+def test_a_place_halfway_between_two_elements_is_not_proven(
+    sizes: tuple[int, int], changes: dict[str, str], clear: bool
+) -> None:
+    asked = {**NEAREST, "shape": (sizes[1],), "scales": (), **changes}
+    values = np.arange(sizes[0], dtype=np.float32)
+    if clear:
+        (got,) = run("RESIZE", values, **asked)
+        assert got.shape == (sizes[1],)
+    else:
+        assert "place 2.5 lies halfway" in why_not("RESIZE", values, **asked)
+
+
 def loop_network(trips: int) -> ReadNetwork:
     """Makes a loop that doubles a value and collects it."""
     names = ["x", "n", "state", "doubled", "last", "all"]

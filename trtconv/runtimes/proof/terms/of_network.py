@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
@@ -173,6 +174,10 @@ def _resize(call: LayerCall) -> Term:
         raise Wordless("weights of its own")
     mode, places = call.take("resize_mode"), call.take("coordinate_transformation")
     nearest, cubic = call.take("nearest_rounding"), call.take("cubic_coeff")
+    is_exact = bool(scales) and not sizes and all(math.frexp(scale)[0] == 0.5 for scale in scales)
+    if mode == "NEAREST" and places == "HALF_PIXEL" and nearest.startswith("HALF") and not is_exact:
+        # At some sizes a place lies halfway between two elements, and TensorRT was seen to take either.
+        raise Wordless("rounded places that no float has")
     single = call.take("selector_for_single_pixel")
     return parts.resized(source, growth, mode, places, nearest=nearest, cubic=cubic, single=single)
 

@@ -12,6 +12,8 @@ from trtconv.runtimes.tensorrt.readback.call import Array, Call, Kernel
 from trtconv.runtimes.tensorrt.readback.records import NotProven
 from trtconv.runtimes.tensorrt.readback.types import wide
 
+_PRECISION = 1e-6
+"""Of places, as float32 has them."""
 _ROUNDED: dict[str, Callable[[Array], Array]] = {
     "HALF_UP": lambda x: np.floor(x + 0.5),
     "HALF_DOWN": lambda x: np.ceil(x - 0.5),
@@ -27,6 +29,8 @@ def _resize(call: Call) -> Sequence[Array]:
         if old == new and scale == 1:
             continue
         places = _places(call, old, new, scale)
+        if call["resize_mode"] == "NEAREST":
+            _require_clear(call, places, scale)
         values = _along(values, axis, places, call)
     return (values,)
 
@@ -61,12 +65,27 @@ def _places(call: Call, old: int, new: int, scale: float) -> Array:
     raise NotProven(f"{how} is not known")
 
 
+def _require_clear(call: Call, places: Array, scale: float) -> None:
+    """Raises `NotProven` where a place lies halfway between two elements, by a scale that no float divides by exactly.
+
+    TensorRT 8.6 was seen to take the lower one of 2.5 rounded up, from 6 elements to 13, and the upper one of 3.5, from
+    8 to 17.
+    """
+    is_exact = math.frexp(scale)[0] == 0.5
+    if is_exact or call["coordinate_transformation"] != "HALF_PIXEL" or not call["nearest_rounding"].startswith("HALF"):
+        return
+    halfway = np.abs(places - np.floor(places) - 0.5) < _PRECISION * np.maximum(1, np.abs(places))
+    if halfway.any():
+        place = float(places[halfway][0])
+        raise NotProven(f"its place {place:.1f} lies halfway between two elements, of which rounding takes either")
+
+
 def _along(values: Array, axis: int, places: Array, call: Call) -> Array:
     old, mode = values.shape[axis], call["resize_mode"]
     if mode == "NEAREST":
         # A float32 would round some of these otherwise; what lies on a border to within its precision is taken there.
         near = np.rint(places * 2) / 2
-        settled = np.where(np.abs(places - near) < 1e-6 * np.maximum(1, np.abs(places)), near, places)
+        settled = np.where(np.abs(places - near) < _PRECISION * np.maximum(1, np.abs(places)), near, places)
         indices = _ROUNDED[call["nearest_rounding"]](settled)
         return values.take(np.clip(indices, 0, old - 1).astype(np.int64), axis)
     first = np.floor(places)
