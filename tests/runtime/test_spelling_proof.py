@@ -16,7 +16,7 @@ from trtconv.cli.formats.pages import sections
 from trtconv.core.findings import Severity
 from trtconv.core.target import Target
 from trtconv.passes import PASSES
-from trtconv.passes.spelling import fourier, pooling, regions, resize, scatter
+from trtconv.passes.spelling import fourier, pool_windows, regions, resize, scatter
 from trtconv.passes.spelling.base import Spelling
 from trtconv.passes.spelling.writer import Writer
 
@@ -51,7 +51,7 @@ BROKEN: dict[str, tuple[Any, str, Callable[[Any], Any]]] = {
     "scatter": (scatter, "_REDUCTIONS", lambda right: {**right, "add": right["max"]}),
     "regions": (regions, "_hats", lambda right: lambda w, at, *rest: right(w, w("Neg", at), *rest)),
     "deform": (regions, "_base", lambda right: lambda *given: right(*given)[::-1]),
-    "pool": (pooling._Window, "taps", lambda right: lambda window: right(window)[:-1]),
+    "pool": (pool_windows.PoolWindow, "taps", lambda right: lambda window: right(window)[:-1]),
     "fourier": (fourier, "_matrix", lambda right: lambda *given: right(*given)[:, :, ::-1]),
 }
 

@@ -55,12 +55,13 @@ from trtconv.passes.spelling.masked import AssignByWhere
 from trtconv.passes.spelling.one_hot import ComparePositions, CompressBySize
 from trtconv.passes.spelling.one_limit import PickByOneLimit
 from trtconv.passes.spelling.one_row import DoubleOneRow
-from trtconv.passes.spelling.pooling import PadBeforeAverage, PoolByTaps, RoundPoolsAtRunTime
+from trtconv.passes.spelling.pooling import PoolByTaps
 from trtconv.passes.spelling.products import ConvolveProducts
 from trtconv.passes.spelling.quantize import QuantizeInArithmetic
 from trtconv.passes.spelling.ranges import RangeBySize
 from trtconv.passes.spelling.regions import DeformBySamples, RegionsByMatrix
 from trtconv.passes.spelling.resize import ResizeByMatrix
+from trtconv.passes.spelling.rounded_pools import PadBeforeAverage, RoundPoolsAtRunTime
 from trtconv.passes.spelling.runtime_axes import ReduceByShape, ReshapeByShape
 from trtconv.passes.spelling.samples import SampleByGather
 from trtconv.passes.spelling.scatter import ScatterByPosition
