@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import onnx
 import pytest
@@ -11,6 +13,7 @@ from onnx import parser
 
 from support.onnx_models import RTX, wrap
 from support.session import run
+from trtconv.graph.model import OnnxModel
 from trtconv.passes import PASSES, run_passes
 
 HEADER = '<ir_version: 8, opset_import: ["": 17]> '
@@ -137,6 +140,8 @@ CONDITIONS = {
     "behind it, in floats": "e = Cast <to = 1> (q)  f = Cast <to = 1> (most)  d = LessOrEqual (e, f)",
     "with the iteration": "a = Less (q, most)  r = Cast <to = 7> (most)  e = Less (i, r)  d = And (a, e)",
     "not greater": "e = Greater (q, most)  d = Not (e)",
+    "the largest of three": """r = Cast <to = 7> (most)  twelve = Constant <value = int64 {12}> ()  e = Max (r, r, i)
+        d = Less (e, twelve)""",
     "a constant of the body": "six = Constant <value = int64 {6}> ()  d = Less (i, six)",
 }
 
@@ -182,3 +187,18 @@ def test_a_count_that_nobody_waits_for_is_left() -> None:
     assert not run_passes(wrap(endless), PASSES, RTX).edits
     stated = graph(COUNTS.format(kind="int64", start=0, step=1, limit=5, condition=condition, trips="limit"))
     assert not run_passes(wrap(stated), PASSES, RTX).edits
+
+
+def test_constants_in_a_file_of_their_own_are_read_beside_the_model(tmp_path: Path) -> None:
+    text = COUNTS.format(kind="int64", start=0, step=1, limit=5, condition="d = Less (q, most)", trips="")
+    proto = graph(text)
+    (body,) = (a.g for node in proto.graph.node for a in node.attribute if a.name == "body")
+    (tensor,) = body.initializer
+    (tmp_path / "w.bin").write_bytes(tensor.raw_data or np.array([1], np.int64).tobytes())
+    tensor.ClearField("raw_data")
+    tensor.ClearField("int64_data")
+    tensor.data_location = onnx.TensorProto.EXTERNAL
+    tensor.external_data.add(key="location", value="w.bin")
+    onnx.save(proto, tmp_path / "m.onnx")
+    (edit,) = run_passes(OnnxModel.load(tmp_path / "m.onnx"), PASSES, RTX).edits
+    assert "after 5 times" in edit.what

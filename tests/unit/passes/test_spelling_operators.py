@@ -287,6 +287,17 @@ def test_scatters_by_what_constants_make(op: str) -> None:
     assert_same(proto, {"d": normal(4, 2), "u": normal(4, 2)}, "scatter-by-position")
 
 
+@pytest.mark.parametrize("last", ["2", "n"])
+def test_a_scatter_of_no_updates_leaves_what_it_was(last: str) -> None:
+    proto = parse(
+        f"""<ir_version: 8, opset_import: ["": 18]>
+        g (float[4,{last}] d, int64[0,1] i, float[0,{last}] u) => (float[4,m] y)
+        {{ y = ScatterND <reduction = "add"> (d, i, u) }}"""
+    )
+    feeds: Arrays = {"d": normal(4, 2), "i": np.zeros((0, 1), np.int64), "u": normal(0, 2)}
+    assert_same(proto, feeds, "scatter-by-position")
+
+
 def test_a_scatter_into_places_of_any_number_is_refused() -> None:
     proto = parse(
         """<ir_version: 8, opset_import: ["": 18]> g (float[n,2] d, int64[3,1] i, float[3,2] u) => (float[n,2] y)

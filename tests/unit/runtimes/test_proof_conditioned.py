@@ -52,27 +52,31 @@ def test_another_operation_is_no_rounding(dtype: str) -> None:
     assert not Conditioning(network, model, feeds).explains(tensors[2], feeds["x"] + feeds["b"], got)
 
 
-@pytest.mark.parametrize(("apart", "explained"), [(2.0**-23, True), (1e-3, False)])
-def test_the_place_of_the_largest_of_nearly_equal_numbers(apart: float, explained: bool) -> None:
-    text = (
-        '<ir_version: 9, opset_import: ["" : 20]> g (float[64, 8] x) => (int64[64, 1] y) { y = ArgMax <axis = 1> (x) }'
-    )
-    model = OnnxModel(onnx.shape_inference.infer_shapes(parser.parse_model(text)), Path("m.onnx"))
+@pytest.mark.parametrize(
+    ("dtype", "apart", "explained"),
+    [("float16", 2.0**-10, True), ("float16", 0.0, True), ("float16", 0.1, False), ("float32", 2.0**-23, False)],
+)
+def test_the_place_of_the_largest_of_nearly_equal_numbers(dtype: str, apart: float, explained: bool) -> None:
+    kind = "float" if dtype == "float32" else dtype
+    text = f"g ({kind}[64, 8] x) => (int64[64, 1] y) {{ y = ArgMax <axis = 1> (x) }}"
+    proto = parser.parse_model(f'<ir_version: 9, opset_import: ["" : 20]> {text}')
+    model = OnnxModel(onnx.shape_inference.infer_shapes(proto), Path("m.onnx"))
     tensors = (
-        ReadTensor(0, "x", "float32", (64, 8)),
-        ReadTensor(1, "v", "float32", (64, 1)),
+        ReadTensor(0, "x", dtype, (64, 8)),
+        ReadTensor(1, "v", dtype, (64, 1)),
         ReadTensor(2, "y", "int32", (64, 1)),
     )
     largest = ReadLayer(0, "y", "TOPK", (0,), (1, 2), {"op": "MAX", "k": 1, "axes": 2})
     network = ReadNetwork(tensors, (largest,), (0,), (2,))
-    values = np.random.default_rng(0).standard_normal((64, 8)).astype(np.float32)
+    values = np.random.default_rng(0).standard_normal((64, 8)).astype(dtype)
     # Behind the largest of each row stands one that is hardly smaller.
     first = values.argmax(1)
     second = (first + 1 + np.arange(64) % 7) % 8
     rows = np.arange(64)
-    values[rows, second] = values[rows, first] - np.abs(values[rows, first]) * np.float32(apart)
+    values[rows, second] = values[rows, first] - np.abs(values[rows, first]) * np.asarray(apart, dtype)
     got = Run(network, {"x": values}).outputs()["y"]
-    assert Conditioning(network, model, {"x": values}).explains(tensors[2], second[:, None], got) is explained
+    other = np.where(got[:, 0] == first, second, first)[:, None]
+    assert Conditioning(network, model, {"x": values}).explains(tensors[2], other, got) is explained
 
 
 def test_masks_leave_no_room() -> None:

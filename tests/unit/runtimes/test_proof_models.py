@@ -162,6 +162,21 @@ def test_each_value_is_moved_to_both_sides_with_and_against_others(tmp_path: Pat
     np.testing.assert_allclose(np.sort(ratios, axis=0), expected, atol=0.01)
 
 
+@pytest.mark.parametrize(
+    ("nodes", "rounds"),
+    [
+        ("l = Less (x, c)  y = Cast <to = 1> (l)", False),
+        ("k = Clip (x, c)  r = Round (k)  y = Neg (r)", False),
+        ("d = Div (x, c)  y = Floor (d)", True),
+    ],
+)
+def test_only_what_rounds_has_a_border_that_rounding_may_cross(nodes: str, rounds: bool, tmp_path: Path) -> None:
+    body = f"(float[2,4] x) => (float[2,4] y) <float c = {{0.5}}> {{ {nodes} }}"
+    piece = task(nodes=tuple(range(len(nodes.split("  ")))), look=Look.MOVED)
+    (answer,) = answers(tmp_path, body, piece)
+    assert any(name.startswith("beside") for name in answer["arrays"]) is rounds
+
+
 def test_the_terms_of_a_remainder_are_as_large_as_what_is_divided(tmp_path: Path) -> None:
     body = "(float[2,4] x) => (float[2,4] y) <float c = {0.25}> { y = Mod <fmod = 1> (x, c) }"
     (answer,) = answers(tmp_path, body, piece := task(look=Look.TERMS))

@@ -138,7 +138,7 @@ def _loop(writer: Writer, inputs: list[str]) -> str:
 def _begin(writer: Writer, inputs: list[str]) -> str:
     """Gives a Loop a condition that a node makes, or that is always true."""
     condition = inputs[_CONDITION]
-    if not condition and not _goes_on(writer.attrs["body"]):
+    if not condition and not _goes_on(writer):
         raise Unwritable("it begins without a condition, and whether one of its body ends it is read both ways")
     inputs[_CONDITION] = writer("Identity", condition) if condition else writer.constant(np.array(True))
     return f"it begins with a copy of {condition}" if condition else "the condition that it begins with written as true"
@@ -158,15 +158,18 @@ def _with_scalar(writer: Writer) -> onnx.GraphProto:
     return body
 
 
-def _goes_on(body: onnx.GraphProto) -> bool:
+def _goes_on(writer: Writer) -> bool:
     """Whether the condition that the body of a Loop makes is the one that it is given, or true."""
+    body: onnx.GraphProto = writer.attrs["body"]
     name = body.output[0].name
     makers = {output: node for node in body.node for output in node.output}
     constants = {tensor.name: tensor for tensor in body.initializer}
     while name in makers and makers[name].op_type in ("Identity", "Cast"):
         name = makers[name].input[0]
     constant = constants.get(name) if name not in makers else constant_of(makers[name])
-    return name == body.input[_CONDITION].name or (constant is not None and bool(numpy_helper.to_array(constant).all()))
+    return name == body.input[_CONDITION].name or (
+        constant is not None and bool(writer.scope.whole.array(constant).all())
+    )
 
 
 def _with_state(writer: Writer) -> onnx.GraphProto:

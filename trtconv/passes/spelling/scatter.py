@@ -60,6 +60,9 @@ class ScatterByPosition(Spelling):
             neutral = limits.min if neutral < 0 else limits.max
         rows, updates, columns, inner = (_nd if writer.node.op_type == "ScatterND" else _elements)(writer)
         count = math.prod(updates)
+        if not count:
+            writer("Identity", writer.input(0), to=writer.output())
+            return None
         if count * columns * (_USUAL_SLICE if inner is None else inner) > _MOST:
             raise Unwritable(f"it compares {count} updates with {columns * (inner or 1)} elements")
         places = np.arange(columns, dtype=np.int64)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
 import onnx
 from numpy.typing import NDArray
-from onnx import helper, numpy_helper
+from onnx import helper
 
 from trtconv.graph.resolve import resolved
 from trtconv.graph.scope import Scope
@@ -24,7 +25,8 @@ _COUNTING: Mapping[str, Callable[..., Any]] = {
     **{"Equal": np.equal, "And": np.logical_and, "Or": np.logical_or, "Not": np.logical_not},
     **dict.fromkeys(("Cast", "Identity"), np.asarray),
 }
-"""Operators that a condition is made of, of two inputs at most."""
+"""Operators that a condition is made of."""
+_JOINING = ("Max", "Min")
 
 
 def trip_count(scope: Scope, loop: onnx.NodeProto, opsets: Iterable[Any]) -> int | None:
@@ -103,7 +105,7 @@ class _Counting:
         node = self._makers.get(name)
         constant = None if node is None else constant_of(node)
         if node is None or constant is not None:
-            self._values[name] = self._begin(name, later) if constant is None else numpy_helper.to_array(constant)
+            self._values[name] = self._begin(name, later) if constant is None else self._scope.whole.array(constant)
             return
         if len(self._steps) >= _MOST_NODES or node.domain not in ONNX_DOMAINS or node.op_type not in _COUNTING:
             raise _Unknown
@@ -120,7 +122,7 @@ class _Counting:
         if name in places[:2]:
             return np.array(0 if name == places[0] else True)
         if name in self._initializers:
-            return np.asarray(numpy_helper.to_array(self._initializers[name]))
+            return self._scope.whole.array(self._initializers[name])
         source = name
         if name in places:
             slot = places.index(name)
@@ -136,5 +138,7 @@ def _computed(node: onnx.NodeProto, inputs: list[Array]) -> Array:
     if node.op_type == "Cast":
         code = next(attribute.i for attribute in node.attribute if attribute.name == "to")
         return np.asarray(inputs[0], helper.tensor_dtype_to_np_dtype(code))
+    function = _COUNTING[node.op_type]
     with np.errstate(all="ignore"):
-        return np.asarray(_COUNTING[node.op_type](*inputs))
+        # Max and Min have any number of inputs.
+        return np.asarray(functools.reduce(function, inputs) if node.op_type in _JOINING else function(*inputs))

@@ -81,7 +81,9 @@ class Conditioning:
             if unmoved is None or not np.array_equal(unmoved, got, equal_nan=is_float):
                 return False
             if not is_float:
-                return self._is_between(part, feeds, expected, got, of.eps)
+                # ONNX Runtime has float32 between the nodes of narrower types, in which equal numbers may differ.
+                is_narrow = of.eps > tolerance.eps_of(())
+                return is_narrow and self._is_between(part, feeds, expected, got, of.eps)
             moved = [self._run(part, _moved(feeds, number)) for number in range(_MOVES)]
         except NotProven:
             return False

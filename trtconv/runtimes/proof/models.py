@@ -18,7 +18,7 @@ from trtconv.core import process
 from trtconv.graph.checker import attribute_names
 from trtconv.graph.light_file import light_model
 from trtconv.graph.model import OnnxModel
-from trtconv.graph.walk import constant_of, reads
+from trtconv.graph.walk import all_nodes, constant_of, reads
 from trtconv.runtimes.foreign_nodes import foreign_nodes
 from trtconv.runtimes.light_session import give_values, large_weights
 from trtconv.runtimes.onnxruntime import first_line, import_runtime
@@ -35,6 +35,15 @@ Computes = Callable[[Mapping[str, Array]], Array]
 
 _MOST_DRAWS = 400
 """How many values are tried of integers that decide sizes."""
+_EXACT = frozenset(
+    (  # noqa: SIM905
+        "Abs And ArgMax ArgMin Cast CastLike Ceil Clip Concat Constant ConstantOfShape DepthToSpace Equal Expand "
+        "Flatten Floor Gather GatherElements GatherND GlobalMaxPool Greater GreaterOrEqual Identity IsInf IsNaN Less "
+        "LessOrEqual Max MaxPool Min Neg Not OneHot Or Pad ReduceMax ReduceMin Relu Reshape Round Shape Sign Size "
+        "Slice SpaceToDepth Split Squeeze Tile TopK Transpose Trilu Unsqueeze Where Xor"
+    ).split()
+)
+"""Operators that round nothing, but as they are defined to."""
 _SHAKES = 2
 """How often the weights of a piece are moved, beside its inputs, to measure the condition."""
 _FEW_UNITS = 4
@@ -151,7 +160,8 @@ def _run(model: OnnxModel, task: Task) -> tuple[dict[str, Array], dict[str, int]
             ways = (calm, *CALM)
         arrays[f"value {int(kind)}"], calms[str(int(kind))], inputs[kind] = value, calm, feeds
         if task.look is Look.MOVED:
-            arrays.update(_nearby(computes, feeds, kind, task.eps))
+            steps = {"moved": PERTURBATION, **({"beside": _FEW_UNITS * task.eps} if _rounds(part) else {})}
+            arrays.update(_nearby(computes, feeds, kind, steps))
             arrays.update(_shaken(part, model, task, feeds, kind))
     # What the next session takes comes in its place.
     del computes
@@ -197,15 +207,23 @@ def _first(
     return why
 
 
-def _nearby(computes: Computes, feeds: Mapping[str, Array], kind: InputKind, eps: float) -> Iterator[tuple[str, Array]]:
-    """Yields the results on inputs that are moved a little, and very little: to both sides, for there may be a border
-    on one of them; of several inputs, with each other and against each other."""
+def _rounds(part: onnx.ModelProto) -> bool:
+    """Whether anything in a piece rounds: what only compares or moves the values that it is fed has no border that
+    rounding might cross."""
+    return any(node.op_type not in _EXACT for node in all_nodes(part.graph.node))
+
+
+def _nearby(
+    computes: Computes, feeds: Mapping[str, Array], kind: InputKind, steps: Mapping[str, float]
+) -> Iterator[tuple[str, Array]]:
+    """Yields the results on inputs that are moved by steps: to both sides, for there may be a border on one of them; of
+    several inputs, with each other and against each other."""
     random = np.random.default_rng(int(kind))
     signs = {name: random.choice([-1.0, 1.0], values.shape) for name, values in feeds.items()}
     floats = [name for name, values in feeds.items() if values.dtype.kind in "fV"]
     ways = [(), floats, *((floats[::2], floats[1::2]) if len(floats) > 1 else ())]
     for number, turned in enumerate(ways):
-        for what, step in (("moved", PERTURBATION), ("beside", _FEW_UNITS * eps)):
+        for what, step in steps.items():
             by = {name: -step if name in turned else step for name in feeds}
             moved = {name: _moved(values, by[name] * signs[name]) for name, values in feeds.items()}
             with contextlib.suppress(Exception):

@@ -106,23 +106,17 @@ def _pooling(call: Call) -> Sequence[Array]:
 
 
 def _average(call: Call, values: Array, low: Sequence[int], high: Sequence[int]) -> Array:
-    """Divides by how much of the window lies on the input or, unless padding is excluded, on the padded input."""
+    """Divides by how much of the window lies on the input or, unless padding is excluded, by all of it.
+
+    TensorRT 8.6 was seen to count what lies beyond the padding too, which ONNX does not.
+    """
     rank = len(low)
     counted = np.ones((1,) * (values.ndim - rank) + values.shape[-rank:], np.float32)
-    beyond = list(high)
-    before = list(low)
-    if not call["average_count_excludes_padding"] and not call["padding_mode"].startswith("SAME"):
-        padding = call["post_padding"]
-        edges = [(0, 0)] * (values.ndim - rank) + list(zip(low, padding, strict=True))
-        counted = np.pad(counted, edges, constant_values=1)
-        before, beyond = [0] * rank, [h - a for h, a in zip(high, padding, strict=True)]
-        if any(beyond):
-            # TensorRT 8.6 was seen to divide by something else than what ONNX does.
-            raise NotProven("TensorRT does not say by what it divides a window beyond its padding, which counts")
-    elif not call["average_count_excludes_padding"]:
+    before, beyond = list(low), list(high)
+    if not call["average_count_excludes_padding"]:
         edges = [(0, 0)] * (values.ndim - rank) + list(zip(low, high, strict=True))
         counted = np.pad(counted, edges, constant_values=1)
-        before, beyond = [0] * rank, [0] * rank
+        before = beyond = [0] * rank
     total = _over_windows(values, 0, np.add, call, low, high)
     with np.errstate(all="ignore"):
         return np.asarray(total / _over_windows(counted, 0, np.add, call, before, beyond), np.float32)
