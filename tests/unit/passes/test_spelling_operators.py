@@ -179,6 +179,18 @@ def test_paddings_of_any_size_by_name(mode: str, stride: int) -> None:
     assert_same(of_any_size(proto), feeds, "pool-by-taps", runtime=True)
 
 
+@pytest.mark.parametrize("free", [False, True])
+def test_a_padding_by_name_counts_as_one_in_numbers(free: bool) -> None:
+    feeds, results = {"a": normal(1, 2, 7)}, []
+    for attrs in ({"auto_pad": "SAME_UPPER"}, {"pads": [2, 2]}):
+        proto = model("AveragePool", feeds, 19, kernel_shape=[3], dilations=[2], count_include_pad=1, **attrs)
+        rewritten = wrap(of_any_size(proto) if free else proto)
+        assert [edit.pass_name for edit in run_passes(rewritten, PASSES, RTX).edits] == ["pool-by-taps"]
+        results += session(rewritten.proto, sized=False).run(None, feeds)
+    # ONNX Runtime, which pads by name as without dilations, is no oracle.
+    np.testing.assert_array_equal(*results)
+
+
 def test_a_padding_that_hangs_on_the_size_is_refused() -> None:
     attrs: dict[str, Any] = {"kernel_shape": [2], "dilations": [2], "strides": [2], "auto_pad": "SAME_UPPER"}
     proto = of_any_size(model("MaxPool", {"a": normal(1, 1, 6)}, 19, **attrs))

@@ -97,13 +97,15 @@ def _hits(writer: Writer, window: PoolWindow, dtype: np.dtype[Any]) -> Any:
 
 def _known_hits(window: PoolWindow, with_pads: bool, writer: Writer) -> Any:
     total: Any = np.ones((1, 1))
-    pads = writer.attrs.get("pads", [0] * 2 * len(window.kernel))
+    ends = writer.attrs.get("pads", [0] * 2 * len(window.kernel))[len(window.kernel) :]
+    if writer.attrs.get("auto_pad", "NOTSET").startswith("SAME"):
+        ends = window.ends
     for axis, kernel in enumerate(window.kernel):
         starts = np.arange(window.count(axis) or 0) * window.strides[axis] - window.begins[axis]
         places = starts[:, None] + np.arange(kernel) * window.dilations[axis]
         begin, end = 0, window.sizes[axis] or 0
         if with_pads:
-            begin, end = -window.begins[axis], end + max(pads[axis + len(window.kernel)], 0)
+            begin, end = -window.begins[axis], end + max(ends[axis], 0)
         total = total[..., None] * ((places >= begin) & (places < end)).sum(axis=1)
     return total
 
