@@ -57,6 +57,7 @@ class PoolWindow:
 
     @property
     def is_padded(self) -> bool:
+        """Whether there is any padding."""
         return any((*self.begins, *self.ends))
 
     def taps(self) -> list[tuple[int, ...]]:
@@ -66,10 +67,7 @@ class PoolWindow:
 
     def padded(self, writer: Writer, name: str, value: Any) -> str:
         """Writes the padding of a tensor."""
-        if not self.is_padded:
-            return name
-        pads = [0, 0, *self.begins, 0, 0, *self.ends]
-        return writer("Pad", name, np.array(pads, np.int64), value, mode="constant")
+        return pad(writer, name, self.begins, self.ends, value)
 
     def slices(self, writer: Writer, padded: str) -> list[str]:
         """Writes for each tap what it sees of the padded input."""
@@ -153,6 +151,13 @@ def _counts_at_run_time(writer: Writer, axes: Sequence[PoolAxis]) -> str:
     rooms = [axis.begin + min(axis.end - axis.reach + axis.stride, 0) + axis.stride - 1 for axis in axes]
     steps = writer("Add", sizes_along(writer), np.array(rooms, np.int64))
     return writer("Div", steps, np.array([axis.stride for axis in axes], np.int64))
+
+
+def pad(writer: Writer, name: str, begins: Sequence[int], ends: Sequence[int], value: Any) -> str:
+    """Writes the padding of the axes that a window moves along; returns the tensor itself where there is none."""
+    if not any((*begins, *ends)):
+        return name
+    return writer("Pad", name, np.array([0, 0, *begins, 0, 0, *ends], np.int64), value, mode="constant")
 
 
 def sizes_along(writer: Writer) -> str:

@@ -12,7 +12,7 @@ from trtconv.core.target import Target
 from trtconv.graph.pooling import axes_of_pool, can_exceed, rounds_up
 from trtconv.graph.scope import Scope
 from trtconv.passes.spelling.base import Spelling
-from trtconv.passes.spelling.pool_windows import PoolWindow, float_type, ones_of, window_of
+from trtconv.passes.spelling.pool_windows import PoolWindow, float_type, ones_of, pad, window_of
 from trtconv.passes.spelling.writer import Unwritable, Writer
 
 
@@ -52,11 +52,9 @@ class PadBeforeAverage(Spelling):
             raise Unwritable
         if all(axis and not (axis.size + axis.begin + axis.end - axis.reach) % axis.stride for axis in axes):
             raise Unwritable
-        dtype, source = float_type(writer), writer.input(0)
+        zero = np.zeros((), float_type(writer))
         pads = attrs.get("pads") or [0] * 2 * len(kernel)
-        if any(pads):
-            padding = [0, 0, *pads[: len(kernel)], 0, 0, *pads[len(kernel) :]]
-            source = writer("Pad", source, np.array(padding, np.int64), np.zeros((), dtype), mode="constant")
+        source = pad(writer, writer.input(0), pads[: len(kernel)], pads[len(kernel) :], zero)
         writer.again([source], pads=None, count_include_pad=None)
         return None
 
@@ -122,7 +120,6 @@ def _counted(writer: Writer, window: PoolWindow, dtype: np.dtype[Any]) -> str:
     if not (writer.attrs.get("count_include_pad") and pads):
         return window.padded(writer, ones, zero)
     rank = len(window.kernel)
-    padding = [0, 0, *pads[:rank], 0, 0, *pads[rank:]]
-    ones = writer("Pad", ones, np.array(padding, np.int64), np.ones((), dtype), mode="constant")
-    beyond = [0] * (rank + 4) + [end - pad for end, pad in zip(window.ends, pads[rank:], strict=True)]
-    return writer("Pad", ones, np.array(beyond, np.int64), zero, mode="constant")
+    ones = pad(writer, ones, pads[:rank], pads[rank:], np.ones((), dtype))
+    beyond = [end - inside for end, inside in zip(window.ends, pads[rank:], strict=True)]
+    return pad(writer, ones, [0] * rank, beyond, zero)
