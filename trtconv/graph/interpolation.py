@@ -62,9 +62,11 @@ def coordinates(axis: ResizedAxis, mode: str) -> Array:
     if mode == "tf_crop_and_resize":
         span = (axis.end - axis.begin) * last
         return axis.begin * last + (at * 0 + span / 2 if length == 1 else at * span / (length - 1))
+    # By the sizes, where these make the scale: what lies halfway then does so exactly.
+    places = (at + 0.5) * axis.size / axis.count if axis.scale == axis.count / axis.size else (at + 0.5) / axis.scale
     if mode == "tf_half_pixel_for_nn":
-        return (at + 0.5) / axis.scale
-    middle = (at + 0.5) / axis.scale - 0.5
+        return places
+    middle = places - 0.5
     if mode == "pytorch_half_pixel" and length == 1:
         return at * 0 - 0.5
     if mode == "half_pixel_symmetric":

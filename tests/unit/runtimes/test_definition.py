@@ -197,6 +197,32 @@ def test_lp_normalization(opset: int, p: int, axis: int) -> None:
     np.testing.assert_allclose(run(proto, {"x": x})[0], x / np.where(norm == 0, 1, norm), rtol=1e-6)
 
 
+def test_the_neighbour_below_lies_where_it_does() -> None:
+    proto = onnx.parser.parse_model(
+        """<ir_version: 7, opset_import: ["": 12]>
+        g (float[1,1,1,20] x) => (float[1,1,1,6] y) <float[0] r = {}, int64[4] s = {1, 1, 1, 6}> {
+          y = Resize <mode = "nearest", coordinate_transformation_mode = "tf_half_pixel_for_nn",
+                      nearest_mode = "floor"> (x, r, r, s)
+        }"""
+    )
+    (y,) = run(proto, {"x": np.arange(20, dtype=np.float32).reshape(1, 1, 1, 20)})
+    assert y.reshape(-1).tolist() == [(2 * i + 1) * 20 // 12 for i in range(6)]
+
+
+@pytest.mark.parametrize("opset", [11, 17, 18])
+@pytest.mark.parametrize("axes", ["[1]", "[0, -1]"])
+def test_mean_variance_normalization_far_from_zero(opset: int, axes: str) -> None:
+    proto = onnx.parser.parse_model(
+        f"""<ir_version: 8, opset_import: ["": {opset}]>
+        g (float[3,4,5] x) => (float[3,4,5] y) {{ y = MeanVarianceNormalization <axes = {axes}> (x) }}"""
+    )
+    x = (1000 + np.random.default_rng(0).random((3, 4, 5)) / 4).astype(np.float32)
+    over = tuple(proto.graph.node[0].attribute[0].ints)
+    offset = x.astype(np.float64) - x.mean(over, np.float64, keepdims=True)
+    expected = offset / (np.sqrt((offset**2).mean(over, keepdims=True)) + 1e-9)
+    np.testing.assert_allclose(run(proto, {"x": x})[0], expected, rtol=1e-6, atol=1e-6)
+
+
 def test_places_of_a_sample_may_be_of_float64() -> None:
     body = """g (float[1,1,4,4] x, float[1,2,3,2] p) => (float[1,1,2,3] y)
         { d = Cast <to = 11> (p)  e = Mul (d, d)  y = GridSample <padding_mode = "border"> (x, e) }"""

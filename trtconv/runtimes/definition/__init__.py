@@ -25,6 +25,7 @@ from trtconv.runtimes.definition.normalization import (
     write_instance_normalization,
     write_layer_normalization,
     write_lp_normalization,
+    write_mean_variance_normalization,
 )
 from trtconv.runtimes.definition.pooling import write_average_pool
 from trtconv.runtimes.definition.reduction import REDUCTIONS, write_reduction
@@ -44,6 +45,7 @@ WRITERS: dict[str, Callable[[Scope, int, Writing], bool]] = {
     "LayerNormalization": write_layer_normalization,
     "LpNormalization": write_lp_normalization,
     "MaxUnpool": write_max_unpool,
+    "MeanVarianceNormalization": write_mean_variance_normalization,
     "Resize": write_resize,
     "STFT": write_fourier,
     "TopK": write_largest,

@@ -1,14 +1,15 @@
-"""InstanceNormalization, LayerNormalization and LpNormalization in float64.
+"""InstanceNormalization, LayerNormalization, LpNormalization and MeanVarianceNormalization in float64.
 
 ONNX Runtime takes the variance as the mean of squares less the square of the mean, in float32: of values far from zero,
 or of equal ones, nothing is left of it. The definition takes the mean of squares of what is left of the mean.
 LpNormalization of opset 22 is missing from older versions, and ONNX's own implementation sums without magnitudes.
 
-Source: ONNX operators InstanceNormalization, LayerNormalization and LpNormalization.
+Source: ONNX operators InstanceNormalization, LayerNormalization, LpNormalization and MeanVarianceNormalization.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import onnx
@@ -21,6 +22,8 @@ _TYPED_CAST = 9
 """Opset from which on Cast takes types as numbers in all ONNX Runtimes."""
 _AXES_AS_INPUT = 18
 _EPSILON = 1e-5
+_EPSILON_OF_DEVIATION = 1e-9
+"""Of MeanVarianceNormalization, which adds it to the deviation."""
 _FLOATS = (
     onnx.TensorProto.FLOAT,
     onnx.TensorProto.DOUBLE,
@@ -68,9 +71,22 @@ def write_lp_normalization(scope: Scope, index: int, writing: Writing) -> bool:
     if writing.opset < _TYPED_CAST or kind not in _FLOATS:
         return False
     x, axis = _wide(writing, node.input[0]), _attribute(node, "axis", -1)
-    norm = _reduced(writing, f"ReduceL{_attribute(node, 'p', 2)}", x, axis)
+    norm = _reduced(writing, f"ReduceL{_attribute(node, 'p', 2)}", x, [axis])
     none = writing.compute("Not", writing.compute("Greater", norm, writing.number(0.0)))
     writing.compute("Cast", writing.compute("Where", none, x, writing.compute("Div", x, norm)), to=kind)
+    writing.finish()
+    return True
+
+
+def write_mean_variance_normalization(scope: Scope, index: int, writing: Writing) -> bool:
+    """Writes a MeanVarianceNormalization out."""
+    node = scope.columns.nodes[index]
+    kind = scope.types.get(node.input[0], 0)
+    if writing.opset < _TYPED_CAST or kind not in _FLOATS:
+        return False
+    offset, variance = _moments(writing, _wide(writing, node.input[0]), _attribute(node, "axes", (0, 2, 3)))
+    deviation = writing.compute("Add", writing.compute("Sqrt", variance), writing.number(_EPSILON_OF_DEVIATION))
+    writing.compute("Cast", writing.compute("Div", offset, deviation), to=kind)
     writing.finish()
     return True
 
@@ -92,13 +108,18 @@ def _wide(writing: Writing, tensor: str) -> str:
 
 def _normal(writing: Writing, tensor: str, axis: int, epsilon: float) -> str:
     """Takes the mean along an axis off, and divides by the deviation."""
-    offset = writing.compute("Sub", tensor, _reduced(writing, "ReduceMean", tensor, axis))
-    variance = _reduced(writing, "ReduceMean", writing.compute("Mul", offset, offset), axis)
+    offset, variance = _moments(writing, tensor, [axis])
     deviation = writing.compute("Sqrt", writing.compute("Add", variance, writing.number(epsilon)))
     return writing.compute("Div", offset, deviation)
 
 
-def _reduced(writing: Writing, op: str, tensor: str, axis: int) -> str:
+def _moments(writing: Writing, tensor: str, axes: Sequence[int]) -> tuple[str, str]:
+    """Returns a tensor less its mean, and its variance."""
+    offset = writing.compute("Sub", tensor, _reduced(writing, "ReduceMean", tensor, axes))
+    return offset, _reduced(writing, "ReduceMean", writing.compute("Mul", offset, offset), axes)
+
+
+def _reduced(writing: Writing, op: str, tensor: str, axes: Sequence[int]) -> str:
     if writing.opset < _AXES_AS_INPUT:
-        return writing.compute(op, tensor, axes=[axis], keepdims=1)
-    return writing.compute(op, tensor, writing.constant([axis]), keepdims=1)
+        return writing.compute(op, tensor, axes=list(axes), keepdims=1)
+    return writing.compute(op, tensor, writing.constant(axes), keepdims=1)
