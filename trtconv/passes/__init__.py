@@ -11,6 +11,7 @@ from trtconv.passes.constant_forms import SettleConstants
 from trtconv.passes.crop_windows import CropPoolWindows
 from trtconv.passes.dilate_kernel import DilateDeconvKernel
 from trtconv.passes.einsum_letters import LowerEinsumLetters
+from trtconv.passes.empty_names import SettleEmptyNames
 from trtconv.passes.explicit_deconv import Chooser, MakeDeconvExplicit, chooser_of
 from trtconv.passes.fold_batch_norm import FoldBatchNorm
 from trtconv.passes.fold_integer_bias import FoldIntegerBias
@@ -32,7 +33,13 @@ from trtconv.passes.pool_pads import WritePoolPads
 from trtconv.passes.quantized_constants import DequantizeConstants
 from trtconv.passes.restore_sizes import RestorePixelShuffle, RestoreReshapeTarget, RestoreResizeScales
 from trtconv.passes.shift_uint8 import ShiftUint8
-from trtconv.passes.spelling.arguments import FixArguments, ReshapeSingleNumbers, WidenBounds, WriteSelections
+from trtconv.passes.spelling.arguments import (
+    FixArguments,
+    ReshapeSingleNumbers,
+    WidenBounds,
+    WriteSelections,
+    WriteSliceAxes,
+)
 from trtconv.passes.spelling.bits import CombineBits, ShiftBits
 from trtconv.passes.spelling.branches import TakeDecidedBranches
 from trtconv.passes.spelling.caches import UpdateByScatter
@@ -49,9 +56,11 @@ from trtconv.passes.spelling.halves import ComputeInFloat
 from trtconv.passes.spelling.infinite_constants import CastInfiniteConstants
 from trtconv.passes.spelling.int8_constants import CastInt8Constants
 from trtconv.passes.spelling.integer_products import MultiplyInFloat
+from trtconv.passes.spelling.integer_relu import PickAboveZero
 from trtconv.passes.spelling.iterations import CompleteIterations
 from trtconv.passes.spelling.learned import ExpandLearned
 from trtconv.passes.spelling.masked import AssignByWhere
+from trtconv.passes.spelling.mean_variance import CentreFirst
 from trtconv.passes.spelling.one_hot import ComparePositions, CompressBySize
 from trtconv.passes.spelling.one_limit import PickByOneLimit
 from trtconv.passes.spelling.one_row import DoubleOneRow
@@ -61,6 +70,7 @@ from trtconv.passes.spelling.quantize import QuantizeInArithmetic
 from trtconv.passes.spelling.ranges import RangeBySize
 from trtconv.passes.spelling.regions import DeformBySamples, RegionsByMatrix
 from trtconv.passes.spelling.resize import ResizeByMatrix
+from trtconv.passes.spelling.resize_axes import ResizeAllAxes
 from trtconv.passes.spelling.rounded_pools import PadBeforeAverage, RoundPoolsAtRunTime
 from trtconv.passes.spelling.runtime_axes import ReduceByShape, ReshapeByShape
 from trtconv.passes.spelling.samples import SampleByGather
@@ -70,6 +80,7 @@ from trtconv.passes.spelling.shapes import ScalarRange, TakeFromShape
 from trtconv.passes.spelling.training import DropNothing, NormalizeByBatch
 from trtconv.passes.spelling.unpooling import UnfoldColumns, UnpoolByScatter
 from trtconv.passes.spelling.wider import ComputeWider
+from trtconv.passes.spelling.wrapped_pads import CropBeforeWrap
 from trtconv.passes.time_first import PutTimeFirst
 from trtconv.passes.ungroup_deconv import UngroupDeconv
 from trtconv.passes.unread import LeaveOutUnread
@@ -84,9 +95,11 @@ PASSES: tuple[Pass, ...] = (
     ExpandFunctions(),
     TakeDecidedBranches(),
     CompleteIterations(),
+    SettleEmptyNames(),
     LeaveOutUnread(),
     FixArguments(),
     ReshapeSingleNumbers(),
+    WriteSliceAxes(),
     WidenBounds(),
     WriteSelections(),
     AssignByWhere(),
@@ -94,12 +107,15 @@ PASSES: tuple[Pass, ...] = (
     ReshapeByShape(),
     ShiftBits(),
     CombineBits(),
+    PickAboveZero(),
     FloatMod(),
     ShiftExponentials(),
     ComputeInFloat(),
+    CentreFirst(),
     DoubleOneRow(),
     ConvolveProducts(),
     ResizeByMatrix(),
+    ResizeAllAxes(),
     RegionsByMatrix(),
     DeformBySamples(),
     SampleByGather(),
@@ -107,6 +123,7 @@ PASSES: tuple[Pass, ...] = (
     ComparePositions(),
     CompressBySize(),
     CountFromStart(),
+    CropBeforeWrap(),
     PadBeforeAverage(),
     PoolByTaps(),
     RoundPoolsAtRunTime(),

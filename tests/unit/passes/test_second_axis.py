@@ -103,3 +103,15 @@ def test_a_sum_over_one_element_and_more_is_written(equation: str, shapes: str) 
 def test_equations_that_nobody_reads_are_left(equation: str) -> None:
     text = f'(float[1,1] x, float[1,2] w) => (float[a] y) {{ y = Einsum <equation = "{equation}"> (x, w) }}'
     assert "sum-without-ones" not in both(text)[2]
+
+
+@pytest.mark.parametrize("op", ["Hardmax", "Softmax"])
+@pytest.mark.parametrize("opset", [11, 17])
+@pytest.mark.parametrize("axis", ["", "<axis = -1> ", "<axis = 0> "])
+@pytest.mark.parametrize("size", ["5", "n"])
+def test_shares_of_one_axis(op: str, opset: int, axis: str, size: str) -> None:
+    if opset == 11 and not axis:
+        pytest.skip("the default is an axis that it has not")
+    proto, rewritten, edits = both(f"(float[{size}] x) => (float[{size}] y) {{ y = {op} {axis}(x) }}", opset)
+    assert edits == ["add-second-axis"]
+    assert_same(proto, rewritten, {"x": [5]})

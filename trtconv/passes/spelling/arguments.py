@@ -108,6 +108,44 @@ class WriteSelections(Spelling):
         return f"{values.size} known values written as the positions of those that are not zero"
 
 
+class WriteSliceAxes(Spelling):
+    """Writes which axes a Slice cuts, and by which steps, where it cuts the first ones alone and leaves that unsaid.
+
+    TensorRT's parser takes all axes for meant, and refuses fewer bounds than there are axes.
+
+    Before:
+        <ir_version: 8, opset_import: ["": 17]>
+        g (float[6,5] x) => (float[4,5] y) <int64[1] first = {1}, int64[1] end = {5}> { y = Slice (x, first, end) }
+    After:
+        <ir_version: 8, opset_import: ["": 17]>
+        g (float[6,5] x) => (float[4,5] y)
+        <int64[1] first = {1}, int64[1] end = {5}, int64[1] axes = {0}, int64[1] steps = {1}>
+        { y = Slice (x, first, end, axes, steps) }
+    """
+
+    name = "write-slice-axes"
+    ops = frozenset({"Slice"})
+
+    def lacks(self, scope: Scope, index: int, target: Target) -> bool:
+        inputs = scope.columns.inputs[index]
+        return len(inputs) > 2 and not "".join(inputs[3:4]) and _cuts_few(scope, inputs)
+
+    def write(self, writer: Writer, target: Target) -> str | None:
+        data, starts, ends = writer.node.input[:3]
+        (count,) = writer.sizes(starts)
+        dtype = writer.dtype(starts)
+        steps = writer.input(4) or writer.constant([1] * count, dtype)
+        writer.again([data, starts, ends, writer.constant(range(count), dtype), steps])
+        return f"axes 0 to {count - 1} written"
+
+
+def _cuts_few(scope: Scope, inputs: Sequence[str]) -> bool:
+    """Whether a Slice has fewer bounds than its tensor has axes."""
+    shape, bounds = scope.shape(inputs[0]), scope.shape(inputs[1])
+    count = bounds[0] if bounds is not None and len(bounds) == 1 else None
+    return count is not None and (shape is None or count < len(shape))
+
+
 class WidenBounds(Spelling):
     """Writes the bounds of a Slice in int64 where its steps are int32 and known only at run time.
 

@@ -15,6 +15,7 @@ from trtconv.passes.spelling.writer import Unwritable, Writer
 
 _LENGTHS = 6
 """The input of Attention that says how many keys count."""
+_CAST_TYPES = frozenset({"bfloat16", "bool", "float16", "float32", "int32", "int64"})
 _DEPTH = 4
 """How deep definitions are that use operators which have one themselves: a loss, its logarithm, its maximum."""
 
@@ -58,11 +59,16 @@ class ExpandFunctions(Spelling):
             return False
         if lacks_operator(op, target):
             return True
+        if op == "CastLike":
+            # The parser casts to other types by a Cast alone.
+            return scope.dtype(scope.columns.inputs[index][1]) not in _CAST_TYPES
         if op == "Attention":
             return not (is_plain(scope, index) and has_kernel(scope, index, target, self._in_half))
         if op == "Celu":
             # The parser mistakes the rank of its numbers, of any type but float32.
             return target.family == "rtx" and scope.dtype(scope.columns.inputs[index][0]) != "float32"
+        if op == "RotaryEmbedding":
+            return not _fits(scope, index)
         return op == "LayerNormalization" and sum(map(bool, scope.columns.outputs[index])) > 1
 
     def run(self, model: OnnxModel, target: Target) -> PassResult:
@@ -82,6 +88,17 @@ class ExpandFunctions(Spelling):
             raise Unwritable(f"ONNX has no definition of {writer.node.op_type} at opset {writer.opset}")
         writer.nodes += written_out(function, writer.node, writer.model.fresh_name)
         return f"{writer.node.op_type} written as ONNX defines it, in {len(writer.nodes)} nodes"
+
+
+def _fits(scope: Scope, index: int) -> bool:
+    """Whether all inputs of a RotaryEmbedding are of the same known sizes: the parser takes what it does not know of
+    one for another size."""
+    data, cosines, _, positions = (
+        (scope.shape(name) if name else None) for name in (*scope.columns.inputs[index], "")[:4]
+    )
+    if data is None or cosines is None or cosines[-1] is None:
+        return False
+    return positions is None or (positions[0], positions[1]) == (data[0], data[-2])
 
 
 def _fails_on_8(scope: Scope, index: int) -> bool:

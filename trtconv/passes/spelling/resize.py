@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,11 +13,14 @@ from trtconv.core.target import Target
 from trtconv.graph.interpolation import Interpolation, ResizedAxis, coordinates, nearest, weights
 from trtconv.graph.scope import Scope
 from trtconv.passes.spelling.base import Spelling
-from trtconv.passes.spelling.writer import Unwritable, Writer
+from trtconv.passes.spelling.writer import Unwritable, Writer, attribute_value
 
 _ROI, _SCALES, _SIZES = 1, 2, 3
 _CROP = "tf_crop_and_resize"
 _FOR_NEAREST = "tf_half_pixel_for_nn"
+_OF_MIDDLES = ("half_pixel", "pytorch_half_pixel")
+_PRECISION = 1e-5
+"""Of a place that is computed in float32."""
 _FIELDS = {field.name for field in dataclasses.fields(Interpolation)}
 
 
@@ -25,7 +29,8 @@ class ResizeByMatrix(Spelling):
 
     Along one axis a Resize is a product with a matrix that ONNX's coordinates and kernel give, whose sizes are known
     where those of the input are; a nearest one is a Gather. The neighbour below what tf_half_pixel_for_nn means is, at
-    any size, the nearest one of half_pixel, which lies half an element before it.
+    any size, the nearest one of half_pixel, which lies half an element before it. A Gather is also written where a
+    nearest one has to choose between two elements that are equally near, of which TensorRT takes the one or the other.
 
     Before:
         <ir_version: 8, opset_import: ["": 18]>
@@ -42,27 +47,22 @@ class ResizeByMatrix(Spelling):
     ops = frozenset({"Resize"})
 
     def lacks(self, scope: Scope, index: int, target: Target) -> bool:
-        node = scope.columns.nodes[index]
-        attrs = {attribute.name: attribute for attribute in node.attribute}
-        mode = attrs["coordinate_transformation_mode"].s if "coordinate_transformation_mode" in attrs else b""
-        if mode in (b"tf_crop_and_resize", b"half_pixel_symmetric"):
-            return True
-        if "antialias" in attrs and attrs["antialias"].i:
-            return True
-        if "keep_aspect_ratio_policy" in attrs and attrs["keep_aspect_ratio_policy"].s != b"stretch":
-            return True
-        is_nearest = "mode" not in attrs or attrs["mode"].s == b"nearest"
-        rounds = attrs["nearest_mode"].s if "nearest_mode" in attrs else b"round_prefer_floor"
-        return mode == _FOR_NEAREST.encode() and is_nearest and rounds != b"round_prefer_floor"
+        kernel, policy = _read({a.name: attribute_value(a) for a in scope.columns.attributes[index]})
+        return _is_lacking(kernel, policy) or _chooses(kernel)
 
     def write(self, writer: Writer, target: Target) -> str | None:
-        kernel = Interpolation(**{key: value for key, value in writer.attrs.items() if key in _FIELDS})
-        if self._is_half_pixel(writer, kernel):
-            mode = {"coordinate_transformation_mode": "half_pixel", "nearest_mode": "round_prefer_ceil"}
-            writer.again(writer.node.input, **mode)
-            return f"{_FOR_NEAREST} rounded down written as half_pixel rounded to the nearest"
+        kernel, policy = _read(writer.attrs)
         shape = writer.shape(writer.input(0))
-        axes = self._axes(writer, shape)
+        if self._is_half_pixel(writer, kernel):
+            mode, rounding = "half_pixel", "round_prefer_ceil"
+            kernel = dataclasses.replace(kernel, coordinate_transformation_mode=mode, nearest_mode=rounding)
+            if self._choices(writer, shape, kernel) is None:
+                writer.again(writer.node.input, coordinate_transformation_mode=mode, nearest_mode=rounding)
+                return f"{_FOR_NEAREST} rounded down written as half_pixel rounded to the nearest"
+        axes = self._axes(writer, shape) if _is_lacking(kernel, policy) else self._choices(writer, shape, kernel)
+        if axes is None:
+            # TensorRT has it; what is not shown of it the proof says.
+            raise Unwritable
         dtype = writer.dtype(writer.input(0))
         if kernel.mode != "nearest" and dtype.kind in "iub":
             raise Unwritable(f"interpolation of {dtype} is rounded in a way that ONNX does not define")
@@ -76,6 +76,18 @@ class ResizeByMatrix(Spelling):
             tensor = _extrapolated(writer, tensor, axes, len(shape), dtype)
         writer("Identity", tensor, to=writer.output())
         return f"Resize written as {'Gather' if kernel.mode == 'nearest' else 'MatMul'} along axes {list(axes)}"
+
+    def _choices(
+        self, writer: Writer, shape: Sequence[int | None], kernel: Interpolation
+    ) -> dict[int, ResizedAxis] | None:
+        """Returns the axes that change; None where no element of one is known to lie halfway between two others."""
+        try:
+            axes = self._axes(writer, shape)
+        except Unwritable:
+            return None
+        mode = kernel.coordinate_transformation_mode
+        halfway = [_lies_halfway(axis, mode) for axis in axes.values()]
+        return axes if any(halfway) and None not in halfway else None
 
     @staticmethod
     def _is_half_pixel(writer: Writer, kernel: Interpolation) -> bool:
@@ -145,6 +157,39 @@ class ResizeByMatrix(Spelling):
             axis: ResizedAxis(input_sizes[axis], sizes[axis], sizes[axis] / input_sizes[axis], *roi.get(axis, ()))
             for axis in changed
         }
+
+
+def _read(attributes: Mapping[str, Any]) -> tuple[Interpolation, str]:
+    """Returns how a Resize interpolates, and what it does of the aspect ratio."""
+    kernel = Interpolation(**{key: value for key, value in attributes.items() if key in _FIELDS})
+    return kernel, attributes.get("keep_aspect_ratio_policy", "stretch")
+
+
+def _is_lacking(kernel: Interpolation, policy: str) -> bool:
+    """Whether TensorRT lacks it."""
+    mode = kernel.coordinate_transformation_mode
+    if mode in (_CROP, "half_pixel_symmetric") or kernel.antialias or policy != "stretch":
+        return True
+    return mode == _FOR_NEAREST and kernel.mode == "nearest" and kernel.nearest_mode != "round_prefer_floor"
+
+
+def _chooses(kernel: Interpolation) -> bool:
+    """Whether it may have to choose between two elements that are equally near."""
+    rounds = kernel.mode == "nearest" and kernel.nearest_mode.startswith("round_prefer")
+    return rounds and kernel.coordinate_transformation_mode in _OF_MIDDLES
+
+
+def _lies_halfway(axis: ResizedAxis, mode: str) -> bool | None:
+    """Whether an output lies halfway between two elements, and a scale that no float divides by exactly may hide it;
+    None where that depends on the digits that are computed with."""
+    if math.frexp(axis.scale)[0] == 0.5:
+        return False
+    at = coordinates(axis, mode)
+    off = np.abs(at - np.floor(at) - 0.5)
+    is_near = (off < _PRECISION * np.maximum(1, np.abs(at))) & (at > 0) & (at < axis.size - 1)
+    if off[is_near].any() or (is_near.any() and axis.size == axis.count):
+        return None
+    return bool(is_near.any())
 
 
 def _require(axes: Any, input_sizes: Mapping[int, int]) -> None:

@@ -8,13 +8,14 @@ from trtconv.passes.spelling.base import Spelling
 from trtconv.passes.spelling.writer import Writer
 
 _PICKS = ("ArgMax", "ArgMin")
+_SHARES = ("Hardmax", "Softmax")
 
 
 class AddSecondAxis(Spelling):
-    """Writes the product of a vector with several matrices, and ArgMax and ArgMin of one axis, with an axis more.
+    """Gives a vector that is multiplied with several matrices another axis, and so what operators take of one axis.
 
     TensorRT's parser takes the wrong axis off such a product again: it is refused, or fails for other sizes than one.
-    ArgMax and ArgMin want two axes.
+    Softmax, Hardmax, ArgMax and ArgMin want two axes.
 
     Before:
         <ir_version: 8, opset_import: ["": 17]>
@@ -26,19 +27,19 @@ class AddSecondAxis(Spelling):
     """
 
     name = "add-second-axis"
-    ops = frozenset({"MatMul", *_PICKS})
+    ops = frozenset({"MatMul", *_PICKS, *_SHARES})
 
     def lacks(self, scope: Scope, index: int, target: Target) -> bool:
         columns = scope.columns
         shapes = [scope.shape(name) for name in columns.inputs[index][:2]]
         if not shapes or shapes[0] is None or len(shapes[0]) != 1:
             return False
-        return columns.ops[index] in _PICKS or (shapes[1] is not None and len(shapes[1]) > 2)
+        return columns.ops[index] != "MatMul" or (shapes[1] is not None and len(shapes[1]) > 2)
 
     def write(self, writer: Writer, target: Target) -> str | None:
         row = writer.unsqueeze(writer.input(0), [0])
         inner = writer.model.fresh_name(f"{writer.output()}_rows")
-        if writer.node.op_type in _PICKS:
+        if writer.node.op_type != "MatMul":
             writer.again([row], [inner], axis=1)
             writer.squeeze(inner, [0], to=writer.output())
         else:

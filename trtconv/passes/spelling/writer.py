@@ -60,7 +60,7 @@ class Writer:
         self.scope = scope
         self.node = scope.columns.nodes[index]
         self.opset = model.opset
-        self.attrs: Mapping[str, Any] = {a.name: _value(a) for a in self.node.attribute}
+        self.attrs: Mapping[str, Any] = {a.name: attribute_value(a) for a in self.node.attribute}
         self.nodes: list[onnx.NodeProto] = []
         self.initializers: list[onnx.TensorProto] = []
         self._stem = self.node.name or next(filter(None, self.node.output), self.node.op_type)
@@ -244,7 +244,8 @@ class Writer:
         return self("Gather", self("Shape", name), np.array([axis], np.int64), axis=0)
 
 
-def _value(attribute: onnx.AttributeProto) -> Any:
+def attribute_value(attribute: onnx.AttributeProto) -> Any:
+    """Returns the value of an attribute, texts as such."""
     value = helper.get_attribute_value(attribute)
     if isinstance(value, bytes):
         return value.decode(errors="replace")

@@ -97,6 +97,9 @@ class Version:
         copy.CopyFrom(self.nodes[index])
         for field in ("name", "doc_string", "metadata_props"):
             copy.ClearField(field)
+        # An input that has no name is not there. (An output without one may be: a Split has as many parts.)
+        while copy.input and not copy.input[-1]:
+            copy.input.pop()
         parts = [hashlib.sha256(copy.SerializeToString(deterministic=True)).digest()]
         parts += [self._keys.get(source, b"") for source in sources]
         return hashlib.sha256(b"".join(parts)).digest()

@@ -1,0 +1,149 @@
+"""Forms of usual operators that a parser lacks, and nobody expects it to: integers, few axes, negative amounts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from onnx import parser
+
+from support.onnx_models import RTX, wrap
+from support.session import run
+from trtconv.graph.interpolation import Interpolation, ResizedAxis, nearest
+from trtconv.passes import PASSES, run_passes
+
+
+def both(text: str, opset: int) -> tuple[onnx.ModelProto, onnx.ModelProto, set[str]]:
+    """Returns a model, what the passes make of it, and which ones edited it."""
+    proto = parser.parse_model(f'<ir_version: 9, opset_import: ["": {opset}]> g {text}')
+    rewritten = wrap(proto)
+    edits = run_passes(rewritten, PASSES, RTX).edits
+    return proto, rewritten.proto, {edit.pass_name for edit in edits}
+
+
+def assert_equal(proto: onnx.ModelProto, rewritten: onnx.ModelProto, **feeds: NDArray[Any]) -> None:
+    for expected, got in zip(run(proto, feeds), run(rewritten, feeds), strict=True):
+        np.testing.assert_array_equal(got, expected)
+        assert got.dtype == expected.dtype
+
+
+def test_relu_of_integers() -> None:
+    proto, rewritten, edits = both("(int32[n] x) => (int32[n] y) { y = Relu (x) }", 17)
+    assert edits == {"pick-above-zero"}
+    assert_equal(proto, rewritten, x=np.array([-3, 0, 2, -(1 << 31), (1 << 31) - 1], np.int32))
+
+
+def test_relu_of_floats_is_left() -> None:
+    assert both("(float[n] x) => (float[n] y) { y = Relu (x) }", 17)[2] == set()
+
+
+@given(st.data(), st.sampled_from(["int32", "int64"]), st.booleans())
+def test_slice_of_the_first_axes(data: st.DataObject, dtype: str, by_steps: bool) -> None:
+    count = data.draw(st.integers(1, 3))
+    number = st.integers(-7, 7)
+    starts, ends = (data.draw(st.lists(number, min_size=count, max_size=count)) for _ in "se")
+    steps = data.draw(st.lists(st.sampled_from((1, 2, -1)), min_size=count, max_size=count))
+    rows = {"s": starts, "e": ends, **({"t": steps} if by_steps else {})}
+    stored = ", ".join(f"{dtype}[{count}] {name} = {{{', '.join(map(str, row))}}}" for name, row in rows.items())
+    call = 'Slice (x, s, e, "", t)' if by_steps else "Slice (x, s, e)"
+    proto, rewritten, edits = both(f"(float[3,4,5] x) => (float[p,q,r] y) <{stored}> {{ y = {call} }}", 17)
+    assert ("write-slice-axes" in edits) is (count < 3)
+    assert_equal(proto, rewritten, x=np.arange(60, dtype=np.float32).reshape(3, 4, 5))
+
+
+@given(st.lists(st.integers(-2, 2), min_size=4, max_size=4), st.booleans())
+def test_wrap_around_what_is_left(pads: list[int], dynamic: bool) -> None:
+    shape = "n,m" if dynamic else "6,7"
+    stored = f"int64[4] p = {{{', '.join(map(str, pads))}}}"
+    text = f'(float[{shape}] x) => (float[a,b] y) <{stored}> {{ y = Pad <mode = "wrap"> (x, p) }}'
+    proto, rewritten, edits = both(text, 19)
+    assert ("crop-before-wrap" in edits) is (min(pads) < 0)
+    assert_equal(proto, rewritten, x=np.arange(42, dtype=np.float32).reshape(6, 7))
+
+
+@pytest.mark.parametrize("axes", ["[1]", "[0, 2]", "[-1, 1]"])
+@pytest.mark.parametrize("opset", [11, 17, 18])
+def test_variance_of_values_far_from_zero(axes: str, opset: int) -> None:
+    text = f"(float[3,4,5] x) => (float[3,4,5] y) {{ y = MeanVarianceNormalization <axes = {axes}> (x) }}"
+    _, rewritten, edits = both(text, opset)
+    assert "centre-first" in edits
+    x = (1000 + np.random.default_rng(0).random((3, 4, 5)) / 4).astype(np.float32)
+    over = tuple(parser.parse_node(f"y = N <axes = {axes}> (x)").attribute[0].ints)
+    centred = x.astype(np.float64) - x.mean(over, np.float64, keepdims=True)
+    expected = centred / (np.sqrt((centred**2).mean(over, keepdims=True)) + 1e-9)
+    # Of the squares less the square no digit is left in float32.
+    np.testing.assert_allclose(run(rewritten, {"x": x})[0], expected, rtol=2e-3, atol=2e-3)
+
+
+@pytest.mark.parametrize("round_up", [False, True])
+@given(st.integers(1, 30), st.integers(1, 40), st.sampled_from(["half_pixel", "pytorch_half_pixel"]))
+def test_the_nearest_of_two_that_are_equally_near(round_up: bool, size: int, count: int, mode: str) -> None:
+    rounds = "round_prefer_ceil" if round_up else "round_prefer_floor"
+    attributes = f'mode = "nearest", coordinate_transformation_mode = "{mode}", nearest_mode = "{rounds}"'
+    stored = f"int64[4] s = {{1, 1, 1, {count}}}"
+    text = f"(float[1,1,1,{size}] x) => (float[1,1,1,{count}] y) <{stored}> {{ y = Resize <{attributes}> (x, , , s) }}"
+    proto, rewritten, edits = both(text, 17)
+    # (2 i + 1) size / (2 count) - 1/2 is a whole number and a half.
+    places = [((2 * i + 1) * size, 2 * count) for i in range(count)]
+    halfway = size != count and any(0 < over // under < size and over % under == 0 for over, under in places)
+    whole = (count / size).as_integer_ratio()
+    doubles = 1 in whole and not (max(whole) & (max(whole) - 1))
+    single = mode == "pytorch_half_pixel" and count == 1
+    assert ("resize-by-matrix" in edits) is (halfway and not doubles and not single)
+    assert_equal(proto, rewritten, x=np.arange(size, dtype=np.float32).reshape(1, 1, 1, size))
+
+
+def test_a_scale_that_nearly_leads_halfway_is_left() -> None:
+    """0.7 as a float32 takes the fourth element from a place that is 4.5 in float32, and a little more in float64."""
+    stored = "float[4] s = {1, 1, 1, 0.7}"
+    assert both(f"(float[1,1,1,6] x) => (float[1,1,1,4] y) <{stored}> {{ y = Resize (x, , s) }}", 17)[2] == set()
+
+
+def test_places_that_lie_halfway_do_so_exactly() -> None:
+    axis = ResizedAxis(14, 17, 17 / 14)
+    assert nearest(axis, Interpolation())[8] == 6
+    assert nearest(axis, Interpolation(nearest_mode="round_prefer_ceil"))[8] == 7
+
+
+@pytest.mark.parametrize("order", ["[2, 3]", "[3, 2]", "[-1, -2]"])
+@pytest.mark.parametrize("source", ["constant", "input"])
+def test_sizes_of_some_axes_beside_dynamic_ones(order: str, source: str) -> None:
+    given, stored = (", int64[2] s", "") if source == "input" else ("", "<int64[2] s = {5, 7}>")
+    text = f"(float[n,c,h,w] x{given}) => (float[n,c,p,q] y) {stored} {{ y = Resize <axes = {order}> (x, , , s) }}"
+    proto, rewritten, edits = both(text, 18)
+    assert edits == {"resize-all-axes"}
+    feeds = {"s": np.array([5, 7])} if source == "input" else {}
+    assert_equal(proto, rewritten, x=np.arange(96, dtype=np.float32).reshape(2, 3, 4, 4), **feeds)
+
+
+@pytest.mark.parametrize("extra", ['keep_aspect_ratio_policy = "not_larger", ', ""])
+def test_sizes_of_some_axes_are_left_where_they_suffice(extra: str) -> None:
+    shape = "n,c,h,w" if extra else "2,3,h,w"
+    text = f"<int64[2] s = {{5, 7}}> {{ y = Resize <{extra}axes = [2, 3]> (x, , , s) }}"
+    assert "resize-all-axes" not in both(f"(float[{shape}] x) => (float[{shape}] y) {text}", 18)[2]
+
+
+@pytest.mark.parametrize("positions", ["b,s", "1,2", "b,2", "2,s"])
+@pytest.mark.parametrize("shape", ["b,3,s,4", "2,3,2,4"])
+def test_rotations_of_sizes_that_are_not_told_to_be_the_same(positions: str, shape: str) -> None:
+    if positions == "1,2" and shape == "2,3,2,4":
+        pytest.skip("of other sizes")
+    tables = "float[4,2] c = {1, 2, 3, 4, 5, 6, 7, 8}, float[4,2] d = {8, 7, 6, 5, 4, 3, 2, 1}"
+    values = f"(float[{shape}] x, int64[{positions}] p) => (float[{shape}] y)"
+    edits = both(f"{values} <{tables}> {{ y = RotaryEmbedding (x, c, d, p) }}", 23)[2]
+    alike = positions.split(",") == [shape.split(",")[0], shape.split(",")[2]]
+    assert ("expand-functions" in edits) is not alike
+
+
+@pytest.mark.parametrize("source", ["int64", "float"])
+def test_cast_like_a_byte(source: str) -> None:
+    text = f"({source}[4] x, uint8[1] like) => (uint8[4] y) {{ y = CastLike (x, like) }}"
+    proto, rewritten, edits = both(text, 19)
+    assert "expand-functions" in edits and all(node.op_type != "CastLike" for node in rewritten.graph.node)
+    x = np.array([0, 1, 200, 255], np.dtype({"float": "float32"}.get(source, source)))
+    assert_equal(proto, rewritten, x=x, like=np.array([1], np.uint8))
