@@ -116,8 +116,10 @@ def test_command_takes_the_flags_of_the_contract(name: str) -> None:
 
 @pytest.mark.parametrize("name", FLAGS)
 def test_help_explains_every_flag_and_has_examples(call, name: str) -> None:
-    ended = call(name, "--help-all" if name in EVERYDAY else "--help")
+    ended = call(name, "--help-all")
     assert (ended.code, ended.err) == (0, "")
+    # Where one page has all, scripts need not know that.
+    assert name in EVERYDAY or ended.out == call(name, "--help").out
     for flag in FLAGS[name].split():
         assert flag in ended.out
     assert f"trtconv {name}" in ended.out

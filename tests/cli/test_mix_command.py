@@ -534,3 +534,17 @@ def test_eight_is_told_the_nodes_of_a_pattern(tmp_path: Path, monkeypatch: pytes
         "--node-precision c*=fp16: 2 nodes",
         "--node-precision c2=fp32: 1 node",
     ]
+
+
+def test_a_report_of_a_network_that_16_bits_break_is_read_again(call: Call, tmp_path: Path) -> None:
+    """log (1e-6) in float16 is -inf, and so the error of all in 16 bits infinite."""
+    pytest.importorskip("tensorrt_rtx")
+    text = """<ir_version: 8, opset_import: ["": 17]> g (float[n, 4] x) => (float[n, 4] y) <float e = {1e-9}>
+    { a = Abs (x)  b = Mul (a, e)  y = Log (b) }"""
+    onnx.save(onnx.parser.parse_model(text), tmp_path / "log.onnx")
+    args = ("--dim", "n=2", "--precision", "auto", "--target", "rtx", "-q", "--format", "json")
+    built = json.loads(call("build", str(tmp_path / "log.onnx"), *args).out)
+    assert built["mix"]["error_of_all"] == "inf"
+    assert json.loads(call("build", str(tmp_path / "log.onnx"), *args).out)["up_to_date"]
+    ended = call("verify", str(tmp_path / "log.onnx"), "-q")
+    assert ended.code == 0, ended.err

@@ -66,3 +66,27 @@ def test_a_build_quantises_attention_where_asked(
     assert ended.code == 0 or "Cuda Runtime" in ended.out, ended.err
     layers = {layer["node"] for layer in json.loads(ended.out)["quantization"]["quantized"]}
     assert len(layers & {"scores", "mix"}) == quantised
+
+
+def test_the_same_call_again_replaces_what_it_wrote(call: Call, tmp_path: Path) -> None:
+    pytest.importorskip("tensorrt_rtx")
+    data = ("--precision", "int8", "--data", str(saved_samples(tmp_path, [(1, 4, 8, 8)])))
+    args = (
+        "build",
+        str(saved_net(RESIDUAL, tmp_path)),
+        *data,
+        "--target",
+        "rtx",
+        "-q",
+        "-o",
+        str(tmp_path / "e.engine"),
+    )
+    assert call(*args).code == 0
+    written = sorted(path.name for path in tmp_path.iterdir())
+    for flags in ((), ("--force",)):
+        ended = call(*args, *flags)
+        assert ended.code == 0, ended.err
+    assert sorted(path.name for path in tmp_path.iterdir()) == written
+    # What somebody else put there is still nobody's to replace.
+    (tmp_path / "e.engine.quantize.json").write_text('{"mine": 1}')
+    assert "was not written by trtconv" in call(*args).err

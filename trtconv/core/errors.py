@@ -18,7 +18,8 @@ import errno
 import os
 from collections.abc import Callable
 
-_FULL = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC))
+FULL = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC))
+"""Errors of the system where a disk has no room, or a user none left."""
 _SPENT = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
 
 
@@ -120,7 +121,7 @@ class Bug(TrtconvError):
 def starved(error: BaseException) -> EnvironmentMissing | None:
     """Returns what is told where the system gave no more room, processes, descriptors or memory."""
     number = error.errno if isinstance(error, OSError) else None
-    if number in _FULL:
+    if number in FULL:
         return EnvironmentMissing(f"the disk is full: {error}", "Make room there; TMPDIR names another folder.")
     if number in _SPENT:
         return EnvironmentMissing(f"the system refuses: {error}", "Raise the limits of this shell (ulimit -a).")

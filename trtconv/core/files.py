@@ -7,13 +7,14 @@ import errno
 import functools
 import glob
 import hashlib
+import io
 import os
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
-from trtconv.core.errors import EnvironmentMissing, InputError, TrtconvError
+from trtconv.core.errors import FULL, EnvironmentMissing, InputError, TrtconvError
 from trtconv.core.leftovers import left_in, mark_as_held, names_in, remove
 from trtconv.core.scratch import is_scratch, temporary_folder
 
@@ -142,7 +143,8 @@ def atomic_stream(path: Path, *, through_links: bool = False) -> Iterator[Binary
             otherwise, which somebody else may have put there.
 
     Raises:
-        InputError: The file cannot be written (folder missing or read-only, disk full).
+        InputError: The file cannot be written (folder missing or read-only).
+        EnvironmentMissing: The disk is full.
     """
     with _Part(path, through_links) as part:
         with _told_as_unwritable(path):
@@ -174,6 +176,18 @@ def moved(source: Path, path: Path) -> bool:
     return True
 
 
+class _Stream(io.BufferedWriter):
+    """A new file for a path, which a failure names: several may be written at once, on disks of their own."""
+
+    def __init__(self, path: Path, name: Path) -> None:
+        super().__init__(io.FileIO(name, "xb"))
+        self._path = path
+
+    def write(self, data: Any) -> int:
+        with _told_as_unwritable(self._path):
+            return super().write(data)
+
+
 class _Part(contextlib.AbstractContextManager["_Part"]):
     """A temporary file beside a path, which it may become; what goes wrong is an InputError.
 
@@ -195,7 +209,7 @@ class _Part(contextlib.AbstractContextManager["_Part"]):
             _remove_abandoned(self._path)
             # The number says who may remove it: a process that was killed cannot.
             name = folder / f"{begin}{os.getpid()}.{os.urandom(6).hex()}{_PART}"
-            self.file: BinaryIO = name.open("xb")
+            self.file: BinaryIO = _Stream(path, name)
         self._temporary: Path | None = name
         mark_as_held(self.file.fileno())
 
@@ -293,6 +307,8 @@ def cannot_write(path: Path, error: Exception) -> TrtconvError:
         # Nobody chose that path.
         why = f"temporary files cannot be written to {temporary_folder()}: {_why(error)}"
         return EnvironmentMissing(why, "Make room there, or let TMPDIR name another folder.")
+    if getattr(error, "errno", None) in FULL:
+        return EnvironmentMissing(f"{path} cannot be written: {_why(error)}", "Make room there, or write it elsewhere.")
     return InputError(f"{path} cannot be written: {_why(error)}", "Choose another output path.")
 
 

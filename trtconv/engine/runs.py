@@ -64,14 +64,14 @@ class NetworkRuns:
 
     Args:
         model: The model as `trtconv build` hands it to the parser.
-        family: Of the TensorRT whose parser it is.
+        target: The TensorRT whose parser it is.
         keeps: Which inner tensors are returned too.
 
     Raises:
-        CannotRun: That TensorRT is not here, or its parser refuses the model.
+        CannotRun: That TensorRT is not here, or not in that version, or its parser refuses the model.
     """
 
-    def __init__(self, model: OnnxModel, family: str, keeps: Callable[[str], bool] = lambda name: False) -> None:
+    def __init__(self, model: OnnxModel, target: Target, keeps: Callable[[str], bool] = lambda name: False) -> None:
         self._keeps = keeps
         self._inner: dict[str, NDArray[Any]] = {}
         self.unproven: dict[int, UnprovenLayer] = {}
@@ -80,7 +80,7 @@ class NetworkRuns:
         """Why an output is not among those of the last run."""
         self._model = model
         try:
-            parsed = load(Target(family)).parse(handed_over(model), model.path)
+            parsed = load(target).parse(handed_over(model), model.path)
         except (EnvironmentMissing, BuildFailed) as error:
             raise CannotRun(error.message) from error
         if isinstance(parsed, tuple):

@@ -21,7 +21,6 @@ from trtconv.core.process import Tell
 from trtconv.core.requests.engine import VerifyRequest
 from trtconv.core.stages import Stage
 from trtconv.core.stopwatch import Stopwatch, ToldProgress
-from trtconv.core.target import Target
 from trtconv.engine.cases import Case, cases_of_profiles, make_feeds
 from trtconv.engine.hearing import part
 from trtconv.engine.loading import open_engine
@@ -151,7 +150,7 @@ def _prove(request: VerifyRequest, setting: Setting, clock: Stopwatch) -> tuple[
     Raises:
         EnvironmentMissing: No such TensorRT is here.
     """
-    engine = load(Target((setting.subject and setting.subject.family) or "rtx"))
+    engine = load(setting.recipe.plan.target)
     subject = subject_as_built(setting.model, setting.recipe, engine.info.capabilities)
     network, parser_findings = parse_model(subject.parsed, engine, clock)
     if network is None:
@@ -263,8 +262,7 @@ def _candidate(setting: Setting, folder: TensorFolder | None) -> tuple[str, Runs
         return "engine", EngineRuns(setting.engine, folder.keeps if folder and folder.patterns else None)
     model, _ = as_built(setting.model, setting.recipe)
     try:
-        family = (setting.subject and setting.subject.family) or "rtx"
-        return "network", NetworkRuns(model, family, *(() if folder is None else (folder.keeps,)))
+        return "network", NetworkRuns(model, setting.recipe.plan.target, *(() if folder is None else (folder.keeps,)))
     except CannotRun as error:
         preparation = Preparation(setting.model.copy(), setting.recipe.plan.target)
         preparation.name()

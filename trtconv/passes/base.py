@@ -37,6 +37,9 @@ class PassResult:
         for kind, entries in ((Edit, self.edits), (Skip, self.skipped)):
             if not all(isinstance(entry, kind) for entry in entries):
                 raise BrokenContract(f"a PassResult holds {kind.__name__} objects, and was given {entries!r}")
+        # A user's pass may have collected them in lists.
+        object.__setattr__(self, "edits", tuple(self.edits))
+        object.__setattr__(self, "skipped", tuple(self.skipped))
 
     def __add__(self, other: PassResult) -> PassResult:
         return PassResult(self.edits + other.edits, self.skipped + other.skipped)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import io
 import os
 import subprocess
 import sys
@@ -130,6 +131,27 @@ def test_files_that_belong_together(tmp_path: Path) -> None:
     ):
         pass
     assert sorted(path.name for path in tmp_path.iterdir()) == ["one", "two"]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_full_disk_is_told_of_the_file_that_is_on_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    here, there = tmp_path / "here", tmp_path / "there"
+    opened = io.FileIO
+    # The file of "there" has no room, as on a disk of its own.
+    monkeypatch.setattr(
+        io, "FileIO", lambda name, mode: opened("/dev/full", "wb") if ".there." in str(name) else opened(name, mode)
+    )
+
+    def write(large: bool) -> None:
+        with streams_together({here: True, there: True}) as (first, second):
+            first.write(b"1")
+            second.write(b"2" * (1 << 20 if large else 1))
+
+    for large in (True, False):
+        with pytest.raises(EnvironmentMissing, match=r"there cannot be written: No space left") as caught:
+            write(large)
+        assert caught.value.exit_code == 4
+        assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("text", ["a/" * 400_000, "a" * 5000, "a\0b"])

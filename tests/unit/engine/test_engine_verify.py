@@ -117,6 +117,13 @@ def test_few_elements_that_are_off_are_told_with_what_to_try(gpu: FakeDriver, tm
     assert "--inputs FILE.npz" not in verify_text(dataclasses.replace(report, cases=given))
 
 
+def test_where_the_cosine_alone_fails_no_elements_are_let_off(gpu: FakeDriver, tmp_path: Path) -> None:
+    report = run(build(tmp_path, faults={"y": 1e-6}), random=0, limits=Limits(relative=1.0, cosine=1.0))
+    assert report.exit_code == 1
+    assert {output.mismatches for case in report.cases for output in case.outputs} == {0.0}
+    assert "lets so many be off" not in verify_text(report)
+
+
 def test_limits_of_the_user_hold(gpu: FakeDriver, tmp_path: Path) -> None:
     built = build(tmp_path, faults={"z": 0.5})
     assert run(built, limits=Limits(relative=1.0, cosine=0.0)).exit_code == 0
@@ -462,6 +469,22 @@ def test_without_an_engine_the_parsed_network_is_compared_and_it_is_said(gpu: Fa
         run(built)
     with pytest.raises(EnvironmentMissing, match="there is no engine"):
         run(built, require_engine=True)
+
+
+def test_without_a_gpu_another_version_than_the_engine_is_of_proves_nothing(tmp_path: Path) -> None:
+    import tensorrt_rtx
+
+    here = tensorrt_rtx.__version__
+    for version, ran in ((here, "network"), ("1.0.0.1", None), ("99.9.0.1", None)):
+        folder = tmp_path / version
+        folder.mkdir()
+        built = build(folder, runtime={"family": "rtx", "version": version, "gpu": None})
+        if ran is not None:
+            assert run(built, dims=DIMS[0], random=0).ran == ran
+            continue
+        # Nothing was rewritten, so that there is nothing else to compare either.
+        with pytest.raises(EnvironmentMissing, match=r"there is nothing to compare: .*was asked for, but TensorRT-RTX"):
+            run(built, dims=DIMS[0], random=0)
 
 
 @pytest.mark.parametrize("limit", [1, 3])

@@ -230,3 +230,22 @@ ranks = [1, 2]
     assert report(tmp_path, text, "rules.toml").exit_code == 0
     wrong = report(tmp_path, text.replace("Identity", "Abs"), "rules.toml")
     assert wrong.exit_code == 1 and "should be" in wrong.trials[0].why
+
+
+GATE = (ROOT / "tests" / "data" / "extension_gate.py").read_text(encoding="utf-8")
+
+
+def test_passes_over_operators_of_ones_own_are_compared_by_their_references(tmp_path: Path) -> None:
+    right = report(tmp_path, GATE)
+    assert all(trial.passed for trial in right.trials), right
+    (equality,) = (trial for trial in right.trials if trial.what == "equality")
+    assert int(equality.why.partition(" of ")[0]) > 3 and equality.why.endswith(" models rewritten were compared")
+    wrong = report(tmp_path, GATE.replace("Sigmoid", "Tanh"))
+    assert {trial.what for trial in wrong.trials if not trial.passed} == {"page", "equality"}
+
+
+def test_what_cannot_be_run_is_not_told_to_be_equal(tmp_path: Path) -> None:
+    without = GATE[: GATE.index("@trtconv.reference")]
+    failed = {trial.what: trial.why for trial in report(tmp_path, without).trials if not trial.passed}
+    assert failed.keys() == {"page", "equality"}
+    assert all("an operator of your own needs a reference" in message for message in failed.values())

@@ -131,15 +131,18 @@ class Command(PageWriter):
                 parameter.type = Text()
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
-        """Returns the parameters, and where they are many the option that lists them all."""
+        """Returns the parameters, and the option that lists them all, which `--help` tells of where they are many."""
         from trtconv.cli.help import HELP_ALL, has_two_pages
 
         params = super().get_params(ctx)
-        if not has_two_pages(params):
-            return params
-        text = "Show all options, in groups, and all examples."
         page = click.Option(
-            [HELP_ALL], is_flag=True, expose_value=False, is_eager=True, help=text, callback=_write_whole_page
+            [HELP_ALL],
+            is_flag=True,
+            expose_value=False,
+            is_eager=True,
+            hidden=not has_two_pages(params),
+            help="Show all options, in groups, and all examples.",
+            callback=_write_whole_page,
         )
         return [*params[:-1], page, params[-1]]
 

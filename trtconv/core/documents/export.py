@@ -6,6 +6,7 @@ import dataclasses
 import itertools
 from collections.abc import Mapping, Sequence
 
+from trtconv.core.decode import Measured
 from trtconv.core.dims import Range, Shape
 from trtconv.core.documents.build import BuildReport
 from trtconv.core.documents.check import CheckReport
@@ -206,7 +207,7 @@ class ProofRun(Document, keys="inputs max_relative_error why?"):
     """
 
     inputs: Mapping[str, Shape]
-    max_relative_error: float | None
+    max_relative_error: Measured | None
     why: str = ""
 
     def passes(self, tolerance: float) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from trtconv.core.decode import Measured
 from trtconv.core.encode import Document
 from trtconv.core.frozen import frozen
 from trtconv.core.preprocessing import Size
@@ -32,7 +33,7 @@ class ImageInput(Document, keys="name pixels sizes resized_to network_input diff
     sizes: tuple[Size, ...]
     resized_to: Size | None
     network_input: str
-    difference: float | None = None
+    difference: Measured | None = None
     chroma: str | None = None
 
     def __str__(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from trtconv.core.decode import Measured
 from trtconv.core.encode import Document
 from trtconv.core.frozen import frozen
 
@@ -20,9 +21,9 @@ class MetricResult(Document, keys="metric value standard_error of_float limit la
     """
 
     metric: str
-    value: float
-    standard_error: float | None
-    of_float: float
+    value: Measured
+    standard_error: Measured | None
+    of_float: Measured
     limit: float
     samples: int
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from trtconv.core.decode import Fault, fields_of
+from trtconv.core.decode import Fault, Measured, fields_of
 from trtconv.core.documents.metric_result import MetricResult
 from trtconv.core.encode import Document
 from trtconv.core.frozen import frozen
@@ -27,7 +27,7 @@ class TypedPart(Document):
     nodes: tuple[str, ...]
     time: float
     saved: float
-    error: float | None = None
+    error: Measured | None = None
     type: str = ""
 
 
@@ -56,9 +56,9 @@ class Mix(Document):
     precision: str
     node_precisions: Mapping[str, str]
     tolerance: float
-    error: float
-    error_of_all: float
-    engine_error: float | None
+    error: Measured
+    error_of_all: Measured
+    engine_error: Measured | None
     engine_missing: str
     time: float
     timed_on: str | None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from trtconv.core.decode import Measured
 from trtconv.core.dims import Shape
 from trtconv.core.documents.doubts import Doubt
 from trtconv.core.documents.metric_result import MetricResult
@@ -43,9 +44,9 @@ class Distance(Document, keys="rms cosine standard_error"):
         standard_error: Of `rms`, by how the samples differ; None where one sample cannot tell.
     """
 
-    rms: float
-    cosine: float
-    standard_error: float | None = None
+    rms: Measured
+    cosine: Measured
+    standard_error: Measured | None = None
 
 
 @frozen
@@ -54,8 +55,8 @@ class LayerError(Document):
 
     node: str
     op: str
-    rms: float
-    cosine: float
+    rms: Measured
+    cosine: Measured
 
 
 @frozen
@@ -69,8 +70,8 @@ class Step(Document):
     """
 
     node: str
-    error: float
-    gain: float
+    error: Measured
+    gain: Measured
 
 
 @frozen
@@ -87,8 +88,8 @@ class BudgetRecord(Document):
 
     asked: float
     met: bool
-    error_of_all: float
-    alone: Mapping[str, float]
+    error_of_all: Measured
+    alone: Mapping[str, Measured]
     left_in_float: tuple[Step, ...]
 
 
@@ -146,7 +147,7 @@ class Calibration(Document):
     source: str
     sizes: tuple[Mapping[str, Shape], ...]
     method: str
-    methods: Mapping[str, float]
+    methods: Mapping[str, Measured]
     equalized: bool
     cached: bool
     biases_corrected: bool = False
@@ -156,8 +157,8 @@ class Calibration(Document):
 @frozen
 class QuantizeReport(
     Document,
-    keys="schema model output target=target_name kind edits skipped quantized left_in_float int8_share notes error "
-    "metric- per_layer calibration cache- budget findings tolerance seconds exit_code",
+    keys="schema trtconv model output target=target_name kind edits skipped quantized left_in_float int8_share notes "
+    "error metric- per_layer calibration cache- budget findings tolerance seconds exit_code",
 ):
     """What `trtconv quantize` did.
 

@@ -39,6 +39,7 @@ from trtconv.shapes.lattice.registry import OPERATORS
 
 _USUAL = Target("rtx", (1, 7))
 _TOML = ".toml"
+_NO_REFERENCE = "an operator of your own needs a reference (docs/plugins.md)"
 Sizing = Mapping[str, str]
 """Tensors to their shapes, as "3x4"."""
 
@@ -87,14 +88,15 @@ def _rewrites_its_pattern(of: str, pass_: RewritingPass) -> TriedPart:
 
 
 def _of_extension(extension: Extension) -> Iterator[TriedPart]:
-    for pass_ in extension.passes:
-        yield from _of_pass(pass_)
-    for rule in extension.rules:
-        yield from _of_rule(rule)
-    for name in extension.operators:
-        wrong = _wrong_sizes(name, OPERATORS[name], _wrong_shapes)
-        yield TriedPart(f"operator {name}", "shapes", not wrong, wrong)
+    # Passes may be about operators that its own references compute.
     with foreign.using(ForeignCode(extensions=(extension.code,))):
+        for pass_ in extension.passes:
+            yield from _of_pass(pass_)
+        for rule in extension.rules:
+            yield from _of_rule(rule)
+        for name in extension.operators:
+            wrong = _wrong_sizes(name, OPERATORS[name], _wrong_shapes)
+            yield TriedPart(f"operator {name}", "shapes", not wrong, wrong)
         for reference in extension.references:
             wrong = _wrong_sizes(reference.name, reference.function, _wrong_run)
             yield TriedPart(f"reference {reference.name}", "run", not wrong, wrong)
@@ -109,13 +111,16 @@ def _of_pass(pass_: AddedPass) -> Iterator[TriedPart]:
         return
     try:
         yield TriedPart(of, "page", *_page_holds(pass_, target, before, after))
-        rewritten, faults = _try(pass_, target, _corpus(before))
+        rewritten, compared, faults = _try(pass_, target, _corpus(before))
     except InputError as error:
         yield TriedPart(of, "contract", False, error.message)
         return
+    if not compared:
+        faults.append(("equality", f"none of the {rewritten} models that it rewrites can be run: {_NO_REFERENCE}"))
+    counts = {"equality": f"{compared} of {rewritten} models rewritten were compared"}
     for what in ("contract", "idempotence", "equality"):
         fault = next((why for kind, why in faults if kind == what), "")
-        yield TriedPart(of, what, not fault, fault or f"{rewritten} models rewritten")
+        yield TriedPart(of, what, not fault, fault or counts.get(what, f"{rewritten} models rewritten"))
 
 
 def _examples(page: str) -> tuple[Target, list[str], list[str]]:
@@ -163,6 +168,8 @@ def _page_holds(pass_: Pass, target: Target, before: Sequence[str], after: Seque
     variant = next(iter(variants(_model(before[0]))), None)
     feeds = {} if variant is None else variant.feeds
     wrong = _difference(_model(before[0]), after_model, [feeds])
+    if wrong is None:
+        return False, f"the model under 'Before:' cannot be run: {_NO_REFERENCE}"
     return not wrong, f"'Before:' and 'After:' differ: {wrong}" if wrong else ""
 
 
@@ -179,10 +186,11 @@ def _corpus(own: Sequence[str]) -> Iterator[Variant]:
             )
 
 
-def _try(pass_: AddedPass, target: Target, corpus: Iterator[Variant]) -> tuple[int, list[tuple[str, str]]]:
-    """Runs a pass over models; returns how many it rewrote, and what was wrong, each with its kind."""
+def _try(pass_: AddedPass, target: Target, corpus: Iterator[Variant]) -> tuple[int, int, list[tuple[str, str]]]:
+    """Runs a pass over models; returns how many it rewrote, how many of these could be compared, and what was wrong,
+    each with its kind."""
     faults: list[tuple[str, str]] = []
-    rewritten = 0
+    rewritten = compared = 0
     for variant in corpus:
         model = variant.model.copy()
         try:
@@ -195,19 +203,21 @@ def _try(pass_: AddedPass, target: Target, corpus: Iterator[Variant]) -> tuple[i
         if pass_.may_act(model, target) and (again := pass_.run(model, target).edits):
             faults.append(("idempotence", f"a second run edits again, for {variant.what}: {again[0].what}"))
         wrong = _difference(variant.model, model, [variant.feeds])
+        compared += wrong is not None
         if wrong:
             faults.append(("equality", f"{wrong}, for {variant.what}"))
-    return rewritten, faults
+    return rewritten, compared, faults
 
 
-def _difference(before: OnnxModel, after: OnnxModel, feeds: Sequence[Mapping[str, Any]]) -> str:
-    """Returns how a model and its rewrite differ at some inputs; empty where they do not, or it does not run."""
+def _difference(before: OnnxModel, after: OnnxModel, feeds: Sequence[Mapping[str, Any]]) -> str | None:
+    """Returns how a model and its rewrite differ: empty where they do not, None where it does not run."""
     first, second = session(before), session(after)
     if isinstance(first, str):
-        return ""
+        return None
     if isinstance(second, str):
         return f"the rewritten model does not load: {second}"
     limit = same_network(element_types(before), quantizes(before))
+    differs = None
     for feed in feeds:
         try:
             expected = first.run(None, dict(feed))
@@ -222,7 +232,8 @@ def _difference(before: OnnxModel, after: OnnxModel, feeds: Sequence[Mapping[str
             far = relative_error(one, two)
             if not far <= limit:
                 return f"output {name!r} is off by {far:.2g} of its largest magnitude"
-    return ""
+        differs = ""
+    return differs
 
 
 def _of_rule(rule: AddedRule) -> Iterator[TriedPart]:
