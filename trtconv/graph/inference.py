@@ -6,6 +6,7 @@ import hashlib
 import math
 from collections.abc import Callable
 
+import numpy as np
 import onnx
 from onnx.external_data_helper import uses_external_data
 
@@ -94,14 +95,13 @@ def _add_ranks(whole: Whole, inferred: onnx.ModelProto) -> bool:
 
 
 def _with_copies(whole: Whole, data: bytes) -> bytes:
-    """Returns a model whose copies of constants that may be sizes are constants themselves: inference does not follow
-    them, and torch's older exporter has one for each further layer that has the same."""
+    """Returns a model whose copies and casts of constants that may be sizes are constants themselves: inference does
+    not follow them, and torch's older exporter has one for each further layer that has the same."""
     copies = [
         (scope.position, index, tensor)
         for scope in whole.scopes
-        for index in scope.positions("Identity")
-        for name in scope.columns.inputs[index][:1]
-        if (tensor := scope.initializer(name)) is not None and may_be_sizes(tensor) and not uses_external_data(tensor)
+        for index in scope.positions("Cast", "Identity")
+        if (tensor := _copy_of_sizes(scope, index)) is not None
     ]
     if not copies:
         return data
@@ -111,9 +111,25 @@ def _with_copies(whole: Whole, data: bytes) -> bytes:
         twin = twins[position].node[index]
         twin.op_type = "Constant"
         twin.ClearField("input")
+        twin.ClearField("attribute")
         twin.attribute.append(onnx.helper.make_attribute("value", tensor))
     serialized: bytes = copy.SerializeToString()
     return serialized
+
+
+def _copy_of_sizes(scope: Scope, index: int) -> onnx.TensorProto | None:
+    """Returns what a node makes of a constant that may be sizes, by a copy or by a cast of integers; None of others."""
+    tensor = scope.initializer(next(iter(scope.columns.inputs[index]), ""))
+    if tensor is None or math.prod(tensor.dims) > SMALL_ELEMENTS or uses_external_data(tensor):
+        return None
+    to = next(
+        (attribute.i for attribute in scope.columns.attributes[index] if attribute.name == "to"), tensor.data_type
+    )
+    if to != onnx.TensorProto.INT64 or tensor.data_type not in (to, onnx.TensorProto.INT32):
+        return None
+    if tensor.data_type == to:
+        return tensor
+    return onnx.numpy_helper.from_array(scope.whole.array(tensor).astype(np.int64), tensor.name)
 
 
 def may_be_sizes(tensor: onnx.TensorProto) -> bool:

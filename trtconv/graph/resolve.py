@@ -13,6 +13,7 @@ from trtconv.graph.folding import FOLDED, evaluate
 from trtconv.graph.scope import Scope
 from trtconv.graph.types import ONNX_DOMAINS
 
+_COPIES = ("Cast", "Identity")
 _MAX_CONE = 64
 """Nodes that are looked at, at most, for one value."""
 
@@ -36,6 +37,30 @@ def resolved(scope: Scope, name: str, opsets: Iterable[Any]) -> NDArray[Any] | N
         return None
     value = cone.values.get(name)
     return value if value is not None else evaluate(cone.nodes, cone.values, name, opsets)
+
+
+def copied(scope: Scope, name: str) -> NDArray[Any] | None:
+    """Returns the values of a constant, or of a copy or a cast of one, as exporters write what several nodes share;
+    None for anything else.
+
+    Args:
+        scope: The graph that it is seen from.
+        name: The tensor.
+    """
+    casts: list[int] = []
+    for _ in range(_MAX_CONE):
+        maker = scope.producer(name)
+        if maker is None or maker.op_type not in _COPIES or maker.domain not in ONNX_DOMAINS:
+            break
+        casts += [attribute.i for attribute in maker.attribute if attribute.name == "to"]
+        name = maker.input[0]
+    values = scope.values(name)
+    if values is None:
+        return None
+    for code in reversed(casts):
+        with np.errstate(invalid="ignore", over="ignore"):
+            values = values.astype(onnx.helper.tensor_dtype_to_np_dtype(code))
+    return values
 
 
 class _Cone:

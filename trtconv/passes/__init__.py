@@ -55,7 +55,7 @@ from trtconv.passes.spelling.fused import ExpandFused
 from trtconv.passes.spelling.halves import ComputeInFloat
 from trtconv.passes.spelling.infinite_constants import CastInfiniteConstants
 from trtconv.passes.spelling.int8_constants import CastInt8Constants
-from trtconv.passes.spelling.integer_products import MultiplyInFloat
+from trtconv.passes.spelling.integer_products import MultiplyInFloat, SumIntegerProducts
 from trtconv.passes.spelling.integer_relu import PickAboveZero
 from trtconv.passes.spelling.iterations import CompleteIterations
 from trtconv.passes.spelling.learned import ExpandLearned
@@ -76,6 +76,7 @@ from trtconv.passes.spelling.runtime_axes import ReduceByShape, ReshapeByShape
 from trtconv.passes.spelling.samples import SampleByGather
 from trtconv.passes.spelling.scatter import ScatterByPosition
 from trtconv.passes.spelling.second_axis import AddSecondAxis
+from trtconv.passes.spelling.sequences import UnpackSequences
 from trtconv.passes.spelling.shapes import ScalarRange, TakeFromShape
 from trtconv.passes.spelling.training import DropNothing, NormalizeByBatch
 from trtconv.passes.spelling.unpooling import UnfoldColumns, UnpoolByScatter
@@ -95,6 +96,7 @@ PASSES: tuple[Pass, ...] = (
     ExpandFunctions(),
     TakeDecidedBranches(),
     CompleteIterations(),
+    UnpackSequences(),
     SettleEmptyNames(),
     LeaveOutUnread(),
     FixArguments(),
@@ -178,6 +180,7 @@ PASSES: tuple[Pass, ...] = (
     QuantizeInArithmetic(),
     MultiplyInFloat(),
     AddSecondAxis(),
+    SumIntegerProducts(),
     ComputeWider(),
     CastInt8Constants(),
     CastInfiniteConstants(),

@@ -44,7 +44,8 @@ def advice(model: OnnxModel, issue: ParserIssue) -> Advice:
     domain = _domain(model, issue)
     remedy = _remedy(domain)
     is_strange = domain not in ONNX_DOMAINS
-    is_defined = attribute_names(issue.op, model.opset) is not None
+    # Of an input or an initializer there is no operator.
+    is_defined = not issue.op or attribute_names(issue.op, model.opset) is not None
     if not (is_strange or is_defined or _is_function(model, domain, issue.op)):
         # What TensorRT has as a plugin is named like this, too.
         why = f"ONNX has no {issue.op}, and TensorRT no plugin of that name" if _UNKNOWN in issue.message else ""

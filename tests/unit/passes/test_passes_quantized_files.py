@@ -10,6 +10,7 @@ from onnx import TensorProto, helper, numpy_helper
 from support.onnx_models import RTX, parse, rewritten, wrap
 from support.session import run
 from trtconv.passes import PASSES, passes_for, run_passes
+from trtconv.rules import run_rules
 
 HEAD = '<ir_version: 8, opset_import: ["": 17]>'
 
@@ -335,3 +336,31 @@ def test_a_tensor_whose_rank_is_not_known_is_named() -> None:
         {{ t = my.Strange (x)  {first}  y = DequantizeLinear <axis = 1> (q, s, z) }}"""
     skipped = {skip.pass_name: skip.reason for skip in run_passes(wrap(parse(text)), PASSES, RTX).skipped}
     assert "'q'" in skipped["requantize-symmetric"]
+
+
+@pytest.mark.parametrize(
+    ("stored", "body"),
+    [
+        (
+            "float s = {0.1}, int8 z = {0}",
+            "i = Identity (z)  q = QuantizeLinear (x, s, i)  y = DequantizeLinear (q, s, i)",
+        ),
+        (
+            "float s = {0.1}, int8 z = {0}",
+            "i = Identity (s)  q = QuantizeLinear (x, i, z)  y = DequantizeLinear (q, i, z)",
+        ),
+        (
+            "float s = {0.1}, int32 z = {0}",
+            "c = Cast <to = 3> (z)  i = Identity (c)  q = QuantizeLinear (x, s, i)  y = DequantizeLinear (q, s, i)",
+        ),
+    ],
+)
+def test_a_scale_or_zero_point_that_is_a_copy_is_a_constant(stored: str, body: str) -> None:
+    """As torch's older exporter writes what several quantisers share."""
+    text = f'<ir_version: 8, opset_import: ["": 17]> g (float[1,3,8] x) => (float[1,3,8] y) <{stored}> {{ {body} }}'
+    model = wrap(onnx.parser.parse_model(text))
+    assert not [finding.code for finding in run_rules(model, RTX)]
+    run_passes(model, PASSES, RTX)
+    assert [node.op_type for node in model.proto.graph.node] == ["QuantizeLinear", "DequantizeLinear"]
+    constants = {tensor.name for tensor in model.proto.graph.initializer}
+    assert all({*node.input[1:]} <= constants for node in model.proto.graph.node)

@@ -232,7 +232,7 @@ def test_magnitudes_bounds_and_values_of_a_run() -> None:
     large = feeds_of(wanted(magnitudes=(100.0, 1.0)), 0, SPECS)["f"]
     assert large.min() >= 0 and 100 < large.max() < 1000
     assert (feeds_of(wanted(magnitudes=(100.0, 1.0)), 1, SPECS)["f"] < 0).any()
-    assert feeds_of(wanted(below={"i": 9}), 0, SPECS)["i"].max() == 8
+    assert feeds_of(wanted(spans={"i": range(7, 9)}), 0, SPECS)["i"].min() == 7
     assert set(feeds_of(wanted(plain=True), 0, SPECS)["i"].ravel()) == {1}
     given_ = feeds_of(wanted(values=({"i": [[7]]}, {})), 0, SPECS)["i"]
     assert given_.tolist() == [[7]] and given_.dtype == np.int64

@@ -146,7 +146,9 @@ def test_one_run_of_several_is_made_again_with_the_same_inputs() -> None:
     specs = [InputSpec("x", "float", ("n",)), InputSpec("n", "int64", ("n",))]
     shapes = tuple({"x": (size,), "n": (size,)} for size in (3, 4, 5))
     values: tuple[dict[str, Any], ...] = ({}, {"n": [1, 2, 3, 4]}, {})
-    wanted = Wanted("m.onnx", None, shapes, 7, values, below={"n": 99}, groups=("a", "a", "b"), magnitudes=(1, 50, 1))
+    wanted = Wanted(
+        "m.onnx", None, shapes, 7, values, spans={"n": range(99)}, groups=("a", "a", "b"), magnitudes=(1, 50, 1)
+    )
     for number in range(3):
         again, first = feeds_of(only(wanted, number), 0, specs), feeds_of(wanted, number, specs)
         assert again.keys() == first.keys()

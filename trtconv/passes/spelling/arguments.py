@@ -17,6 +17,7 @@ REDUCTIONS = tuple(
 )
 _SLOTS: Mapping[str, tuple[int, ...]] = {
     **dict.fromkeys(REDUCTIONS, (1,)),
+    **dict.fromkeys(("QuantizeLinear", "DequantizeLinear"), (1, 2)),
     "Resize": (2,),
     "Split": (1,),
     "Squeeze": (1,),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,11 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trtconv.core.target import Target
+from trtconv.graph.scope import Scope
 from trtconv.passes.spelling.base import Spelling
 from trtconv.passes.spelling.writer import Unwritable, Writer
 
 _EXACT = 2**24
 """float32 holds every integer below."""
+_MOST_PRODUCTS = 2**24
+"""Of integers, at most."""
 _MOST = 255
 """The largest magnitude of a byte less its zero point."""
 
@@ -135,3 +139,38 @@ def _lengths(sums: NDArray[np.float64]) -> Sequence[int]:
             raise Unwritable(f"its sums may be beyond {_EXACT}, below which float32 is exact")
         lengths[-1] += 1
     return lengths
+
+
+class SumIntegerProducts(Spelling):
+    """Writes MatMul of int32 and int64 as products that are summed.
+
+    TensorRT multiplies matrices of floats alone, and a float holds no product of large integers.
+
+    Before:
+        <ir_version: 8, opset_import: ["": 17]>
+        g (int64[2,3] a, int64[3,4] b) => (int64[2,4] y) { y = MatMul (a, b) }
+    After:
+        <ir_version: 8, opset_import: ["": 17]>
+        g (int64[2,3] a, int64[3,4] b) => (int64[2,4] y)
+        <int64[1] last = {2}, int64[1] first = {0}, int64[1] axis = {1}>
+        { c = Unsqueeze (a, last)  d = Unsqueeze (b, first)  p = Mul (c, d)  y = ReduceSum <keepdims = 0> (p, axis) }
+    """
+
+    name = "sum-integer-products"
+    ops = frozenset({"MatMul"})
+
+    def lacks(self, scope: Scope, index: int, target: Target) -> bool:
+        return scope.dtype(scope.columns.inputs[index][0]) in ("int32", "int64")
+
+    def write(self, writer: Writer, target: Target) -> str | None:
+        shapes = [writer.shape(writer.input(slot)) for slot in (0, 1)]
+        ranks = [len(shape) for shape in shapes]
+        if min(ranks) < 2:
+            raise Unwritable("one operand is a vector")
+        products = math.prod(size or 1 for size in (*shapes[0], shapes[1][-1]))
+        if products > _MOST_PRODUCTS:
+            raise Unwritable(f"it would hold {products} products at once")
+        left = writer.unsqueeze(writer.input(0), [ranks[0]])
+        right = writer.unsqueeze(writer.input(1), [ranks[1] - 2])
+        writer.reduce("ReduceSum", writer("Mul", left, right), [max(ranks) - 1], keep=False, to=writer.output())
+        return None

@@ -19,6 +19,8 @@ _ROI, _SCALES, _SIZES = 1, 2, 3
 _CROP = "tf_crop_and_resize"
 _FOR_NEAREST = "tf_half_pixel_for_nn"
 _OF_MIDDLES = ("half_pixel", "pytorch_half_pixel")
+_INTEGERS = ("int32", "int64")
+"""Types of which TensorRT resizes none, and float32 holds not all."""
 _PRECISION = 1e-5
 """Of a place that is computed in float32."""
 _FIELDS = {field.name for field in dataclasses.fields(Interpolation)}
@@ -30,7 +32,8 @@ class ResizeByMatrix(Spelling):
     Along one axis a Resize is a product with a matrix that ONNX's coordinates and kernel give, whose sizes are known
     where those of the input are; a nearest one is a Gather. The neighbour below what tf_half_pixel_for_nn means is, at
     any size, the nearest one of half_pixel, which lies half an element before it. A Gather is also written where a
-    nearest one has to choose between two elements that are equally near, of which TensorRT takes the one or the other.
+    nearest one has to choose between two elements that are equally near, of which TensorRT takes the one or the other,
+    and for integers.
 
     Before:
         <ir_version: 8, opset_import: ["": 18]>
@@ -48,6 +51,8 @@ class ResizeByMatrix(Spelling):
 
     def lacks(self, scope: Scope, index: int, target: Target) -> bool:
         kernel, policy = _read({a.name: attribute_value(a) for a in scope.columns.attributes[index]})
+        if kernel.mode == "nearest" and scope.dtype(scope.columns.inputs[index][0]) in _INTEGERS:
+            return True
         return _is_lacking(kernel, policy) or _chooses(kernel)
 
     def write(self, writer: Writer, target: Target) -> str | None:
@@ -59,7 +64,8 @@ class ResizeByMatrix(Spelling):
             if self._choices(writer, shape, kernel) is None:
                 writer.again(writer.node.input, coordinate_transformation_mode=mode, nearest_mode=rounding)
                 return f"{_FOR_NEAREST} rounded down written as half_pixel rounded to the nearest"
-        axes = self._axes(writer, shape) if _is_lacking(kernel, policy) else self._choices(writer, shape, kernel)
+        lacks = _is_lacking(kernel, policy) or str(writer.dtype(writer.input(0))) in _INTEGERS
+        axes = self._axes(writer, shape) if lacks else self._choices(writer, shape, kernel)
         if axes is None:
             # TensorRT has it; what is not shown of it the proof says.
             raise Unwritable

@@ -58,63 +58,94 @@ class ScatterByPosition(Spelling):
         if dtype.kind in "iu" and not math.isfinite(neutral):
             limits = np.iinfo(dtype)
             neutral = limits.min if neutral < 0 else limits.max
-        rows, updates, columns, inner = (_nd if writer.node.op_type == "ScatterND" else _elements)(writer)
-        count = math.prod(updates)
-        if not count:
-            writer("Identity", writer.input(0), to=writer.output())
-            return None
-        if count * columns * (_USUAL_SLICE if inner is None else inner) > _MOST:
-            raise Unwritable(f"it compares {count} updates with {columns * (inner or 1)} elements")
-        places = np.arange(columns, dtype=np.int64)
-        hit = writer("Equal", writer.reshape(rows, [count, 1, 1]), places.reshape(1, columns, 1))
-        source = writer.reshape(writer.input(2), [count, 1, -1 if inner is None else inner])
-        values = writer("Where", hit, source, np.array(neutral, dtype))
-        sums = writer.reduce(over, values, [0], keep=False)
-        data = writer.input(0)
-        whole = writer.reshape(sums, writer("Shape", data) if inner is None else list(writer.sizes(data)))
-        writer(onto, data, whole, to=writer.output())
+        write = _write_slices if writer.node.op_type == "ScatterND" else _write_elements
+        write(writer, over, onto, np.array(neutral, dtype))
         return None
 
 
-def _indices(writer: Writer) -> tuple[str, tuple[int, ...]]:
+def _write_elements(writer: Writer, over: str, onto: str, neutral: np.ndarray) -> None:
+    """Compares each index with the positions along the axis that is scattered into."""
+    data, (name, indices) = writer.input(0), _indices(writer)
+    shape = writer.shape(data)
+    if len(shape) != len(indices):
+        raise Unwritable(f"its indices have {len(indices)} axes, and its data {len(shape)}")
+    axis = writer.attrs.get("axis", 0) % len(shape)
+    if 0 in indices:
+        writer("Identity", data, to=writer.output())
+        return
+    length, size = shape[axis], writer.size(data, axis)
+    _refuse_many(math.prod(size or 1 for size in indices), _USUAL_SLICE if length is None else length)
+    after = [axis + 1]
+    places = writer.constant(range(length), np.int64) if length is not None else _range(writer, size)
+    hit = writer(
+        "Equal",
+        writer.unsqueeze(_not_negative(writer, name, size), after),
+        writer.reshape(places, [-1, *[1] * (len(shape) - axis - 1)]),
+    )
+    values = writer("Where", hit, writer.unsqueeze(writer.input(2), after), neutral)
+    sums = writer.reduce(over, values, [axis], keep=False)
+    pairs = [(one, other) for number, (one, other) in enumerate(zip(indices, shape, strict=True)) if number != axis]
+    if any(one is None or one != other for one, other in pairs):
+        # Along the other axes there may be fewer indices than elements.
+        lacking = writer("Sub", writer("Shape", data), writer("Shape", sums))
+        sums = writer("Pad", sums, writer("Concat", np.zeros(len(shape), np.int64), lacking, axis=0), neutral)
+    writer(onto, data, sums, to=writer.output())
+
+
+def _range(writer: Writer, size: str) -> str:
+    """Returns the positions on an axis whose size, of one element, is known only at run time."""
+    return writer("Range", np.array(0, np.int64), writer.reshape(size, []), np.array(1, np.int64))
+
+
+def _write_slices(writer: Writer, over: str, onto: str, neutral: np.ndarray) -> None:
+    """Compares the place of each slice of updates with all places that there are."""
+    rows, updates, columns, inner = _rows(writer)
+    count = math.prod(updates)
+    if not count:
+        writer("Identity", writer.input(0), to=writer.output())
+        return
+    _refuse_many(count, columns * (_USUAL_SLICE if inner is None else inner))
+    places = np.arange(columns, dtype=np.int64)
+    hit = writer("Equal", writer.reshape(rows, [count, 1, 1]), places.reshape(1, columns, 1))
+    source = writer.reshape(writer.input(2), [count, 1, -1 if inner is None else inner])
+    sums = writer.reduce(over, writer("Where", hit, source, neutral), [0], keep=False)
+    data = writer.input(0)
+    whole = writer.reshape(sums, writer("Shape", data) if inner is None else list(writer.sizes(data)))
+    writer(onto, data, whole, to=writer.output())
+
+
+def _refuse_many(updates: int, elements: int) -> None:
+    if updates * elements > _MOST:
+        raise Unwritable(f"it compares {updates} updates with {elements} elements")
+
+
+def _indices(writer: Writer) -> tuple[str, tuple[int | None, ...]]:
     """Returns the indices, written as a constant where the model fixes them, and their sizes."""
     values = resolved(writer.scope, writer.input(1), writer.model.proto.opset_import)
     if values is None:
-        return writer.input(1), writer.sizes(writer.input(1))
+        return writer.input(1), writer.shape(writer.input(1))
     return writer.constant(values, np.int64), values.shape
 
 
-def _nd(writer: Writer) -> tuple[str, tuple[int, ...], int, int | None]:
+def _rows(writer: Writer) -> tuple[str, tuple[int, ...], int, int | None]:
     """Returns where each slice of updates goes, how many there are, in how many places, and the elements of a slice;
     None for these where they are known only at run time."""
     shape, (name, indices) = writer.shape(writer.input(0)), _indices(writer)
-    depth = indices[-1]
+    sizes = tuple(size for size in indices if size is not None)
+    if len(sizes) < len(indices):
+        raise Unwritable(f"the sizes of {name!r} are known only at run time")
+    depth = sizes[-1]
     outer = tuple(size for size in shape[:depth] if size is not None)
     if len(outer) < depth:
         raise Unwritable(f"the sizes of {writer.input(0)!r} that it counts in are known only at run time")
     steps = np.array([math.prod(outer[axis + 1 :]) for axis in range(depth)], np.int64)
-    where = _not_negative(writer, name, np.array(outer, np.int64))
-    rows = writer.reduce("ReduceSum", writer("Mul", where, steps), [len(indices) - 1], keep=False)
+    where = _not_negative(writer, name, writer.constant(outer, np.int64))
+    rows = writer.reduce("ReduceSum", writer("Mul", where, steps), [len(sizes) - 1], keep=False)
     inner = None if None in shape[depth:] else math.prod(size or 0 for size in shape[depth:])
-    return rows, indices[:-1], math.prod(outer), inner
+    return rows, sizes[:-1], math.prod(outer), inner
 
 
-def _elements(writer: Writer) -> tuple[str, tuple[int, ...], int, int | None]:
-    """Returns the same of single elements."""
-    shape, (name, indices) = writer.sizes(writer.input(0)), _indices(writer)
-    if len(shape) != len(indices):
-        raise Unwritable(f"its indices have {len(indices)} axes, and its data {len(shape)}")
-    axis = writer.attrs.get("axis", 0) % len(shape)
-    steps = [math.prod(shape[number + 1 :]) for number in range(len(shape))]
-    where = _not_negative(writer, name, np.array(shape[axis], np.int64))
-    others = np.zeros(indices, np.int64)
-    for number, places in enumerate(np.indices(indices)):
-        others += 0 if number == axis else places * steps[number]
-    rows = writer("Add", writer("Mul", where, np.array(steps[axis], np.int64)), others)
-    return rows, indices, math.prod(shape), 1
-
-
-def _not_negative(writer: Writer, name: str, sizes: np.ndarray) -> str:
+def _not_negative(writer: Writer, name: str, sizes: str) -> str:
     """Returns positions that count from the beginning."""
     where = writer.cast(name, np.int64)
     return writer("Where", writer("Less", where, np.array(0, np.int64)), writer("Add", where, sizes), where)

@@ -19,7 +19,7 @@ from trtconv.passes.spelling.writer import Writer, is_held
 
 _T = onnx.TensorProto
 _COMPARE = ("Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual")
-_PICK = ("Max", "Min", "Clip", "Relu", "MaxPool", "ReduceMax", "ReduceMin", "TopK", "ArgMax", "ArgMin")
+_PICK = ("Max", "Min", "Clip", "Relu", "MaxPool", "ReduceMax", "ReduceMin", "Resize", "TopK", "ArgMax", "ArgMin")
 _MOVE = (
     *("Concat", "DepthToSpace", "Expand", "Flatten", "Gather", "GatherElements", "GatherND", "Identity", "Pad"),
     *("Reshape", "ReverseSequence", "Slice", "SpaceToDepth", "Split", "Squeeze", "Tile", "Transpose", "Trilu"),
@@ -39,7 +39,7 @@ _DATA: Mapping[str, tuple[int, ...]] = {
 _QUANTIZERS = frozenset({"QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear"})
 _LACKED = frozenset({_T.UINT8, _T.INT16, _T.UINT16, _T.UINT32, _T.UINT64})
 _LACKED_TOO: Mapping[str, frozenset[int]] = {
-    **dict.fromkeys(("ReduceMax", "ReduceMin", "TopK", "ArgMax", "ArgMin"), frozenset({_T.INT8, _T.BOOL})),
+    **dict.fromkeys(("ReduceMax", "ReduceMin", "Resize", "TopK", "ArgMax", "ArgMin"), frozenset({_T.INT8, _T.BOOL})),
     **dict.fromkeys(("Clip", "Mod", "ReduceProd", "ReduceSum", "CumSum", "Pow"), frozenset({_T.INT8})),
 }
 """Operators to types that TensorRT otherwise computes with."""
@@ -72,6 +72,9 @@ class ComputeWider(Spelling):
         if op == "Cast":
             return _cast_lacks(scope, node)
         types = _LACKED | _LACKED_TOO.get(op, frozenset())
+        if op == "Resize":
+            # What lies between others is rounded as ONNX does not define; float32 holds 16 bits.
+            types = types - {_T.UINT32, _T.UINT64} if _is_nearest(node) else frozenset()
         if not any(_type(scope, name) in types for name in _data(node)):
             return False
         return not _among_quantizers(scope, node)
@@ -92,7 +95,7 @@ class ComputeWider(Spelling):
         if node.op_type in ("Mul", "Pow", "ReduceProd", "ReduceSum", "CumSum") and dtype.itemsize > 1:
             # Products of int16 exceed int32.
             wide = holder(np.dtype(np.uint32), target)
-        elif node.op_type == "MaxPool":
+        elif node.op_type in ("MaxPool", "Resize"):
             wide = np.dtype(np.float32)
         inputs = list(node.input)
         for slot in slots:
@@ -175,6 +178,10 @@ def _data(node: onnx.NodeProto) -> list[str]:
 def _cast_lacks(scope: Scope, node: onnx.NodeProto) -> bool:
     to = next((attribute.i for attribute in node.attribute if attribute.name == "to"), 0)
     return to in _LACKED and not is_held(node) and _type(scope, node.input[0]) != _T.BOOL
+
+
+def _is_nearest(node: onnx.NodeProto) -> bool:
+    return all(attribute.s == b"nearest" for attribute in node.attribute if attribute.name == "mode")
 
 
 def _among_quantizers(scope: Scope, node: onnx.NodeProto) -> bool:

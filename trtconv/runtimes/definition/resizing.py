@@ -30,7 +30,8 @@ def write_resize(scope: Scope, index: int, writing: Writing) -> bool:
     copy = onnx.NodeProto()
     copy.CopyFrom(node)
     del copy.attribute[:]
-    copy.attribute.extend(helper.make_attribute(name, value) for name, value in {**attributes, **changes}.items())
+    copy.attribute.extend(attribute for attribute in node.attribute if attribute.name not in changes)
+    copy.attribute.extend(helper.make_attribute(name, value) for name, value in changes.items())
     writing.nodes.append(copy)
     return True
 

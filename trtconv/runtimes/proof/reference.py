@@ -52,7 +52,7 @@ class Wanted:
         values: Inputs whose elements are given, for each run.
         inner: Names of tensors that are wanted beside the outputs.
         plain: Only fill integer inputs with ones.
-        below: For integer inputs of which that is known, below which number their values make sense.
+        spans: For integer inputs of which that is known, the values that make sense.
         groups: For each run which others it stands in for: of a group the first that the model takes is enough. Empty:
             each is wanted.
         magnitudes: For each run of what magnitude floats are, and positive where that is not 1. Empty: of 1.
@@ -65,7 +65,7 @@ class Wanted:
     values: tuple[Mapping[str, Any], ...] = ()
     inner: tuple[str, ...] = ()
     plain: bool = False
-    below: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    spans: Mapping[str, range] = dataclasses.field(default_factory=dict)
     groups: tuple[str, ...] = ()
     magnitudes: tuple[float, ...] = ()
 
@@ -125,8 +125,9 @@ def feeds_of(
         elif dtype.kind == "b":
             feeds[spec.name] = random.integers(0, 2, shape).astype(bool)
         elif dtype.kind in "iu":
-            high = goal.below.get(spec.name, 256 if dtype == np.uint8 else 4)
-            feeds[spec.name] = np.ones(shape, dtype) if goal.plain else random.integers(0, high, shape).astype(dtype)
+            span = goal.spans.get(spec.name, range(256 if dtype == np.uint8 else 4))
+            drawn = random.integers(span.start, span.stop, shape)
+            feeds[spec.name] = np.ones(shape, dtype) if goal.plain else drawn.astype(dtype)
         else:
             normal = random.standard_normal(shape)
             feeds[spec.name] = (normal if magnitude == 1 else np.abs(normal) * magnitude).astype(dtype)

@@ -143,14 +143,14 @@ def _feeds(
     models: Sequence[OnnxModel], random: np.random.Generator, sizing: Container[str], stated: Collection[int]
 ) -> dict[str, NDArray[Any]]:
     feeds: dict[str, NDArray[Any]] = {}
-    below = {name: high for model in models for name, high in integers_of(model).items()}
+    spans = {name: span for model in models for name, span in integers_of(model).items()}
     for spec in (entry for model in models for entry in model.inputs):
         dtype, shape = numpy_type(spec), tuple(int(size) for size in spec.dims)
         if spec.name in sizing:
             values = feed_sizes(shape, dtype, random, stated)
         elif dtype.kind in "iu":
-            high = below.get(spec.name, 256 if dtype.itemsize == 1 else _INTEGERS)
-            values = random.integers(0, high, shape).astype(dtype)
+            span = spans.get(spec.name, range(256 if dtype.itemsize == 1 else _INTEGERS))
+            values = random.integers(span.start, span.stop, shape).astype(dtype)
         else:
             values = (random.standard_normal(shape) if dtype.kind != "b" else random.random(shape) < 0.5).astype(dtype)
         # Of no axes, NumPy makes a number of its own type of it, which ONNX Runtime does not take.

@@ -64,20 +64,22 @@ def sizing_inputs(nodes: Iterable[onnx.NodeProto], inputs: Iterable[InputSpec]) 
     return frozenset(names)
 
 
-def integers_of(model: OnnxModel) -> dict[str, int]:
-    """Returns for each integer input of a model below which its values should be: rows of the table that it looks
-    things up in, or 2 for a mask; others are left out."""
+def integers_of(model: OnnxModel) -> dict[str, range]:
+    """Returns for each integer input of a model the values that make sense: rows of the table that it looks things up
+    in, 0 and 1 for a mask, for a length one step at least, of none nobody says what comes out; others are left out."""
     nodes = model.main.columns.nodes
-    bounds = {}
+    spans = {}
     for spec in model.inputs:
         if not spec.dtype.startswith(("int", "uint")):
             continue
         role, bound = role_of(model, nodes, spec.name, {})
         if role is Role.INDEX and bound:
-            bounds[spec.name] = bound
+            spans[spec.name] = range(bound)
+        elif role is Role.LENGTH:
+            spans[spec.name] = range(1, bound + 1)
         elif any(spec.name in node.input and node.op_type in _MASKING for node in nodes):
-            bounds[spec.name] = 2
-    return bounds
+            spans[spec.name] = range(2)
+    return spans
 
 
 def role_of(

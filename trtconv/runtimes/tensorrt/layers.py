@@ -54,10 +54,11 @@ def sizes_of(dims: Any) -> tuple[int, ...]:
 
 
 def shape_of(tensor: Any) -> tuple[int, ...]:
-    """Returns a tensor's shape, -1 where dynamic; () also where not even the rank is known."""
+    """Returns a tensor's shape, -1 where dynamic; () also where not even the rank is known, or TensorRT fails at it, as
+    of a constant of a type that it has not."""
     try:
         return sizes_of(tensor.shape)
-    except ValueError:
+    except (RuntimeError, ValueError):
         return ()
 
 
