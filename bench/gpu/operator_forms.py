@@ -591,7 +591,8 @@ def _resize(h: Hand) -> Form:
     free = h.opset >= 18 and h.chance(0.4)
     numbers = [h.count(1, 14) if sized else h.pick(0.5, 0.6, 1, 1.5, 2, 2.3, 3) for _ in range(spatial)]
     if free:
-        attributes["axes"] = [axis + 2 - (x.ndim if h.chance(0.3) else 0) for axis in range(spatial)]
+        # Those that are counted from the end older versions of ONNX Runtime read wrongly.
+        attributes["axes"] = [axis + 2 for axis in range(spatial)]
         if sized:
             attributes |= h.some(keep_aspect_ratio_policy=h.pick("stretch", "not_larger", "not_smaller"))
     elif sized:

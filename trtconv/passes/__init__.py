@@ -48,6 +48,7 @@ from trtconv.passes.spelling.determinant import DeterminantByMinors
 from trtconv.passes.spelling.einsum import SumWithoutOnes
 from trtconv.passes.spelling.end_indices import CountFromStart
 from trtconv.passes.spelling.exponentials import ShiftExponentials
+from trtconv.passes.spelling.fewer_axes import JoinAxes
 from trtconv.passes.spelling.float_mod import FloatMod
 from trtconv.passes.spelling.fourier import FourierByMatrix
 from trtconv.passes.spelling.functions import ExpandFunctions
@@ -56,7 +57,7 @@ from trtconv.passes.spelling.halves import ComputeInFloat
 from trtconv.passes.spelling.infinite_constants import CastInfiniteConstants
 from trtconv.passes.spelling.int8_constants import CastInt8Constants
 from trtconv.passes.spelling.integer_products import MultiplyInFloat, SumIntegerProducts
-from trtconv.passes.spelling.integer_relu import PickAboveZero
+from trtconv.passes.spelling.integer_signs import CompareForSign, PickAboveZero
 from trtconv.passes.spelling.iterations import CompleteIterations
 from trtconv.passes.spelling.learned import ExpandLearned
 from trtconv.passes.spelling.masked import AssignByWhere
@@ -68,6 +69,7 @@ from trtconv.passes.spelling.pooling import PoolByTaps
 from trtconv.passes.spelling.products import ConvolveProducts
 from trtconv.passes.spelling.quantize import QuantizeInArithmetic
 from trtconv.passes.spelling.ranges import RangeBySize
+from trtconv.passes.spelling.reduction_over_nothing import WriteElementwise
 from trtconv.passes.spelling.regions import DeformBySamples, RegionsByMatrix
 from trtconv.passes.spelling.resize import ResizeByMatrix
 from trtconv.passes.spelling.resize_axes import ResizeAllAxes
@@ -100,6 +102,7 @@ PASSES: tuple[Pass, ...] = (
     SettleEmptyNames(),
     LeaveOutUnread(),
     FixArguments(),
+    WriteElementwise(),
     ReshapeSingleNumbers(),
     WriteSliceAxes(),
     WidenBounds(),
@@ -110,10 +113,12 @@ PASSES: tuple[Pass, ...] = (
     ShiftBits(),
     CombineBits(),
     PickAboveZero(),
+    CompareForSign(),
     FloatMod(),
     ShiftExponentials(),
     ComputeInFloat(),
     CentreFirst(),
+    JoinAxes(),
     DoubleOneRow(),
     ConvolveProducts(),
     ResizeByMatrix(),

@@ -12,36 +12,28 @@ from trtconv.core.target import Target
 from trtconv.graph.editor import Field, label
 from trtconv.passes.base import NodePass
 
-_NOT_PLAIN = ("ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceSumSquare")
-"""Reductions that compute something where they reduce nothing."""
-
 _SELU = {"alpha": 1.67326319217681884765625, "gamma": 1.05070102214813232421875}
 _EXACT_SELU = 6
 """Opset from which on Selu has these defaults; before, 1.6732 and 1.0507, as TensorRT's parser has them."""
 
 
 class WriteDefaults(NodePass):
-    """Writes what Trilu, NonMaxSuppression, Selu and reductions over nothing leave unsaid.
+    """Writes what Trilu, NonMaxSuppression and Selu leave unsaid.
 
     The parser reads a Trilu without upper as one of the lower triangle, takes other limits than ONNX where a
-    NonMaxSuppression names none, hands on the input of a ReduceL1 over no axes, and knows the constants of a Selu to
-    five digits only.
+    NonMaxSuppression names none, and knows the constants of a Selu to five digits only.
 
     Before:
-        <ir_version: 8, opset_import: ["": 18]>
-        g (float[2,3] x) => (float[2,3] y) { y = ReduceL1 <noop_with_empty_axes = 1> (x) }
+        <ir_version: 8, opset_import: ["": 17]>
+        g (float[3,3] x) => (float[3,3] y) { y = Trilu (x) }
     After:
-        <ir_version: 8, opset_import: ["": 18]>
-        g (float[2, 3] x) => (float[2, 3] y)
-        <int64[0] axes = {}>
-        {
-          y = ReduceL1 <noop_with_empty_axes = 1> (x, axes)
-        }
+        <ir_version: 8, opset_import: ["": 17]>
+        g (float[3, 3] x) => (float[3, 3] y) { y = Trilu <upper = 1> (x) }
     """
 
     name = "write-defaults"
-    fixes = ("TC601", "TC605", "TC609")
-    ops = frozenset({"Trilu", "NonMaxSuppression", "Selu", *_NOT_PLAIN})
+    fixes = ("TC601", "TC609")
+    ops = frozenset({"Trilu", "NonMaxSuppression", "Selu"})
     looks_around = False
 
     def visit(self, field: Field, node: gs.Node, target: Target) -> str | None:
@@ -49,10 +41,8 @@ class WriteDefaults(NodePass):
             edit = _write_upper(node)
         elif node.op == "NonMaxSuppression":
             edit = _write_limits(field, node)
-        elif node.op == "Selu":
-            edit = _write_constants(field, node)
         else:
-            edit = _write_axes(field, node)
+            edit = _write_constants(field, node)
         if edit:
             field.replace(node, [node])
         return edit
@@ -88,11 +78,3 @@ def _write_limits(field: Field, node: gs.Node) -> str | None:
         inputs[index] = field.constant(f"{label(node)}.{name}", value)
     node.inputs = inputs
     return f"{', '.join(values[index][0] for index in lacking)} written"
-
-
-def _write_axes(field: Field, node: gs.Node) -> str | None:
-    lacks = len(node.inputs) < 2 or node.inputs[1].is_empty()
-    if node.attrs.get("noop_with_empty_axes") != 1 or not lacks:
-        return None
-    node.inputs = [node.inputs[0], field.constant(f"{label(node)}.axes", np.zeros(0, np.int64))]
-    return "empty axes written"

@@ -28,14 +28,14 @@ class ReductionNoop(OperatorRule):
         g (float[2,3] x) => (float[2,3] y) <int64[0] axes = {}>
         { y = ReduceL1 <noop_with_empty_axes = 1> (x, axes) }
     Fix:
-        trtconv build and rewrite write the empty axes as a constant, which is read right.
+        trtconv build and rewrite write what it does to each element: Abs, Log, Mul or nothing.
     Source:
         Read back from the network that TensorRT-RTX 1.7.1 makes, and run.
     """
 
     code = "TC605"
     name = "reduction-noop"
-    fix = "Let trtconv build or rewrite write the empty axes."
+    fix = "Let trtconv build or rewrite write what it does to each element."
     by_hand = "Give it a constant of no axes as its second input."
     ops = ("ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceSumSquare")
 

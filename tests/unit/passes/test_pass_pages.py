@@ -62,6 +62,7 @@ TARGETS = {
 }
 OF_SOME = {
     "cast-int8-constants": "9.0 10.0 11.0 rtx",
+    "compare-for-sign": "8.6",
     "compare-positions": "8.6 9.0",
     "convolve-products": "8.6",
     "deform-by-samples": "8.6 9.0 10.0 rtx",
@@ -70,6 +71,7 @@ OF_SOME = {
     "expand-functions": "8.6 9.0 10.0",
     "float-mod": "9.0 10.0 11.0 rtx",
     "fold-weight-quantizers": "8.6",
+    "join-axes": "8.6",
     "lower-opset": "8.6",
     "overlap-add": "8.6",
     "part-skip-scales": "8.6",

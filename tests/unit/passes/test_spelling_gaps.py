@@ -14,15 +14,16 @@ from onnx import parser
 
 from support.onnx_models import RTX, wrap
 from support.session import run
+from trtconv.core.target import Target
 from trtconv.graph.interpolation import Interpolation, ResizedAxis, nearest
 from trtconv.passes import PASSES, run_passes
 
 
-def both(text: str, opset: int) -> tuple[onnx.ModelProto, onnx.ModelProto, set[str]]:
+def both(text: str, opset: int, target: Target = RTX) -> tuple[onnx.ModelProto, onnx.ModelProto, set[str]]:
     """Returns a model, what the passes make of it, and which ones edited it."""
     proto = parser.parse_model(f'<ir_version: 9, opset_import: ["": {opset}]> g {text}')
     rewritten = wrap(proto)
-    edits = run_passes(rewritten, PASSES, RTX).edits
+    edits = run_passes(rewritten, PASSES, target).edits
     return proto, rewritten.proto, {edit.pass_name for edit in edits}
 
 
@@ -205,8 +206,9 @@ def test_scatters_along_an_axis(reduction: str, dynamic: str, data: st.DataObjec
 @pytest.mark.parametrize("dtype", ["uint8", "int8", "bool", "int32"])
 @pytest.mark.parametrize("scale", [2.0, 1.5, 0.5])
 def test_nearest_neighbours_of_integers(dtype: str, scale: float) -> None:
+    attributes = 'mode = "nearest", coordinate_transformation_mode = "asymmetric", nearest_mode = "floor"'
     text = f"""({dtype}[1,1,4,6] x) => ({dtype}[1,1,p,q] y) <float[4] s = {{1, 1, {scale}, {scale}}}>
-    {{ y = Resize <mode = "nearest", coordinate_transformation_mode = "asymmetric", nearest_mode = "floor"> (x, , s) }}"""
+    {{ y = Resize <{attributes}> (x, , s) }}"""
     proto, rewritten, _ = both(text, 17)
     types = {node.op_type for node in rewritten.graph.node}
     assert "Gather" in types if dtype == "int32" else {"Cast", "Resize"} <= types
@@ -219,3 +221,71 @@ def test_nearest_neighbours_of_integers(dtype: str, scale: float) -> None:
         value.type.tensor_type.elem_type = onnx.TensorProto.FLOAT
     (expected,) = run(resized, {"x": x.astype(np.float32)})
     np.testing.assert_array_equal(run(rewritten, {"x": x})[0], expected.astype(x.dtype))
+
+
+_KINDS = ("L1", "L2", "LogSum", "LogSumExp", "Max", "Mean", "Min", "Prod", "Sum", "SumSquare")
+REDUCTIONS = [f"Reduce{kind}" for kind in _KINDS]
+
+
+@pytest.mark.parametrize("op", REDUCTIONS)
+@pytest.mark.parametrize("nothing", ["attribute", "constant", "copy", "number"])
+def test_reductions_over_nothing(op: str, nothing: str) -> None:
+    shape = "" if nothing == "number" else "[2,3]"
+    call = {
+        "attribute": f"y = {op} <noop_with_empty_axes = 1> (x)",
+        "constant": f"y = {op} <noop_with_empty_axes = 1> (x, a)",
+        "copy": f"b = Identity (a)  y = {op} <noop_with_empty_axes = 1> (x, b)",
+        "number": f"y = {op} (x)",
+    }[nothing]
+    _, rewritten, edits = both(f"(float{shape} x) => (float{shape} y) <int64[0] a = {{}}> {{ {call} }}", 18)
+    assert "write-elementwise" in edits
+    assert not [node for node in rewritten.graph.node if node.op_type.startswith("Reduce")]
+    x = np.array(2.5, np.float32) if nothing == "number" else np.array([[1, 2, 3], [4, 5, 60]], np.float32) / 4
+    expected = {
+        "ReduceLogSum": np.log(x),
+        "ReduceSumSquare": x * x,
+    }.get(op, x)
+    np.testing.assert_allclose(run(rewritten, {"x": x})[0], expected, rtol=1e-6)
+
+
+def test_reductions_over_something_are_left() -> None:
+    for call in ("ReduceSum (x)", *(f"ReduceSum <noop_with_empty_axes = 1> (x, {axes})" for axes in "an")):
+        text = f"(float[2,3] x, int64[k] n) => (float[p,q] y) <int64[1] a = {{1}}> {{ y = {call} }}"
+        assert "write-elementwise" not in both(text, 18)[2]
+
+
+@pytest.mark.parametrize("shape", ["2,3,4,5,6", "n,3,d,h,w"])
+def test_axes_are_joined_for_tensorrt_8(shape: str) -> None:
+    stored = "float[3] s = {1, 2, 3}, float[3] b = {-1, 0, 1}"
+    text = f"(float[{shape}] x) => (float[{shape}] y) <{stored}> {{ y = InstanceNormalization (x, s, b) }}"
+    proto, rewritten, edits = both(text, 17, Target("tensorrt", (8, 6)))
+    assert "join-axes" in edits
+    x = np.random.default_rng(0).standard_normal((2, 3, 4, 5, 6)).astype(np.float32)
+    np.testing.assert_allclose(run(rewritten, {"x": x})[0], run(proto, {"x": x})[0], rtol=1e-4, atol=1e-5)
+    assert "join-axes" not in both(text, 17)[2]
+
+
+@pytest.mark.parametrize("shape", ["2,3,4,5", "n,m,4,5", "n,m,h,w"])
+@pytest.mark.parametrize("upper", [0, 1])
+def test_triangles_of_many_axes_for_tensorrt_8(shape: str, upper: int) -> None:
+    text = f"(float[{shape}] x) => (float[{shape}] y) <int64 k = {{1}}> {{ y = Trilu <upper = {upper}> (x, k) }}"
+    proto, rewritten, edits = both(text, 17, Target("tensorrt", (8, 6)))
+    assert "join-axes" in edits
+    assert_equal(proto, rewritten, x=np.arange(1, 121, dtype=np.float32).reshape(2, 3, 4, 5))
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64"])
+def test_sign_of_integers_for_tensorrt_8(dtype: str) -> None:
+    text = f"({dtype}[n] x) => ({dtype}[n] y) {{ y = Sign (x) }}"
+    proto, rewritten, edits = both(text, 17, Target("tensorrt", (8, 6)))
+    assert edits == {"compare-for-sign"}
+    assert_equal(proto, rewritten, x=np.array([-(1 << 31), -1, 0, 1, (1 << 31) - 1], dtype))
+
+
+@pytest.mark.parametrize("source", ["float", "float16", "int64"])
+def test_a_cast_to_int8_cuts_off(source: str) -> None:
+    text = f"({source}[n] x) => (int8[n] y) {{ y = Cast <to = 3> (x) }}"
+    proto, rewritten, edits = both(text, 17)
+    assert ("compute-wider" in edits) is (source != "int64")
+    kind = np.dtype({"float": "float32"}.get(source, source))
+    assert_equal(proto, rewritten, x=np.array([-2.7, -0.5, 0.5, 1.5, 2.5, 99.9, -128, 127], kind))

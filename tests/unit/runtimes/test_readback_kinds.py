@@ -484,3 +484,13 @@ def test_where_onnx_runtime_departs_from_the_definition_nothing_is_proven(monkey
     monkeypatch.setattr(grid_sample, "_session", lambda *key: Wrong())
     assert "than ONNX defines" in why_not("GRID_SAMPLE", x, grid, interpolation_mode="LINEAR", **how)
     grid_sample._departure.cache_clear()
+
+
+def test_a_cast_to_int8_is_of_whole_numbers() -> None:
+    """TensorRT 8.6 rounds fractions, ONNX cuts them off (run: bench/results/gpu-operators-8.6.json)."""
+    (got,) = run("CAST", np.array([-3.0, 0.0, 127.0], np.float32), dtypes=["int8"], to_type="INT8")
+    assert got.tolist() == [-3, 0, 127]
+    for kind in (np.float32, np.float16):
+        assert "was seen to round" in why_not("CAST", np.array([1.0, 2.5], kind), dtypes=["int8"], to_type="INT8")
+    (got,) = run("CAST", np.array([300, -1], np.int32), dtypes=["int8"], to_type="INT8")
+    assert got.tolist() == [44, -1]

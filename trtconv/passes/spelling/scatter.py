@@ -56,7 +56,8 @@ class ScatterByPosition(Spelling):
         over, onto, neutral = _REDUCTIONS[writer.attrs["reduction"]]
         dtype = writer.dtype(writer.input(0))
         if dtype.kind in "iu" and not math.isfinite(neutral):
-            limits = np.iinfo(dtype)
+            # TensorRT 8 holds int64 in 32 bits.
+            limits = np.iinfo(np.int32 if target.before(9) else dtype)
             neutral = limits.min if neutral < 0 else limits.max
         write = _write_slices if writer.node.op_type == "ScatterND" else _write_elements
         write(writer, over, onto, np.array(neutral, dtype))

@@ -37,6 +37,7 @@ _DATA: Mapping[str, tuple[int, ...]] = {
 }
 """Operators to the inputs that have the type in question; of others the first."""
 _QUANTIZERS = frozenset({"QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear"})
+_FLOATS = frozenset({_T.FLOAT, _T.FLOAT16, _T.BFLOAT16, _T.DOUBLE})
 _LACKED = frozenset({_T.UINT8, _T.INT16, _T.UINT16, _T.UINT32, _T.UINT64})
 _LACKED_TOO: Mapping[str, frozenset[int]] = {
     **dict.fromkeys(("ReduceMax", "ReduceMin", "Resize", "TopK", "ArgMax", "ArgMin"), frozenset({_T.INT8, _T.BOOL})),
@@ -121,7 +122,7 @@ class ComputeWider(Spelling):
 
     @staticmethod
     def _cast(writer: Writer, target: Target) -> str:
-        """A cast to a type that TensorRT lacks: by way of the one that holds it, wrapped around."""
+        """A cast to a type that TensorRT lacks, or rounds to: by way of the one that holds it, wrapped around."""
         dtype = writer.dtype(writer.output())
         wide = holder(dtype, target)
         source = writer.dtype(writer.input(0))
@@ -177,7 +178,11 @@ def _data(node: onnx.NodeProto) -> list[str]:
 
 def _cast_lacks(scope: Scope, node: onnx.NodeProto) -> bool:
     to = next((attribute.i for attribute in node.attribute if attribute.name == "to"), 0)
-    return to in _LACKED and not is_held(node) and _type(scope, node.input[0]) != _T.BOOL
+    source = _type(scope, node.input[0])
+    if to == _T.INT8:
+        # TensorRT 8.6 rounds what it casts to it from floats.
+        return source in _FLOATS and not is_held(node)
+    return to in _LACKED and not is_held(node) and source != _T.BOOL
 
 
 def _is_nearest(node: onnx.NodeProto) -> bool:

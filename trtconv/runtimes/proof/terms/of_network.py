@@ -122,6 +122,8 @@ def _constant(call: LayerCall) -> Term:
 def _cast(call: LayerCall) -> Term:
     if call.has("to_type") and numpy_name(call.take("to_type")) != call.dtype:
         raise Wordless("a type that is told later")
+    if call.dtype == "int8" and call.operand().dtype not in terms.INTEGERS:
+        raise Wordless("a fraction, which TensorRT 8.6 rounds and does not cut off")
     return terms.cast(call.operand(), call.dtype)
 
 

@@ -1,0 +1,63 @@
+"""Relu and Sign of integers, which some parsers have of floats alone."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from trtconv.core.target import Target
+from trtconv.graph.scope import Scope
+from trtconv.passes.spelling.base import Spelling
+from trtconv.passes.spelling.writer import Writer
+
+
+class PickAboveZero(Spelling):
+    """Writes Relu of int32 and int64 as the larger of its input and 0.
+
+    TensorRT-RTX's parser refuses one of int32.
+
+    Before:
+        <ir_version: 8, opset_import: ["": 17]>
+        g (int32[4] x) => (int32[4] y) { y = Relu (x) }
+    After:
+        <ir_version: 8, opset_import: ["": 17]>
+        g (int32[4] x) => (int32[4] y) <int32 zero = {0}> { y = Max (x, zero) }
+    """
+
+    name = "pick-above-zero"
+    ops = frozenset({"Relu"})
+
+    def lacks(self, scope: Scope, index: int, target: Target) -> bool:
+        return scope.dtype(scope.columns.inputs[index][0]) in ("int32", "int64")
+
+    def write(self, writer: Writer, target: Target) -> str | None:
+        tensor = writer.input(0)
+        writer("Max", tensor, np.zeros((), writer.dtype(tensor)), to=writer.output())
+        return None
+
+
+class CompareForSign(Spelling):
+    """Writes Sign of integers as whether they are above 0 less whether they are below, for TensorRT 8.
+
+    Before (tensorrt-8.6):
+        <ir_version: 8, opset_import: ["": 17]>
+        g (int32[4] x) => (int32[4] y) { y = Sign (x) }
+    After:
+        <ir_version: 8, opset_import: ["": 17]>
+        g (int32[4] x) => (int32[4] y) <int32 zero = {0}> {
+          a = Greater (x, zero)  b = Cast <to = 6> (a)  c = Less (x, zero)  d = Cast <to = 6> (c)  y = Sub (b, d)
+        }
+    """
+
+    name = "compare-for-sign"
+    ops = frozenset({"Sign"})
+
+    def lacks(self, scope: Scope, index: int, target: Target) -> bool:
+        return target.before(9) and scope.dtype(scope.columns.inputs[index][0]) in ("int32", "int64")
+
+    def write(self, writer: Writer, target: Target) -> str | None:
+        tensor = writer.input(0)
+        dtype = writer.dtype(tensor)
+        zero = writer.constant(0, dtype)
+        above, below = (writer.cast(writer(op, tensor, zero), dtype) for op in ("Greater", "Less"))
+        writer("Sub", above, below, to=writer.output())
+        return None

@@ -1,0 +1,56 @@
+"""Reductions that reduce nothing, as what they do to each element."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from trtconv.core.target import Target
+from trtconv.graph.resolve import copied
+from trtconv.graph.scope import Scope
+from trtconv.passes.spelling.base import Spelling
+from trtconv.passes.spelling.writer import Writer
+
+_ELEMENTWISE: Mapping[str, tuple[str, ...]] = {
+    "ReduceL1": ("Abs",),
+    # Large numbers become infinite, as they do where several are summed.
+    "ReduceL2": ("Mul", "Sqrt"),
+    "ReduceLogSum": ("Log",),
+    "ReduceSumSquare": ("Mul",),
+    **dict.fromkeys((f"Reduce{kind}" for kind in ("LogSumExp", "Max", "Mean", "Min", "Prod", "Sum")), ("Identity",)),
+}
+"""Reductions to what they do to a single element, one after the other."""
+
+
+class WriteElementwise(Spelling):
+    """Writes a reduction over no axes, or of a tensor without axes, as what it does to each element.
+
+    TensorRT's parser hands on the input of a ReduceL1 over no axes, that of 8.6 reduces over all of them, and tensors
+    without axes it refuses.
+
+    Before:
+        <ir_version: 8, opset_import: ["": 18]>
+        g (float[2,3] x) => (float[2,3] y) { y = ReduceL1 <noop_with_empty_axes = 1> (x) }
+    After:
+        <ir_version: 8, opset_import: ["": 18]>
+        g (float[2,3] x) => (float[2,3] y) { y = Abs (x) }
+    """
+
+    name = "write-elementwise"
+    fixes = ("TC605", "TC613")
+    ops = frozenset(_ELEMENTWISE)
+
+    def lacks(self, scope: Scope, index: int, target: Target) -> bool:
+        tensor, axes = (*scope.columns.inputs[index], "")[:2]
+        attributes = {attribute.name: attribute for attribute in scope.columns.attributes[index]}
+        if "noop_with_empty_axes" in attributes and attributes["noop_with_empty_axes"].i:
+            values = copied(scope, axes) if axes else None
+            if not axes or (values is not None and not values.size):
+                return "axes" not in attributes
+        return scope.shape(tensor) == ()
+
+    def write(self, writer: Writer, target: Target) -> str | None:
+        tensor, *ops = writer.input(0), *_ELEMENTWISE[writer.node.op_type]
+        for op in ops:
+            to = writer.output() if op == ops[-1] else ""
+            tensor = writer(op, *[tensor] * (2 if op == "Mul" else 1), to=to)
+        return None
