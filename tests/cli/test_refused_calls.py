@@ -106,3 +106,37 @@ def test_a_bad_call_says_why_and_writes_nothing(
     assert said in ended.err
     assert "Traceback" not in ended.err
     assert contents(made) == before
+
+
+def test_a_folder_is_no_file_to_write(call, tmp_path: Path) -> None:
+    model = ROOT / "models" / "unet.onnx"
+    for command in ("build", "rewrite", "quantize"):
+        ended = call(command, str(model), "-o", f"{tmp_path}/new/")
+        assert ended.code == 2
+        assert "new/ names a folder; give the path of a file to write" in ended.err
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ("build", "--target", f"tensorrt-{'9' * 5000}"),
+        ("explain", "9" * 5000),
+        ("build", "--dim", f"x:{'9' * 5000}=1"),
+        ("build", "--dim", f"batch={'9' * 5000}"),
+    ],
+)
+def test_a_number_of_thousands_of_digits_is_a_bad_call(call, args: tuple[str, ...]) -> None:
+    command, *rest = args
+    ended = call(command, str(ROOT / "models" / "unet.onnx"), *rest)
+    assert ended.code == 2, ended.err[:300]
+    assert "internal error" not in ended.err
+
+
+def test_such_a_number_of_a_configuration_is_one_too(call, tmp_path: Path) -> None:
+    (tmp_path / "trtconv.toml").write_text(
+        f'[[models]]\npath = "{ROOT / "models" / "unet.onnx"}"\ndims = {{"x:{"9" * 5000}" = 1}}\n'
+    )
+    ended = call("check", "--config", str(tmp_path / "trtconv.toml"))
+    assert ended.code == 2, ended.err[:300]
+    assert "internal error" not in ended.err + ended.out

@@ -128,6 +128,16 @@ def starved(error: BaseException) -> EnvironmentMissing | None:
     return None
 
 
+def endless_number(error: BaseException) -> InputError | None:
+    """Returns the failure for a number of so many digits that Python reads it no more: no size, version or count is
+    one, and wherever numbers are read somebody may write it."""
+    if isinstance(error, ValueError) and "for integer string conversion" in str(error):
+        return InputError(
+            "a number that was given has thousands of digits", "Give one of a size, a version or a count."
+        )
+    return None
+
+
 def unusable_path(error: Exception) -> InputError | None:
     """Returns the failure for a path that the system does not look at, or `core.reading` does not read to its end.
 

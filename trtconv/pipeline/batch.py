@@ -20,7 +20,7 @@ from trtconv.core.documents.build import BuildReport
 from trtconv.core.documents.check import CheckReport, FailedRun
 from trtconv.core.documents.commands import RunCounts
 from trtconv.core.documents.rewrite import RewriteReport
-from trtconv.core.errors import CUT_SHORT, Bug, BuildFailed, InputError, TrtconvError, cut_short
+from trtconv.core.errors import CUT_SHORT, Bug, BuildFailed, InputError, TrtconvError, cut_short, endless_number
 from trtconv.core.files import remove_abandoned
 from trtconv.core.findings import Finding
 from trtconv.core.process import Cause, Lost, Process, Tell
@@ -230,6 +230,8 @@ def run_request(request: Request | RewriteRequest, progress: Progress | None = N
     except MemoryError:
         return failed_run(request, BuildFailed("out of memory", "Use --jobs 1, or a machine with more memory."))
     except Exception as error:
+        if (endless := endless_number(error)) is not None:
+            return failed_run(request, endless)
         # A bug of ours is not to pass for a crash of TensorRT. Stderr is the command's own.
         traceback.print_exc()
         kind = type(error).__name__

@@ -55,6 +55,9 @@ def trial(fate: Fate = Fate.PROVEN, error: float | None = 0.0, build_s: float = 
         (trial(Fate.CRASHED, None), trial(Fate.CRASHED, None), Effect.SAME, 0),
         (trial(Fate.RULED_OUT), trial(Fate.BUILT), Effect.IMPROVEMENT, 0),
         (trial(), trial(Fate.NOT_TRIED, None), Effect.NOT_TRIED, 0),
+        # Of neither side was anything found out.
+        (trial(Fate.TOO_LONG, None), trial(Fate.TOO_LONG, None), Effect.NOT_TRIED, 0),
+        (trial(Fate.OUT_OF_MEMORY, None), trial(Fate.TOO_LONG, None), Effect.NOT_TRIED, 0),
     ],
 )
 def test_what_an_upgrade_means(before: BuildTrial, after: BuildTrial, change: Effect, findings: int) -> None:

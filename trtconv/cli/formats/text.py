@@ -58,6 +58,7 @@ def run_summary(report: CheckReport) -> str:
     """Returns the outcome of a check in one line that stands by itself: it says what was not asked, too."""
     notes = ["no sizes checked"] if report.unbounded else []
     notes += ["by rules alone"] if report.parser.accepted is None else []
+    notes += [clean(f"no cut: {report.partition.why}")] if report.partition is not None and report.partition.why else []
     return "; ".join([check_summary(report), *notes])
 
 
@@ -324,7 +325,10 @@ def run_row(result: CheckReport | BuildReport | FailedRun) -> str:
     mark = "ok      " if not result.exit_code else "cannot  " if result.exit_code == 4 else "FAILED  "
     if isinstance(result, FailedRun):
         # Most messages begin with the path themselves.
-        message = result.message.partition("\n")[0].removeprefix(result.model).removeprefix(":").strip()
+        first, *rest = result.message.splitlines() or [""]
+        # What a colon announces is the rest.
+        whole = " ".join([first, *map(str.strip, rest)]) if first.endswith(":") else first
+        message = whole.removeprefix(result.model).removeprefix(":").strip()
         where = f" (on {result.worker})" if result.worker else ""
         return f"{mark}{leading(result.model)} for {clean(f'{result.target}: {message}{where}')}"
     if isinstance(result, CheckReport):

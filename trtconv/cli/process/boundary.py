@@ -21,7 +21,15 @@ from trtconv.cli.process.outcome import (
     stdout_failures_named,
     write_result,
 )
-from trtconv.core.errors import Bug, EnvironmentMissing, InputError, TrtconvError, starved, unusable_path
+from trtconv.core.errors import (
+    Bug,
+    EnvironmentMissing,
+    InputError,
+    TrtconvError,
+    endless_number,
+    starved,
+    unusable_path,
+)
 from trtconv.core.text import indented
 
 INTERRUPTED = 130
@@ -131,7 +139,7 @@ def _as_failure(error: Exception) -> TrtconvError:
         return InputError(str(error), "Free some space, or send stdout elsewhere.")
     if isinstance(error, FileNotFoundError) and not _in_a_folder():
         return InputError("the working directory is gone", "Change to another one.")
-    unusable = unusable_path(error)
+    unusable = unusable_path(error) or endless_number(error)
     if unusable is not None:
         return unusable
     if (short := _starved(error)) is not None:

@@ -61,10 +61,14 @@ def _side(trial: BuildTrial) -> TrialSummary:
     )
 
 
+_UNFINISHED = {Fate.TOO_LONG, Fate.OUT_OF_MEMORY}
+"""Where both sides ended so, nothing was found out of either."""
+
+
 def _change(before: TrialSummary, after: TrialSummary, worse: bool, otherwise: bool) -> Effect:
     if worse:
         return Effect.REGRESSION
-    if Fate.NOT_TRIED in (before.fate, after.fate):
+    if Fate.NOT_TRIED in (before.fate, after.fate) or {before.fate, after.fate} <= _UNFINISHED:
         return Effect.NOT_TRIED
     if after.fate.good and not before.fate.good:
         return Effect.IMPROVEMENT
