@@ -163,14 +163,19 @@ class SumIntegerProducts(Spelling):
         return scope.dtype(scope.columns.inputs[index][0]) in ("int32", "int64")
 
     def write(self, writer: Writer, target: Target) -> str | None:
-        shapes = [writer.shape(writer.input(slot)) for slot in (0, 1)]
-        ranks = [len(shape) for shape in shapes]
-        if min(ranks) < 2:
-            raise Unwritable("one operand is a vector")
-        products = math.prod(size or 1 for size in (*shapes[0], shapes[1][-1]))
+        names = [writer.input(slot) for slot in (0, 1)]
+        shapes = [writer.shape(name) for name in names]
+        matrices = max(math.prod(size or 1 for size in shape[:-2]) for shape in shapes)
+        products = matrices * math.prod(size or 1 for size in (*shapes[0][-2:], *shapes[1][1:][-1:]))
         if products > _MOST_PRODUCTS:
             raise Unwritable(f"it would hold {products} products at once")
-        left = writer.unsqueeze(writer.input(0), [ranks[0]])
-        right = writer.unsqueeze(writer.input(1), [ranks[1] - 2])
-        writer.reduce("ReduceSum", writer("Mul", left, right), [max(ranks) - 1], keep=False, to=writer.output())
+        # A vector is a row of the first operand, and a column of the second.
+        vectors = [place for place, shape in enumerate(shapes) if len(shape) == 1]
+        names = [writer.unsqueeze(name, [place]) if place in vectors else name for place, name in enumerate(names)]
+        ranks = [max(len(shape), 2) for shape in shapes]
+        left, right = writer.unsqueeze(names[0], [ranks[0]]), writer.unsqueeze(names[1], [ranks[1] - 2])
+        product = writer("Mul", left, right)
+        sums = writer.reduce("ReduceSum", product, [max(ranks) - 1], keep=False, to="" if vectors else writer.output())
+        if vectors:
+            writer.squeeze(sums, [max(ranks) - 2 + place for place in vectors], to=writer.output())
         return None

@@ -182,7 +182,10 @@ def _cast_lacks(scope: Scope, node: onnx.NodeProto) -> bool:
     if to == _T.INT8:
         # TensorRT 8.6 rounds what it casts to it from floats.
         return source in _FLOATS and not is_held(node)
-    return to in _LACKED and not is_held(node) and source != _T.BOOL
+    if source == _T.BOOL:
+        # One that is a result of the network is cast as it is.
+        return to in _LACKED and not is_held(node) and bool(scope.consumers.get(node.output[0]))
+    return to in _LACKED and not is_held(node)
 
 
 def _is_nearest(node: onnx.NodeProto) -> bool:

@@ -10,6 +10,8 @@ Source: ONNX operators ReduceL1, ReduceL2, ReduceLogSum, ReduceSumSquare and the
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import onnx
 from onnx import helper, numpy_helper
@@ -62,7 +64,7 @@ def _write_integer_extreme(scope: Scope, index: int, writing: Writing) -> bool:
     if dtype is None or all(scope.shape(node.input[0]) or (0,)):
         return False
     end = np.array(getattr(np.iinfo(dtype), _EXTREMES[node.op_type]), dtype)
-    attributes = {attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute}
+    attributes = _attributes(node)
     usual = writing.compute(node.op_type, *node.input, **attributes)
     over_nothing = writing.compute("Not", writing.compute("Cast", writing.compute("Size", node.input[0]), to=_BOOL))
     writing.compute("Where", over_nothing, writing.compute("Constant", value=numpy_helper.from_array(end)), usual)
@@ -77,11 +79,17 @@ def _write_integer_sum(scope: Scope, index: int, writing: Writing) -> bool:
     if node.op_type != "ReduceSum" or writing.opset not in _OPSETS or _integers(scope, node.input[0]) != "int32":
         return False
     wide = writing.compute("Cast", node.input[0], to=onnx.TensorProto.INT64)
-    attributes = {attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute}
+    attributes = _attributes(node)
     total = writing.compute(node.op_type, wide, *node.input[1:], **attributes)
     writing.compute("Cast", total, to=onnx.TensorProto.INT32)
     writing.finish()
     return True
+
+
+def _attributes(node: onnx.NodeProto) -> dict[str, Any]:
+    """Returns the attributes of a node but empty lists: over no axes of an attribute all are reduced."""
+    values = {attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute}
+    return {name: value for name, value in values.items() if value != []}
 
 
 def _integers(scope: Scope, name: str) -> str | None:
