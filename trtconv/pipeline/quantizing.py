@@ -295,7 +295,11 @@ def _prepared(
     source.file.move(model)
     kind, in_float = KINDS[request.kind], _checked_names(model, request.in_float, request.attention)
     layers = find_layers(model.main, in_float, kind, request.attention)
-    require_layers(model, layers, kind, in_float, request.attention)
+    try:
+        require_layers(model, layers, kind, in_float, request.attention)
+    except InputError as error:
+        # The model has moved to a file of ours, which nobody else knows.
+        raise InputError(error.message.replace(str(model.path), str(request.model), 1), error.hint) from None
     return result, layers
 
 

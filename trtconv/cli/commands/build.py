@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,7 @@ from trtconv.core.options import options as declared
 from trtconv.core.options import without_unmet
 from trtconv.core.outputs import Output, check_all
 from trtconv.core.preprocessing import parse_images
+from trtconv.core.reading import sha256_of
 from trtconv.core.requests.build import BuildRequest
 from trtconv.core.requests.farm import FarmRequest
 from trtconv.core.requests.files import files_read
@@ -29,7 +31,7 @@ from trtconv.core.requests.quantize import QuantizeRequest
 from trtconv.runtimes.proof import SERVE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Iterator
 
     from trtconv.core.config import Config
     from trtconv.core.documents.build import BuildReport
@@ -274,6 +276,15 @@ def _divided(request: BuildRequest, flags: Collection[str]) -> tuple[QuantizeReq
     return quantizing, dataclasses.replace(request, model=quantizing.output, engine=request.engine_path, **usual)
 
 
+@contextlib.contextmanager
+def _as_old_as_its_bytes(path: Path) -> Iterator[None]:
+    """Has a file that is written again with the same bytes keep its age: what was built of it is up to date."""
+    before = (path.stat(), sha256_of(path)) if path.is_file() else None
+    yield
+    if before is not None and sha256_of(path) == before[1]:
+        os.utime(path, ns=(before[0].st_atime_ns, before[0].st_mtime_ns))
+
+
 def _quantize_and_build(
     flags: ManyFlags, requests: list[BuildRequest], names: Collection[str], page: str | None
 ) -> Outcome:
@@ -293,7 +304,8 @@ def _quantize_and_build(
     record_output = Output(record, "what was quantised", typed=False, within=request.within)
     check_all([*request.outputs, quantised, record_output, *map(_output, pages)], files_read(request))
     with at_work(flags.quiet, quantizing.output, record, request.engine_path, request.report_path, *pages) as progress:
-        quantized = quantize(quantizing, progress)
+        with _as_old_as_its_bytes(quantizing.output):
+            quantized = quantize(quantizing, progress)
         message, exit_code = quantize_text(quantized), quantized.exit_code
         document = {"quantization": quantized.to_json(), "exit_code": exit_code}
         if not exit_code:
