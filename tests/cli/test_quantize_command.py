@@ -6,6 +6,8 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+import onnx
+import onnx.parser
 import pytest
 
 from support.cli import Ended
@@ -92,3 +94,16 @@ def test_the_same_call_again_replaces_what_it_wrote(call: Call, tmp_path: Path) 
     # What somebody else put there is still nobody's to replace.
     (tmp_path / "e.engine.quantize.json").write_text('{"mine": 1}')
     assert "was not written by trtconv" in call(*args).err
+
+
+def test_for_the_full_tensorrt_kernels_say_their_sizes(call: Call, tmp_path: Path) -> None:
+    """8.6 takes them from a weight that is an initializer, and what is quantised is none."""
+    model = tmp_path / "net.onnx"
+    weight = f"float[4,3,3,3] w = {{{', '.join(['0.5'] * 108)}}}"
+    text = f"""<ir_version: 8, opset_import: ["": 17]>
+    g (float[1,3,8,8] x) => (float[1,4,p,q] y) <{weight}> {{ y = Conv (x, w) }}"""
+    onnx.save(onnx.parser.parse_model(text), model)
+    ended = call("quantize", str(model), "--random", "-o", str(tmp_path / "q.onnx"), "--target", "tensorrt-8.6", "-q")
+    assert ended.code == 0 and "TC110" not in ended.out, ended.out
+    (conv,) = (node for node in onnx.load(tmp_path / "q.onnx").graph.node if node.op_type == "Conv")
+    assert {attribute.name: list(attribute.ints) for attribute in conv.attribute}["kernel_shape"] == [3, 3]

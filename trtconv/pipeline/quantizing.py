@@ -43,6 +43,7 @@ from trtconv.pipeline.preparation import Preparation
 from trtconv.precision.quantize.biases import correct_biases
 from trtconv.precision.quantize.budget import Spending, spend
 from trtconv.precision.quantize.facts import doubts_about
+from trtconv.precision.quantize.kernel_shapes import write_kernel_shapes
 from trtconv.precision.quantize.kinds import KINDS
 from trtconv.precision.quantize.lanes import fill_channels
 from trtconv.precision.quantize.layers import NEEDS_QUANTIZER, WeightedLayer, find_layers, slows_down
@@ -292,6 +293,8 @@ def _prepared(
     if source.target.family == "tensorrt" and KINDS[request.kind].name == "int8":
         result = dataclasses.replace(result, edits=result.edits + fill_channels(model))
     store_weights(model)
+    if source.target.family == "tensorrt":
+        write_kernel_shapes(model)
     source.file.move(model)
     kind, in_float = KINDS[request.kind], _checked_names(model, request.in_float, request.attention)
     layers = find_layers(model.main, in_float, kind, request.attention)
