@@ -102,3 +102,11 @@ def test_what_cannot_be_leaves_no_engine(call: Call, net: Path, args: tuple[str,
     assert ended.code == 2
     assert said in ended.err
     assert [each.name for each in net.parent.iterdir()] == [net.name]
+
+
+def test_sizes_of_images_are_said_once(call: Call, net: Path) -> None:
+    ended = call(
+        "build", str(net), "--dim", "n=1", "--dim", "h=8", "--preprocess", f"size=8x8,{SCALED}", "--target", "rtx"
+    )
+    assert ended.code == 2
+    assert "leave out the --dim of these" in ended.err and "export again" not in ended.err

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from trtconv.core import budget, codes, signatures
 from trtconv.core.bounds import bounds_by_name, make_profile
-from trtconv.core.dims import Range, ShapeProfile
+from trtconv.core.dims import Range, ShapeProfile, dynamic_dims
 from trtconv.core.documents.build import BuildReport
 from trtconv.core.documents.images import HALVES, HEIGHT, WIDTH, ImageInput
 from trtconv.core.documents.memory import Activations, MemoryRecord
@@ -185,6 +185,9 @@ def asked_profiles(model: OnnxModel, request: BuildRequest | CheckRequest) -> tu
         try:
             profiles.append(make_profile(model.inputs, {**rest, **ranges}, request.values))
         except InputError as error:
+            if model.images is not None and not ranges.keys() <= dynamic_dims(model.inputs).keys():
+                hint = "Sizes of images are what --preprocess size= or --images says: leave out the --dim of these."
+                raise InputError(error.message, hint) from error
             example = propose(model, {**rest, **ranges}) if error.lacks_bounds else ""
             raise InputError(error.message, f"{error.hint}, {example}" if example else error.hint) from error
     return tuple(profiles)
