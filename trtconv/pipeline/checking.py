@@ -32,7 +32,7 @@ from trtconv.graph.stored_bounds import stored_bounds
 from trtconv.graph.views import quantizes
 from trtconv.pipeline.extending.added import admit, checks_of, code_of
 from trtconv.pipeline.gpu_memory import short_of_memory
-from trtconv.pipeline.mended import explained
+from trtconv.pipeline.mended import after_rules, explained
 from trtconv.pipeline.outputs import asked_profiles, model_identity
 from trtconv.pipeline.parse import build_in_thread, fails, findings_of, parse_model
 from trtconv.pipeline.preparation import Preparation, hand_over, passes_of, promise_of
@@ -96,7 +96,7 @@ def _check(request: CheckRequest, clock: Stopwatch) -> CheckReport:
     else:
         subject = ProofSubject(promise_of(judged.rewrite.edits, passes), model, model)
         faults, parser, proof = _try_out(subject, engine, plan, request, clock)
-        faults = explained(faults, judged.rewrite.skipped)
+        faults = after_rules(explained(faults, judged.rewrite.skipped), findings)
         findings += _not_told_yet(judged.origin.place(faults, model), findings)
     model.require_unchanged_data()
     active, ignored = request.selection.divide(sorted(findings, key=_worst_first))

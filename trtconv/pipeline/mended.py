@@ -79,6 +79,22 @@ def explained(findings: Iterable[Finding], skipped: Iterable[Skip]) -> tuple[Fin
     )
 
 
+def after_rules(faults: Iterable[Finding], findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Returns what the proof says, and where a rule has said what TensorRT misreads, that this comes first.
+
+    Args:
+        faults: What parser, builder and proof say.
+        findings: What the rules say.
+    """
+    misread = sorted({finding.code for finding in findings if finding.severity is Severity.ERROR})
+    if not misread:
+        return tuple(faults)
+    fix = f"Mend what {' and '.join(misread)} says first: TensorRT misreads that."
+    return tuple(
+        dataclasses.replace(fault, fix=fix) if fault.code == codes.NETWORK_DIFFERS.code else fault for fault in faults
+    )
+
+
 def _reason(skips: Sequence[Mapping[str, set[str]]], node: str) -> str:
     """Returns why passes left a node as it is, where they said so of it, or one thing of all that they left.
 

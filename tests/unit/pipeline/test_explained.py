@@ -6,8 +6,8 @@ import pytest
 
 from trtconv.core import codes
 from trtconv.core.documents.rewrite import Skip
-from trtconv.core.findings import Location
-from trtconv.pipeline.mended import explained
+from trtconv.core.findings import Finding, Location, Severity
+from trtconv.pipeline.mended import after_rules, explained
 
 REFUSED = codes.PARSER_REFUSED.finding("it has no MultiHeadAttention", fix="Replace it.")
 WHY = "trtconv cannot write it in other operators: its inputs are packed. Replace it."
@@ -34,3 +34,16 @@ def test_a_node_that_a_spelling_left(place: Location, node: str) -> None:
 def test_what_is_said_of_other_nodes_or_by_others_stays(code: codes.Code, skip: Skip) -> None:
     finding = code.finding("refused", place=Location(node="a"), fix="Replace it.")
     assert explained([finding], [skip]) == (finding,)
+
+
+def test_where_a_rule_says_what_is_misread_nothing_is_to_be_reported() -> None:
+    differs, refused = codes.NETWORK_DIFFERS.finding("it differs"), codes.PARSER_REFUSED.finding("no such operator")
+    rules = [
+        Finding("TC608", "resize-scales-at-run-time", "rounded", Severity.ERROR, Location(), ""),
+        Finding("TC203", "no-valid-size", "none", Severity.WARNING, Location(), ""),
+    ]
+    first, second = after_rules([differs, refused], rules)
+    assert first.fix == "Mend what TC608 says first: TensorRT misreads that."
+    assert second == refused
+    # What is no error explains none.
+    assert after_rules([differs], rules[1:]) == (differs,)
