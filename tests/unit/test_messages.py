@@ -26,6 +26,7 @@ FOREIGN = {
     "cli/complete.py": "an incomplete word of the command line, which is completed",
     "cli/formats/text.py": "shows the first line of a message, and decides nothing by it",
     "cli/process/suggestions.py": "click says only in words which arguments were too many",
+    "core/errors.py": "Python says only in words that a number has too many digits",
     "core/config.py": "the TOML parsers tell the two kinds of tables apart in words alone",
     "core/process.py": "a process that ran out of memory leaves nothing but what it wrote to stderr",
     "exporter/sizing/trials.py": "PyTorch says only in words that an operator has no kernel for meta tensors",

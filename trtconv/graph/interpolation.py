@@ -10,6 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[Any]
+_OF_MIDDLES = ("half_pixel", "pytorch_half_pixel")
+_PRECISION = 1e-5
+"""Of a place that is computed in float32."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,6 +45,12 @@ class Interpolation:
     exclude_outside: bool = False
     antialias: bool = False
 
+    @property
+    def chooses(self) -> bool:
+        """Whether it may have to choose between two elements that are equally near."""
+        rounds = self.mode == "nearest" and self.nearest_mode.startswith("round_prefer")
+        return rounds and self.coordinate_transformation_mode in _OF_MIDDLES
+
 
 def coordinates(axis: ResizedAxis, mode: str) -> Array:
     """Returns where in the input each output lies; float64 of shape [count].
@@ -55,16 +64,18 @@ def coordinates(axis: ResizedAxis, mode: str) -> Array:
     at = np.arange(axis.count, dtype=np.float64)
     length = axis.scale * axis.size
     last = axis.size - 1
+    # By the sizes, where these make the scale, and products first: what lies on a border then does so exactly.
+    is_by_sizes = axis.scale == axis.count / axis.size
+    if is_by_sizes:
+        length = float(axis.count)
     if mode == "align_corners":
         return at * 0 if length == 1 else at * last / (length - 1)
-    if mode == "asymmetric":
-        return at / axis.scale
     if mode == "tf_crop_and_resize":
         span = (axis.end - axis.begin) * last
         return axis.begin * last + (at * 0 + span / 2 if length == 1 else at * span / (length - 1))
-    # By the sizes, where these make the scale: what lies halfway then does so exactly.
-    places = (at + 0.5) * axis.size / axis.count if axis.scale == axis.count / axis.size else (at + 0.5) / axis.scale
-    if mode == "tf_half_pixel_for_nn":
+    middles = at if mode == "asymmetric" else at + 0.5
+    places = middles * axis.size / axis.count if is_by_sizes else middles / axis.scale
+    if mode in ("asymmetric", "tf_half_pixel_for_nn"):
         return places
     middle = places - 0.5
     if mode == "pytorch_half_pixel" and length == 1:
@@ -87,6 +98,29 @@ def nearest(axis: ResizedAxis, kernel: Interpolation) -> Array:
     }[kernel.nearest_mode]
     places: Array = np.clip(below + up, 0, axis.size - 1).astype(np.int64)
     return places
+
+
+def lies_halfway(axis: ResizedAxis, mode: str) -> bool | None:
+    """Whether an output lies halfway between two elements, and a scale that no float divides by exactly may hide it;
+    None where that depends on the digits that are computed with."""
+    if math.frexp(axis.scale)[0] == 0.5:
+        return False
+    at = coordinates(axis, mode)
+    off = np.abs(at - np.floor(at) - 0.5)
+    is_near = (off < _PRECISION * np.maximum(1, np.abs(at))) & (at > 0) & (at < axis.size - 1)
+    if off[is_near].any() or (is_near.any() and axis.size == axis.count):
+        return None
+    return bool(is_near.any())
+
+
+def hangs_on_digits(axis: ResizedAxis, kernel: Interpolation) -> bool:
+    """Whether a place lies so near a border between two elements that the digits which are computed with decide."""
+    if math.frexp(axis.scale)[0] == 0.5:
+        return False
+    doubled = 2 * coordinates(axis, kernel.coordinate_transformation_mode)
+    off = np.abs(doubled - np.rint(doubled))
+    # What lies on it exactly does so in any digits.
+    return bool(((off > 0) & (off < _PRECISION * np.maximum(1, np.abs(doubled)))).any())
 
 
 def weights(axis: ResizedAxis, kernel: Interpolation) -> Array:

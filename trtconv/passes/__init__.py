@@ -99,7 +99,6 @@ PASSES: tuple[Pass, ...] = (
     TakeDecidedBranches(),
     CompleteIterations(),
     UnpackSequences(),
-    SettleEmptyNames(),
     LeaveOutUnread(),
     FixArguments(),
     WriteElementwise(),
@@ -112,8 +111,6 @@ PASSES: tuple[Pass, ...] = (
     ReshapeByShape(),
     ShiftBits(),
     CombineBits(),
-    PickAboveZero(),
-    CompareForSign(),
     FloatMod(),
     ShiftExponentials(),
     ComputeInFloat(),
@@ -187,9 +184,13 @@ PASSES: tuple[Pass, ...] = (
     AddSecondAxis(),
     SumIntegerProducts(),
     ComputeWider(),
+    PickAboveZero(),
+    CompareForSign(),
     CastInt8Constants(),
     CastInfiniteConstants(),
     LowerOpset(),
+    # Passes too leave inputs out by empty names.
+    SettleEmptyNames(),
 )
 
 _IN_HALF = ("fp16", "bf16", "int8", "auto")

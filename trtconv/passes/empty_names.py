@@ -68,11 +68,11 @@ def _settle(node: onnx.NodeProto, model: OnnxModel) -> str:
     except defs.SchemaError:
         return ""
     inputs, outputs = list(node.input), list(node.output)
-    _drop_last(inputs)
+    _drop_last(inputs, schema.min_input)
     for slot, name in enumerate(outputs):
         if not name and not _is_optional(schema, slot):
             outputs[slot] = model.fresh_name(f"{node.name or node.op_type}_{slot}")
-    _drop_last(outputs)
+    _drop_last(outputs, schema.min_output)
     acts = {
         "empty inputs left out": len(inputs) < len(node.input),
         "outputs that nobody reads left out": len(outputs) < len(node.output),
@@ -82,8 +82,8 @@ def _settle(node: onnx.NodeProto, model: OnnxModel) -> str:
     return ", ".join(act for act, happens in acts.items() if happens)
 
 
-def _drop_last(names: list[str]) -> None:
-    while names and not names[-1]:
+def _drop_last(names: list[str], least: int) -> None:
+    while len(names) > least and not names[-1]:
         names.pop()
 
 

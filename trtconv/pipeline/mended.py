@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 
 from trtconv.core import codes
+from trtconv.core.codes import CodeFamily
 from trtconv.core.documents.rewrite import Skip
 from trtconv.core.findings import Finding, Severity
 from trtconv.graph.model import OnnxModel
@@ -79,6 +80,10 @@ def explained(findings: Iterable[Finding], skipped: Iterable[Skip]) -> tuple[Fin
     )
 
 
+_OF_NODES = (CodeFamily.DECONVOLUTION, CodeFamily.QUANTIZATION, CodeFamily.OPERATORS)
+"""What is said of nodes that TensorRT misreads; not of sizes, limits and versions."""
+
+
 def after_rules(faults: Iterable[Finding], findings: Iterable[Finding]) -> tuple[Finding, ...]:
     """Returns what the proof says, and where a rule has said what TensorRT misreads, that this comes first.
 
@@ -86,10 +91,11 @@ def after_rules(faults: Iterable[Finding], findings: Iterable[Finding]) -> tuple
         faults: What parser, builder and proof say.
         findings: What the rules say.
     """
-    misread = sorted({finding.code for finding in findings if finding.severity is Severity.ERROR})
+    errors = {finding.code for finding in findings if finding.severity is Severity.ERROR}
+    misread = sorted(code for code in errors if CodeFamily.of(code) in _OF_NODES)
     if not misread:
         return tuple(faults)
-    fix = f"Mend what {' and '.join(misread)} says first: TensorRT misreads that."
+    fix = f"Mend what {' and '.join(misread)} says first: that may be what differs."
     return tuple(
         dataclasses.replace(fault, fix=fix) if fault.code == codes.NETWORK_DIFFERS.code else fault for fault in faults
     )

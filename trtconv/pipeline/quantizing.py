@@ -298,11 +298,7 @@ def _prepared(
     source.file.move(model)
     kind, in_float = KINDS[request.kind], _checked_names(model, request.in_float, request.attention)
     layers = find_layers(model.main, in_float, kind, request.attention)
-    try:
-        require_layers(model, layers, kind, in_float, request.attention)
-    except InputError as error:
-        # The model has moved to a file of ours, which nobody else knows.
-        raise InputError(error.message.replace(str(model.path), str(request.model), 1), error.hint) from None
+    require_layers(model, layers, kind, in_float, request.attention, path=request.model)
     return result, layers
 
 

@@ -86,3 +86,10 @@ def test_the_proof_knows_which_names_say_nothing(one: str, other: str, alike: bo
     text = '<ir_version: 8, opset_import: ["": 18]> g (float[4] x) => (float[n] y) {{ {} }}'
     sides = [Version(wrap(parser.parse_model(text.format(body)))) for body in (one, other)]
     assert sides[0].makes_alike(sides[1], "y") is alike
+
+
+def test_a_loop_without_end_keeps_the_names_that_it_must_have() -> None:
+    bare = """(float[2] x) => (float[k,2] y) {
+      y = Loop ("", "") <body = b (int64 i, bool c) => (bool d, float[2] z) { d = Identity (c)  z = Identity (x) }>
+    }"""
+    assert settled(bare)[1].input == ["", ""]

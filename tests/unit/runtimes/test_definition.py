@@ -197,6 +197,53 @@ def test_lp_normalization(opset: int, p: int, axis: int) -> None:
     np.testing.assert_allclose(run(proto, {"x": x})[0], x / np.where(norm == 0, 1, norm), rtol=1e-6)
 
 
+NEAREST = {
+    "floor": lambda over, under: over // under,
+    "ceil": lambda over, under: -(-over // under),
+    "round_prefer_floor": lambda over, under: -((under - 2 * over) // (2 * under)),
+    "round_prefer_ceil": lambda over, under: (2 * over + under) // (2 * under),
+}
+BY_SIZES = {
+    "half_pixel": lambda i, old, new: ((2 * i + 1) * old - new, 2 * new),
+    "tf_half_pixel_for_nn": lambda i, old, new: ((2 * i + 1) * old, 2 * new),
+    "asymmetric": lambda i, old, new: (i * old, new),
+    "align_corners": lambda i, old, new: (i * (old - 1), max(new - 1, 1)),
+}
+PAIRS = [
+    (28, 62),
+    (30, 63),
+    (36, 50),
+    (112, 124),
+    (30, 9),
+    (40, 6),
+    (5, 2),
+    (62, 36),
+    (21, 51),
+    (41, 46),
+    (38, 53),
+    (14, 18),
+]
+
+
+@pytest.mark.parametrize("rounding", NEAREST)
+@pytest.mark.parametrize("mode", BY_SIZES)
+@pytest.mark.parametrize("computed", [False, True])
+def test_nearest_elements_are_those_of_the_sizes(rounding: str, mode: str, computed: bool) -> None:
+    """ONNX Runtime itself takes the other one of some that are equally near."""
+    sizes = "i = Identity (s)  t = Cast <to = 7> (i)" if computed else "t = Identity (s)"
+    attributes = f'mode = "nearest", nearest_mode = "{rounding}", coordinate_transformation_mode = "{mode}"'
+    for before, after in PAIRS:
+        proto = onnx.parser.parse_model(
+            f"""<ir_version: 7, opset_import: ["": 12]>
+            g (float[1,1,1,{before}] x) => (float[1,1,1,{after}] y)
+            <int64[4] s = {{1, 1, 1, {after}}}, float[0] r = {{}}>
+            {{ {sizes}  y = Resize <{attributes}> (x, r, r, t) }}"""
+        )
+        (y,) = run(proto, {"x": np.arange(before, dtype=np.float32).reshape(1, 1, 1, before)})
+        places = [NEAREST[rounding](*BY_SIZES[mode](i, before, after)) for i in range(after)]
+        assert y.reshape(-1).tolist() == [min(max(place, 0), before - 1) for place in places], (before, after)
+
+
 def test_the_neighbour_below_lies_where_it_does() -> None:
     proto = onnx.parser.parse_model(
         """<ir_version: 7, opset_import: ["": 12]>

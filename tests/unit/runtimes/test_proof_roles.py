@@ -47,7 +47,7 @@ INTEGERS = {
     "y, h = LSTM <hidden_size = 4> (t, w, r, , n)": (Role.LENGTH, 3),
     "y = ReverseSequence (x, n)": (Role.LENGTH, 2),
     "y = ReverseSequence <time_axis = 1, batch_axis = 0> (x, n)": (Role.LENGTH, 5),
-    "y = ReverseSequence (v, n)": (Role.LENGTH, 1),
+    "y = ReverseSequence (v, n)": (Role.LENGTH, 0),
     # A table that is looked up in is no index.
     "y = Gather (n, k)": (Role.NUMBER, 0),
     "y = Neg (n)": (Role.NUMBER, 0),
@@ -76,7 +76,7 @@ def test_sizes_that_the_model_does_not_state_are_given() -> None:
     model = model_of("y = Gather (x, n)")
     assert role_of(model, model.main.columns.nodes, "n", {"x": (9, 3)}) == (Role.INDEX, 2)
     model = model_of("w = Abs (v)  y = ReverseSequence <time_axis = 1, batch_axis = 0> (w, n)")
-    for shape, length in {(9, 3): 3, (9,): 1, (9, None): 1, (): 1}.items():
+    for shape, length in {(9, 3): 3, (9,): 0, (9, None): 0, (): 0}.items():
         assert role_of(model, model.main.columns.nodes, "n", {"w": shape}) == (Role.LENGTH, length)
 
 
@@ -106,9 +106,19 @@ def test_inputs_whose_values_decide_a_shape() -> None:
         # Of no step at all nobody says what comes out.
         ("y = ReverseSequence <time_axis = 1, batch_axis = 0> (x, n)", {"n": range(1, 6)}),
         ("y = Add (n, k)", {}),
+        ("w = Abs (v)  y = ReverseSequence <time_axis = 1, batch_axis = 0> (w, n)", {"n": range(1, 4)}),
         # Floats and booleans that say where are drawn as what they are.
         ("y = Where (go, x, v)", {}),
     ],
 )
 def test_which_values_of_integers_make_sense(body: str, spans: dict[str, range]) -> None:
     assert integers_of(model_of(body)) == spans
+
+
+def test_lengths_are_those_of_the_shortest_run() -> None:
+    text = """<ir_version: 8, opset_import: ["": 17]> g (float[b,t,2] x, int64[b] n) => (float[b,t,2] y)
+    { y = ReverseSequence <time_axis = 1, batch_axis = 0> (x, n) }"""
+    model = OnnxModel(onnx.parser.parse_model(text), Path("m.onnx"))
+    runs = [{"x": (2, 5, 2), "n": (2,)}, {"x": (1, 2, 2), "n": (1,)}]
+    assert integers_of(model, runs) == {"n": range(1, 3)}
+    assert integers_of(model, runs[:1]) == {"n": range(1, 6)}

@@ -279,10 +279,15 @@ def _divided(request: BuildRequest, flags: Collection[str]) -> tuple[QuantizeReq
 @contextlib.contextmanager
 def _as_old_as_its_bytes(path: Path) -> Iterator[None]:
     """Has a file that is written again with the same bytes keep its age: what was built of it is up to date."""
-    before = (path.stat(), sha256_of(path)) if path.is_file() else None
+    before = (path.stat(), _sums(path)) if path.is_file() else None
     yield
-    if before is not None and sha256_of(path) == before[1]:
+    if before is not None and _sums(path) == before[1]:
         os.utime(path, ns=(before[0].st_atime_ns, before[0].st_mtime_ns))
+
+
+def _sums(path: Path) -> list[str]:
+    """Returns the SHA-256 of a model, and of its weights where they lie beside it."""
+    return [sha256_of(file) for file in (path, path.with_name(f"{path.name}.data")) if file.is_file()]
 
 
 def _quantize_and_build(

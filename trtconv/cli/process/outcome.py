@@ -56,7 +56,12 @@ class Text(click.types.StringParamType):
         if value == "" and param is not None:
             name = param.opts[-1] if isinstance(param, click.Option) else (param.metavar or "").strip("[].")
             raise EmptyText(name, ctx)
-        if isinstance(value, str) and value.endswith(os.sep) and param is not None and "--output" in param.opts:
+        if (
+            isinstance(value, str)
+            and value.endswith((os.sep, f"{os.sep}."))
+            and param is not None
+            and "--output" in param.opts
+        ):
             # A path forgets what ends it, and a file of the folder's name would be written.
             raise click.BadParameter(f"{value} names a folder; give the path of a file to write", ctx, param)
         return super().convert(value, param, ctx)

@@ -34,7 +34,7 @@ class JoinAxes(Spelling):
             return False
         columns = scope.columns
         shape = scope.shape(columns.inputs[index][0])
-        return shape is not None and len(shape) > _MOST[columns.ops[index]]
+        return shape is not None and len(shape) > _MOST[columns.ops[index]] and 0 not in shape
 
     def write(self, writer: Writer, target: Target) -> str | None:
         tensor, *others = writer.node.input

@@ -93,12 +93,12 @@ class ExpandFunctions(Spelling):
 def _fits(scope: Scope, index: int) -> bool:
     """Whether all inputs of a RotaryEmbedding are of the same known sizes: the parser takes what it does not know of
     one for another size."""
-    data, cosines, _, positions = (
-        (scope.shape(name) if name else None) for name in (*scope.columns.inputs[index], "")[:4]
-    )
-    if data is None or cosines is None or cosines[-1] is None:
+    names = [*scope.columns.inputs[index], ""][:4]
+    data, cosines, _, positions = (scope.shape(name) if name else None for name in names)
+    if not data or len(data) < 3 or not cosines or cosines[-1] is None:
         return False
-    return positions is None or (positions[0], positions[1]) == (data[0], data[-2])
+    rows = cosines[:-1] if positions is None else positions
+    return tuple(rows) == (data[0], data[-2])
 
 
 def _fails_on_8(scope: Scope, index: int) -> bool:

@@ -18,6 +18,8 @@ _EXACT = 2**24
 """float32 holds every integer below."""
 _MOST_PRODUCTS = 2**24
 """Of integers, at most."""
+_USUAL_SIZE = 16
+"""Of an axis whose size is known only at run time, to see whether there are too many."""
 _MOST = 255
 """The largest magnitude of a byte less its zero point."""
 
@@ -165,8 +167,9 @@ class SumIntegerProducts(Spelling):
     def write(self, writer: Writer, target: Target) -> str | None:
         names = [writer.input(slot) for slot in (0, 1)]
         shapes = [writer.shape(name) for name in names]
-        matrices = max(math.prod(size or 1 for size in shape[:-2]) for shape in shapes)
-        products = matrices * math.prod(size or 1 for size in (*shapes[0][-2:], *shapes[1][1:][-1:]))
+        sizes = [tuple(_USUAL_SIZE if size is None else size for size in shape) for shape in shapes]
+        batch = np.broadcast_shapes(sizes[0][:-2], sizes[1][:-2])
+        products = math.prod((*batch, *sizes[0][-2:], *sizes[1][1:][-1:]))
         if products > _MOST_PRODUCTS:
             raise Unwritable(f"it would hold {products} products at once")
         # A vector is a row of the first operand, and a column of the second.

@@ -8,7 +8,7 @@ from trtconv.core.target import Target
 from trtconv.graph.resolve import copied
 from trtconv.graph.scope import Scope
 from trtconv.passes.spelling.base import Spelling
-from trtconv.passes.spelling.writer import Writer
+from trtconv.passes.spelling.writer import Unwritable, Writer
 
 _ELEMENTWISE: Mapping[str, tuple[str, ...]] = {
     "ReduceL1": ("Abs",),
@@ -19,6 +19,7 @@ _ELEMENTWISE: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys((f"Reduce{kind}" for kind in ("LogSumExp", "Max", "Mean", "Min", "Prod", "Sum")), ("Identity",)),
 }
 """Reductions to what they do to a single element, one after the other."""
+_OF_FLOATS = ("ReduceL2", "ReduceLogSum", "ReduceLogSumExp")
 
 
 class WriteElementwise(Spelling):
@@ -50,6 +51,8 @@ class WriteElementwise(Spelling):
 
     def write(self, writer: Writer, target: Target) -> str | None:
         tensor, *ops = writer.input(0), *_ELEMENTWISE[writer.node.op_type]
+        if writer.node.op_type in _OF_FLOATS and writer.dtype(tensor).kind in "iu":
+            raise Unwritable("ONNX has no roots and logarithms of integers")
         for op in ops:
             to = writer.output() if op == ops[-1] else ""
             tensor = writer(op, *[tensor] * (2 if op == "Mul" else 1), to=to)

@@ -3,26 +3,32 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from trtconv.core.target import Target
-from trtconv.graph.interpolation import Interpolation, ResizedAxis, coordinates, nearest, weights
+from trtconv.graph.interpolation import (
+    Interpolation,
+    ResizedAxis,
+    coordinates,
+    hangs_on_digits,
+    lies_halfway,
+    nearest,
+    weights,
+)
 from trtconv.graph.scope import Scope
 from trtconv.passes.spelling.base import Spelling
 from trtconv.passes.spelling.writer import Unwritable, Writer, attribute_value
 
 _ROI, _SCALES, _SIZES = 1, 2, 3
+_COORDINATES_SINCE = 11
+"""Opset from which on a Resize has coordinates and a region."""
 _CROP = "tf_crop_and_resize"
 _FOR_NEAREST = "tf_half_pixel_for_nn"
-_OF_MIDDLES = ("half_pixel", "pytorch_half_pixel")
 _INTEGERS = ("int32", "int64")
 """Types of which TensorRT resizes none, and float32 holds not all."""
-_PRECISION = 1e-5
-"""Of a place that is computed in float32."""
 _FIELDS = {field.name for field in dataclasses.fields(Interpolation)}
 
 
@@ -53,19 +59,28 @@ class ResizeByMatrix(Spelling):
         kernel, policy = _read({a.name: attribute_value(a) for a in scope.columns.attributes[index]})
         if kernel.mode == "nearest" and scope.dtype(scope.columns.inputs[index][0]) in _INTEGERS:
             return True
-        return _is_lacking(kernel, policy) or _chooses(kernel)
+        return _is_lacking(kernel, policy) or kernel.chooses
 
     def write(self, writer: Writer, target: Target) -> str | None:
+        if writer.opset < _COORDINATES_SINCE:
+            raise Unwritable
         kernel, policy = _read(writer.attrs)
         shape = writer.shape(writer.input(0))
-        if self._is_half_pixel(writer, kernel):
+        is_integer = str(writer.dtype(writer.input(0))) in _INTEGERS
+        if self._is_half_pixel(writer, kernel) and not is_integer:
             mode, rounding = "half_pixel", "round_prefer_ceil"
             kernel = dataclasses.replace(kernel, coordinate_transformation_mode=mode, nearest_mode=rounding)
             if self._choices(writer, shape, kernel) is None:
                 writer.again(writer.node.input, coordinate_transformation_mode=mode, nearest_mode=rounding)
                 return f"{_FOR_NEAREST} rounded down written as half_pixel rounded to the nearest"
-        lacks = _is_lacking(kernel, policy) or str(writer.dtype(writer.input(0))) in _INTEGERS
+        lacks = _is_lacking(kernel, policy) or is_integer
         axes = self._axes(writer, shape) if lacks else self._choices(writer, shape, kernel)
+        if (
+            kernel.mode == "nearest"
+            and not writer.input(_SIZES)
+            and any(hangs_on_digits(a, kernel) for a in (axes or {}).values())
+        ):
+            raise Unwritable("which elements are the nearest depends on how its scales are rounded")
         if axes is None:
             # TensorRT has it; what is not shown of it the proof says.
             raise Unwritable
@@ -92,7 +107,7 @@ class ResizeByMatrix(Spelling):
         except Unwritable:
             return None
         mode = kernel.coordinate_transformation_mode
-        halfway = [_lies_halfway(axis, mode) for axis in axes.values()]
+        halfway = [lies_halfway(axis, mode) for axis in axes.values()]
         return axes if any(halfway) and None not in halfway else None
 
     @staticmethod
@@ -177,25 +192,6 @@ def _is_lacking(kernel: Interpolation, policy: str) -> bool:
     if mode in (_CROP, "half_pixel_symmetric") or kernel.antialias or policy != "stretch":
         return True
     return mode == _FOR_NEAREST and kernel.mode == "nearest" and kernel.nearest_mode != "round_prefer_floor"
-
-
-def _chooses(kernel: Interpolation) -> bool:
-    """Whether it may have to choose between two elements that are equally near."""
-    rounds = kernel.mode == "nearest" and kernel.nearest_mode.startswith("round_prefer")
-    return rounds and kernel.coordinate_transformation_mode in _OF_MIDDLES
-
-
-def _lies_halfway(axis: ResizedAxis, mode: str) -> bool | None:
-    """Whether an output lies halfway between two elements, and a scale that no float divides by exactly may hide it;
-    None where that depends on the digits that are computed with."""
-    if math.frexp(axis.scale)[0] == 0.5:
-        return False
-    at = coordinates(axis, mode)
-    off = np.abs(at - np.floor(at) - 0.5)
-    is_near = (off < _PRECISION * np.maximum(1, np.abs(at))) & (at > 0) & (at < axis.size - 1)
-    if off[is_near].any() or (is_near.any() and axis.size == axis.count):
-        return None
-    return bool(is_near.any())
 
 
 def _require(axes: Any, input_sizes: Mapping[int, int]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -55,9 +56,11 @@ class ScatterByPosition(Spelling):
             raise Unwritable(f"opset {writer.opset} has no reductions over axes as inputs")
         over, onto, neutral = _REDUCTIONS[writer.attrs["reduction"]]
         dtype = writer.dtype(writer.input(0))
+        if target.before(9) and dtype in (np.int16, np.uint16) and over in ("ReduceProd", "ReduceSum"):
+            raise Unwritable(f"ONNX has no {over} of {dtype}")
         if dtype.kind in "iu" and not math.isfinite(neutral):
             # TensorRT 8 holds int64 in 32 bits.
-            limits = np.iinfo(np.int32 if target.before(9) else dtype)
+            limits = np.iinfo(np.int32 if target.before(9) and dtype == np.int64 else dtype)
             neutral = limits.min if neutral < 0 else limits.max
         write = _write_slices if writer.node.op_type == "ScatterND" else _write_elements
         write(writer, over, onto, np.array(neutral, dtype))
@@ -88,9 +91,26 @@ def _write_elements(writer: Writer, over: str, onto: str, neutral: np.ndarray) -
     pairs = [(one, other) for number, (one, other) in enumerate(zip(indices, shape, strict=True)) if number != axis]
     if any(one is None or one != other for one, other in pairs):
         # Along the other axes there may be fewer indices than elements.
-        lacking = writer("Sub", writer("Shape", data), writer("Shape", sums))
-        sums = writer("Pad", sums, writer("Concat", np.zeros(len(shape), np.int64), lacking, axis=0), neutral)
+        sums = writer("Pad", sums, _lacking(writer, sums, pairs, axis), neutral)
     writer(onto, data, sums, to=writer.output())
+
+
+def _lacking(writer: Writer, sums: str, pairs: Sequence[tuple[int | None, int | None]], axis: int) -> str:
+    """Returns the pads by which sums become as large as the data, of constants where the sizes are known.
+
+    Args:
+        writer: Takes the nodes.
+        sums: The sums.
+        pairs: Of each other axis, how many indices and how many elements there are.
+        axis: That which is scattered into.
+    """
+    rank = len(pairs) + 1
+    ends = [None if one is None or other is None else other - one for one, other in pairs]
+    ends.insert(axis, 0)
+    if None not in ends:
+        return writer.constant([*[0] * rank, *ends], np.int64)
+    lacking = writer("Sub", writer("Shape", writer.input(0)), writer("Shape", sums))
+    return writer("Concat", np.zeros(rank, np.int64), lacking, axis=0)
 
 
 def _range(writer: Writer, size: str) -> str:

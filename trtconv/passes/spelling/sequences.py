@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 
 import numpy as np
@@ -10,6 +11,7 @@ from onnx import helper
 
 from trtconv.core.target import Target
 from trtconv.graph.resolve import resolved
+from trtconv.graph.types import ONNX_DOMAINS
 from trtconv.passes.spelling.base import Spelling
 from trtconv.passes.spelling.writer import Unwritable, Writer
 
@@ -26,8 +28,8 @@ class UnpackSequences(Spelling):
         { s = SplitToSequence <axis = 0> (x, two)  y = SequenceAt (s, at) }
     After:
         <ir_version: 8, opset_import: ["": 17]>
-        g (float[5,3] x) => (float[2,3] y) <int64[3] parts = {2, 2, 1}>
-        { a, b, c = Split <axis = 0> (x, parts)  y = Identity (b) }
+        g (float[5,3] x) => (float[2,3] y) <int64[1] a = {2}, int64[1] b = {4}, int64[1] axis = {0}>
+        { p = Slice (x, a, b, axis)  y = Identity (p) }
     """
 
     name = "unpack-sequences"
@@ -39,52 +41,80 @@ class UnpackSequences(Spelling):
         if writer.node.op_type == "SequenceLength":
             writer("Identity", np.array(len(tensors), np.int64), to=result)
         elif writer.node.op_type == "SequenceAt":
-            writer("Identity", tensors[_position(writer, writer.input(1), len(tensors))], to=result)
+            writer("Identity", tensors[_position(writer, writer.input(1), len(tensors))](), to=result)
+        elif not tensors:
+            raise Unwritable("its sequence holds nothing")
         else:
-            axis = writer.attrs["axis"]
-            if writer.attrs.get("new_axis", 0):
-                tensors = [writer.unsqueeze(tensor, [axis]) for tensor in tensors]
-            writer("Concat", *tensors, axis=axis, to=result)
+            axis, is_new = writer.attrs["axis"], writer.attrs.get("new_axis", 0)
+            parts = [writer.unsqueeze(tensor(), [axis]) if is_new else tensor() for tensor in tensors]
+            writer("Concat", *parts, axis=axis, to=result)
         return f"{writer.node.op_type} written by the {len(tensors)} tensors of its sequence"
 
 
-def _tensors(writer: Writer, name: str) -> list[str]:
-    """Returns what a sequence holds, and writes the nodes that make it."""
-    maker = writer.scope.producer(name)
+Tensor = Callable[[], str]
+"""Writes the nodes that make a tensor of a sequence, and returns its name: of a long one a node wants one alone."""
+
+
+def _tensors(writer: Writer, name: str) -> list[Tensor]:
+    """Returns what a sequence holds."""
+    changes: list[onnx.NodeProto] = []
+    while (maker := _maker(writer, name)) is not None and maker.op_type in _CHANGES:
+        changes.append(maker)
+        name = maker.input[0]
     if maker is None or maker.op_type not in _MAKERS:
         raise Unwritable("how many tensors its sequence holds is known only at run time")
-    return _MAKERS[maker.op_type](writer, maker)
-
-
-def _with_one_more(writer: Writer, node: onnx.NodeProto) -> list[str]:
-    tensors = _tensors(writer, node.input[0])
-    place = _position(writer, node.input[2], len(tensors) + 1) if len(node.input) > 2 else len(tensors)
-    return [*tensors[:place], node.input[1], *tensors[place:]]
-
-
-def _with_one_less(writer: Writer, node: onnx.NodeProto) -> list[str]:
-    tensors = _tensors(writer, node.input[0])
-    del tensors[_position(writer, node.input[1], len(tensors)) if len(node.input) > 1 else -1]
+    tensors = _MAKERS[maker.op_type](writer, maker)
+    for change in reversed(changes):
+        _CHANGES[change.op_type](writer, change, tensors)
     return tensors
 
 
-def _pieces(writer: Writer, node: onnx.NodeProto) -> list[str]:
+def _maker(writer: Writer, name: str) -> onnx.NodeProto | None:
+    maker = writer.scope.producer(name)
+    return maker if maker is not None and maker.domain in ONNX_DOMAINS else None
+
+
+def _insert(writer: Writer, node: onnx.NodeProto, tensors: list[Tensor]) -> None:
+    count = place = len(tensors)
+    if len(node.input) > 2 and node.input[2]:
+        # As many places as there are tensors, and the end.
+        place = int(_fixed(writer, node.input[2]).reshape(()))
+        if not -count <= place <= count:
+            raise Unwritable(f"it inserts at place {place} of {count}")
+    tensors.insert(place, functools.partial(str, node.input[1]))
+
+
+def _erase(writer: Writer, node: onnx.NodeProto, tensors: list[Tensor]) -> None:
+    has_place = len(node.input) > 1 and node.input[1]
+    del tensors[_position(writer, node.input[1], len(tensors)) if has_place else -1]
+
+
+def _pieces(writer: Writer, node: onnx.NodeProto) -> list[Tensor]:
     attributes = {attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute}
-    tensor, shape = node.input[0], writer.shape(node.input[0])
+    shape = writer.shape(node.input[0])
     axis = attributes.get("axis", 0) % len(shape)
     lengths = _fixed(writer, node.input[1]) if len(node.input) > 1 and node.input[1] else None
     if lengths is not None and lengths.ndim:
-        return writer.split(tensor, lengths.tolist(), axis)
+        ends = np.cumsum(lengths).tolist()
+        return [_piece(writer, node, axis, *span) for span in zip([0, *ends], ends, strict=False)]
     size = shape[axis]
     if size is None:
         raise Unwritable(f"the size of axis {axis}, which is split, is known only at run time")
     length = 1 if lengths is None else int(lengths)
-    parts = [min(length, size - start) for start in range(0, size, length)]
-    pieces = writer.split(tensor, parts, axis)
     # ONNX has keepdims ignored where lengths are given. ONNX Runtime does so for a list of them, and not for the one by
     # which torch spells unbind.
-    keeps = attributes.get("keepdims", 1) or length != 1
-    return pieces if keeps else [writer.squeeze(piece, [axis]) for piece in pieces]
+    drops = not attributes.get("keepdims", 1) and length == 1
+    return [
+        _piece(writer, node, axis, start, min(start + length, size), drops=drops) for start in range(0, size, length)
+    ]
+
+
+def _piece(writer: Writer, node: onnx.NodeProto, axis: int, start: int, end: int, *, drops: bool = False) -> Tensor:
+    def write() -> str:
+        piece = writer.slice(node.input[0], [start], [end], [axis])
+        return writer.squeeze(piece, [axis]) if drops else piece
+
+    return write
 
 
 def _position(writer: Writer, name: str, count: int) -> int:
@@ -102,12 +132,15 @@ def _fixed(writer: Writer, name: str) -> np.ndarray:
     return values
 
 
-_MAKERS: Mapping[str, Callable[[Writer, onnx.NodeProto], list[str]]] = {
-    "Identity": lambda writer, node: _tensors(writer, node.input[0]),
-    "SequenceConstruct": lambda writer, node: list(node.input),
+_MAKERS: Mapping[str, Callable[[Writer, onnx.NodeProto], list[Tensor]]] = {
+    "SequenceConstruct": lambda writer, node: [functools.partial(str, name) for name in node.input],
     "SequenceEmpty": lambda writer, node: [],
-    "SequenceErase": _with_one_less,
-    "SequenceInsert": _with_one_more,
     "SplitToSequence": _pieces,
 }
 """By operator, what the sequence holds that it makes."""
+_CHANGES: Mapping[str, Callable[[Writer, onnx.NodeProto, list[Tensor]], None]] = {
+    "Identity": lambda writer, node, tensors: None,
+    "SequenceErase": _erase,
+    "SequenceInsert": _insert,
+}
+"""By operator, what it does to the tensors of the sequence that it takes."""

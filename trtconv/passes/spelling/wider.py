@@ -183,8 +183,11 @@ def _cast_lacks(scope: Scope, node: onnx.NodeProto) -> bool:
         # TensorRT 8.6 rounds what it casts to it from floats.
         return source in _FLOATS and not is_held(node)
     if source == _T.BOOL:
-        # One that is a result of the network is cast as it is.
-        return to in _LACKED and not is_held(node) and bool(scope.consumers.get(node.output[0]))
+        # One that is a result of the network and nothing else is cast as it is.
+        result = node.output[0]
+        is_result = scope.parent is None and any(value.name == result for value in scope.graph.output)
+        is_read = any(result in reads for other in scope.whole.scopes for reads in other.columns.inputs)
+        return to in _LACKED and not is_held(node) and (is_read or not is_result)
     return to in _LACKED and not is_held(node)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 from collections.abc import Collection, Sequence
+from pathlib import Path
 
 from trtconv.core.errors import InputError
 from trtconv.graph.model import OnnxModel
@@ -21,6 +22,8 @@ def require_layers(
     kind: QuantizationKind,
     in_float: Collection[str],
     attention: bool = False,
+    *,
+    path: Path | None = None,
 ) -> None:
     """Checks that a kind has a layer to quantise: a file of floats that is called quantised helps nobody.
 
@@ -30,6 +33,7 @@ def require_layers(
         kind: What layers are to be quantised to.
         in_float: Names of nodes that the user wants to stay in float.
         attention: Whether products of computed matrices are quantised too.
+        path: What the user calls the model, where it is another file by now.
 
     Raises:
         InputError: All layers would stay in float; it says why, and which other kinds have one to quantise.
@@ -37,7 +41,7 @@ def require_layers(
     if place_of(kind, model.main, [layer for layer in layers if not layer.reason]).layers:
         return
     raise InputError(
-        f"{model.path} has nothing that --kind {kind.name} quantises: {_reasons(model, layers)}",
+        f"{path or model.path} has nothing that --kind {kind.name} quantises: {_reasons(model, layers)}",
         _remedy(model, kind, in_float, attention),
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Collection, Container, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,8 @@ from trtconv.runtimes.proof.roles import integers_of, sizing_inputs
 
 _MOST_DRAWS = 400
 """How many values are tried of integers that decide sizes."""
+_MORE_DRAWS = 2
+"""Of integers that all differ."""
 _INTEGERS = 4
 """Below which integers are drawn that are no codes."""
 _MOST_MET = 1e18
@@ -88,8 +90,36 @@ def _error(models: Sequence[OnnxModel], target: str, seed: int) -> float:
                 if error > _LEAST_ERROR:
                     error = _calmest_error(sessions, target, feeds, np.random.default_rng([seed, draw]))
                 met = _meeting(models, feeds, np.random.default_rng([seed, draw]))
-                return max([error, *([_error_at(sessions, target, met)] if met else [])])
+                errors = [error, *([_error_at(sessions, target, met)] if met else [])]
+                for more in _different_integers(models, feeds, sizing, np.random.default_rng([seed, draw])):
+                    # Too large for what nobody knows to be a place.
+                    with contextlib.suppress(Exception):
+                        errors.append(_error_at(sessions, target, more))
+                return max(errors)
     raise ValueError(f"no values of {min(sizing)!r} were found for which it has the shape that the model states")
+
+
+def _different_integers(
+    models: Sequence[OnnxModel],
+    feeds: Mapping[str, NDArray[Any]],
+    sizing: Container[str],
+    random: np.random.Generator,
+) -> Iterator[dict[str, NDArray[Any]]]:
+    """Yields inputs whose integers all differ, where they are numbers as far as is known: of small ones many are
+    equal, and one in another's place is not seen."""
+    spans = {name for model in models for name in integers_of(model)}
+    numbers = {
+        name
+        for name, values in feeds.items()
+        if values.dtype in (np.int32, np.int64) and name not in spans and name not in sizing
+    }
+    for _ in range(_MORE_DRAWS if numbers else 0):
+        yield {
+            name: random.permutation(values.size).astype(values.dtype).reshape(values.shape)
+            if name in numbers
+            else values
+            for name, values in feeds.items()
+        }
 
 
 def _error_at(sessions: Sequence[Any], target: str, feeds: Mapping[str, NDArray[Any]]) -> float:

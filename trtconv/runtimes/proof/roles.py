@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import onnx
 
@@ -13,6 +13,8 @@ from trtconv.runtimes.proof.feeds import Role
 _INDEXED = frozenset("Gather GatherElements GatherND Scatter ScatterElements ScatterND".split())  # noqa: SIM905
 _LENGTHS = {**dict.fromkeys(("GRU", "LSTM", "RNN"), 4), "ReverseSequence": 1}
 """Operators to the input that says how many steps of a sequence there are."""
+_USUAL_STEPS = 3
+"""Of a sequence whose length is dynamic, so that lengths differ."""
 _MASKING = frozenset("Cast Not And Or Where Equal Unsqueeze Expand".split())  # noqa: SIM905
 """What reads an integer input that says where, and not how much."""
 _HANDED_ON = frozenset(
@@ -64,19 +66,27 @@ def sizing_inputs(nodes: Iterable[onnx.NodeProto], inputs: Iterable[InputSpec]) 
     return frozenset(names)
 
 
-def integers_of(model: OnnxModel) -> dict[str, range]:
-    """Returns for each integer input of a model the values that make sense: rows of the table that it looks things up
-    in, 0 and 1 for a mask, for a length one step at least, of none nobody says what comes out; others are left out."""
+def integers_of(model: OnnxModel, runs: Sequence[Mapping[str, tuple[int | None, ...]]] = ({},)) -> dict[str, range]:
+    """Returns for each integer input of a model the values that make sense.
+
+    These are rows of the table that it looks things up in, 0 and 1 for a mask, and for a length one step at least: of
+    none nobody says what comes out. Others are left out.
+
+    Args:
+        model: The model.
+        runs: Shapes of its inputs in each run that the values are for.
+    """
     nodes = model.main.columns.nodes
     spans = {}
     for spec in model.inputs:
         if not spec.dtype.startswith(("int", "uint")):
             continue
-        role, bound = role_of(model, nodes, spec.name, {})
+        role, _ = role_of(model, nodes, spec.name, {})
+        bound = min(filter(None, (role_of(model, nodes, spec.name, shapes)[1] for shapes in runs)), default=0)
         if role is Role.INDEX and bound:
             spans[spec.name] = range(bound)
         elif role is Role.LENGTH:
-            spans[spec.name] = range(1, bound + 1)
+            spans[spec.name] = range(1, 1 + (bound or _USUAL_STEPS))
         elif any(spec.name in node.input and node.op_type in _MASKING for node in nodes):
             spans[spec.name] = range(2)
     return spans
@@ -111,7 +121,7 @@ def _steps(model: OnnxModel, node: onnx.NodeProto, shapes: Mapping[str, tuple[in
     attributes = {attribute.name: attribute.i for attribute in node.attribute}
     axis = attributes.get("time_axis", attributes.get("layout", 0))
     shape = _shape(model, node.input[0], shapes)
-    return (shape[axis] if shape and len(shape) > axis else None) or 1
+    return (shape[axis] if shape and len(shape) > axis else None) or 0
 
 
 def _rows(model: OnnxModel, node: onnx.NodeProto, shapes: Mapping[str, tuple[int | None, ...]]) -> int:

@@ -119,7 +119,7 @@ def goal_of(meaning: Meaning, sizes: Sequence[Size], seed: int) -> Wanted:
         tuple(size.shapes for size in sizes),
         seed,
         tuple(size.values for size in sizes),
-        spans=roles.integers_of(meaning.parsed),
+        spans=roles.integers_of(meaning.parsed, [size.shapes for size in sizes]),
         groups=tuple(size.group or str(number) for number, size in enumerate(sizes)),
         magnitudes=tuple(size.magnitude for size in sizes),
     )
