@@ -26,6 +26,7 @@ from trtconv.graph.inner_tensors import tensors_meant
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.provenance import Origin
 from trtconv.pipeline.extending.added import admit, checks_of, code_of, require_proof
+from trtconv.pipeline.freed import freed_otherwise
 from trtconv.pipeline.mended import explained
 from trtconv.pipeline.outputs import (
     Stale,
@@ -281,12 +282,14 @@ class _Work:
         covered = request.dims if request.profiles else None
         sized = preparation.size(draft.profiles, rounded=request.rounded, split=request.split, covered=covered)
         plan, edits = dataclasses.replace(draft.plan, profiles=sized.profiles), judged.rewrite.edits
+        frees = promise_of(edits, passes).frees_sizes
+        otherwise = freed_otherwise(model, sized.profiles) if frees else ()
         report = dataclasses.replace(
             draft,
             plan=plan,
             edits=edits,
             skipped=judged.rewrite.skipped,
-            findings=(*sized.milder(judged.findings), *sized.findings),
+            findings=(*sized.milder(judged.findings), *sized.findings, *otherwise),
             tuned=tuned,
             lattice=sized.record,
             notes=(*map(str, tuned), *sized.notes, *told_level(plan, capabilities)),

@@ -31,6 +31,7 @@ from trtconv.graph.model import OnnxModel
 from trtconv.graph.stored_bounds import stored_bounds
 from trtconv.graph.views import quantizes
 from trtconv.pipeline.extending.added import admit, checks_of, code_of
+from trtconv.pipeline.freed import freed_otherwise
 from trtconv.pipeline.gpu_memory import short_of_memory
 from trtconv.pipeline.mended import after_rules, explained
 from trtconv.pipeline.outputs import asked_profiles, model_identity
@@ -87,6 +88,8 @@ def _check(request: CheckRequest, clock: Stopwatch) -> CheckReport:
     if profiles and (dims or request.gpu_memory is not None):
         sized = preparation.size(profiles, covered=request.dims if request.profiles else None)
         findings = (*sized.milder(findings), *sized.findings) if dims else findings
+        if promise_of(judged.rewrite.edits, passes).frees_sizes:
+            findings += freed_otherwise(model, sized.profiles)
         memory = MemoryRecord(model.nbytes, tuple(sized.memory))
         if request.gpu_memory is not None:
             findings += tuple(short_of_memory(model, sized, request.gpu_memory))

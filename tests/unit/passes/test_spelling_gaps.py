@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from onnx import parser
+from onnx.reference import ReferenceEvaluator
 
 from support.onnx_models import RTX, wrap
 from support.session import run
@@ -124,8 +125,10 @@ def test_places_that_lie_halfway_do_so_exactly() -> None:
 def test_sizes_of_some_axes_beside_dynamic_ones(order: str, source: str) -> None:
     given, stored = (", int64[2] s", "") if source == "input" else ("", "<int64[2] s = {5, 7}>")
     text = f"(float[n,c,h,w] x{given}) => (float[n,c,p,q] y) {stored} {{ y = Resize <axes = {order}> (x, , , s) }}"
-    proto, rewritten, edits = both(text, 18)
+    _, rewritten, edits = both(text, 18)
     assert edits == {"resize-all-axes"}
+    # Axes that are counted from the end older versions of ONNX Runtime read wrongly.
+    proto, _, _ = both(text.replace("[-1, -2]", "[3, 2]"), 18)
     feeds = {"s": np.array([5, 7])} if source == "input" else {}
     assert_equal(proto, rewritten, x=np.arange(96, dtype=np.float32).reshape(2, 3, 4, 4), **feeds)
 
@@ -331,7 +334,8 @@ def test_scatters_of_few_bits(dtype: str, reduction: str, target: Target) -> Non
     x, indices, updates = np.array([0, 5, 7, 100], dtype), np.array([0, 0, 2]), np.array([1, 9, 3], dtype)
     expected = x.copy()
     {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}[reduction].at(expected, indices, updates)
-    (y,) = run(rewritten, {"x": x, "i": indices, "u": updates})
+    # Older versions of ONNX Runtime have no Where of int8.
+    (y,) = ReferenceEvaluator(rewritten).run(None, {"x": x, "i": indices, "u": updates})
     np.testing.assert_array_equal(y, expected)
 
 
