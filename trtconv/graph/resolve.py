@@ -39,7 +39,7 @@ def resolved(scope: Scope, name: str, opsets: Iterable[Any]) -> NDArray[Any] | N
     return value if value is not None else evaluate(cone.nodes, cone.values, name, opsets)
 
 
-def copied(scope: Scope, name: str) -> NDArray[Any] | None:
+def values_of_copy(scope: Scope, name: str) -> NDArray[Any] | None:
     """Returns the values of a constant, or of a copy or a cast of one, as exporters write what several nodes share;
     None for anything else.
 

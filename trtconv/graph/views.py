@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from trtconv.core.findings import Location
 from trtconv.graph.deconv import Geometry, geometry_of
 from trtconv.graph.quantization import scale_fault
-from trtconv.graph.resolve import copied
+from trtconv.graph.resolve import values_of_copy
 from trtconv.graph.scope import Scope
 
 if TYPE_CHECKING:
@@ -153,12 +153,12 @@ class Linear(NodeView):
     @functools.cached_property
     def scale(self) -> NDArray[Any] | None:
         """Its scale, None where it is computed."""
-        return copied(self.scope, self.inputs[1])
+        return values_of_copy(self.scope, self.inputs[1])
 
     @functools.cached_property
     def zero_point(self) -> NDArray[Any] | None:
         """Its zero point, None where there is none or it is computed."""
-        return copied(self.scope, self.inputs[2]) if self.has_zero_point else None
+        return values_of_copy(self.scope, self.inputs[2]) if self.has_zero_point else None
 
     @property
     def has_zero_point(self) -> bool:

@@ -286,6 +286,14 @@ def test_triangles_of_many_axes_for_tensorrt_8(shape: str, upper: int) -> None:
     assert_equal(proto, rewritten, x=np.arange(1, 121, dtype=np.float32).reshape(2, 3, 4, 5))
 
 
+def test_a_triangle_of_booleans_for_tensorrt_8() -> None:
+    text = "(bool[2,3,4,4] x) => (bool[2,3,4,4] y) { y = Trilu <upper = 0> (x) }"
+    proto, rewritten, edits = both(text, 17, Target("tensorrt", (8, 6)))
+    assert {"join-axes", "compute-wider"} <= edits
+    assert_equal(proto, rewritten, x=np.random.default_rng(0).random((2, 3, 4, 4)) < 0.5)
+    assert both(text, 17)[2] == set()
+
+
 @pytest.mark.parametrize("dtype", ["int32", "int64"])
 def test_sign_of_integers_for_tensorrt_8(dtype: str) -> None:
     text = f"({dtype}[n] x) => ({dtype}[n] y) {{ y = Sign (x) }}"
@@ -366,3 +374,13 @@ def test_nearest_places_by_sizes_are_exact(mode: str, rounding: str) -> None:
                 "round_prefer_ceil": math.floor(place + Fraction(1, 2)),
             }[rounding]
             assert row == min(max(whole, 0), size - 1), (size, count, i)
+
+
+@pytest.mark.parametrize("opset", [12, 13, 17])
+def test_a_mask_of_what_nothing_is_dropped_from_for_tensorrt_8(opset: int) -> None:
+    text = "(float[n,3] x) => (float[n,3] y, bool[n,3] m) { y, m = Dropout (x) }"
+    proto, rewritten, edits = both(text, opset, Target("tensorrt", (8, 6)))
+    assert "drop-nothing" in edits and "drop-nothing" not in both(text, opset)[2]
+    assert_equal(proto, rewritten, x=np.arange(6, dtype=np.float32).reshape(2, 3))
+    alone = "(float[n,3] x) => (float[n,3] y) { y = Dropout (x) }"
+    assert "drop-nothing" not in both(alone, opset, Target("tensorrt", (8, 6)))[2]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from trtconv.core.target import Target
-from trtconv.graph.resolve import copied
+from trtconv.graph.resolve import values_of_copy
 from trtconv.graph.scope import Scope
 from trtconv.passes.spelling.base import Spelling
 from trtconv.passes.spelling.writer import Unwritable, Writer
@@ -44,7 +44,7 @@ class WriteElementwise(Spelling):
         tensor, axes = (*scope.columns.inputs[index], "")[:2]
         attributes = {attribute.name: attribute for attribute in scope.columns.attributes[index]}
         if "noop_with_empty_axes" in attributes and attributes["noop_with_empty_axes"].i:
-            values = copied(scope, axes) if axes else None
+            values = values_of_copy(scope, axes) if axes else None
             if not axes or (values is not None and not values.size):
                 return "axes" not in attributes
         return scope.shape(tensor) == ()

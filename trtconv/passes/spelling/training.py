@@ -10,6 +10,9 @@ from trtconv.graph.scope import Scope
 from trtconv.passes.spelling.base import Spelling
 from trtconv.passes.spelling.writer import Unwritable, Writer
 
+_MASKS_SINCE = 12
+"""Opset from which on ONNX says what the mask of a Dropout holds that drops nothing."""
+
 
 class NormalizeByBatch(Spelling):
     """Writes BatchNormalization in training mode as the mean and variance of the batch.
@@ -55,7 +58,7 @@ class NormalizeByBatch(Spelling):
 
 
 class DropNothing(Spelling):
-    """Writes Dropout in training mode that drops nothing as its input.
+    """Writes Dropout in training mode that drops nothing as its input, and for TensorRT 8 each whose mask is wanted.
 
     Before:
         <ir_version: 8, opset_import: ["": 13]>
@@ -69,18 +72,21 @@ class DropNothing(Spelling):
     ops = frozenset({"Dropout"})
 
     def lacks(self, scope: Scope, index: int, target: Target) -> bool:
-        inputs = scope.columns.inputs[index]
-        return len(inputs) > 2 and bool(inputs[2])
+        columns = scope.columns
+        # TensorRT 8 makes an input of the network of a mask.
+        return bool("".join(columns.inputs[index][2:])) or (target.before(9) and any(columns.outputs[index][1:]))
 
     def write(self, writer: Writer, target: Target) -> str | None:
         opsets = writer.model.proto.opset_import
         ratio, training = (resolved(writer.scope, writer.input(slot), opsets) for slot in (1, 2))
-        if training is not None and not training.any():
+        drops = training is None or training.any() if writer.input(2) else False
+        if not drops and not (target.before(9) and writer.output(1) and writer.opset >= _MASKS_SINCE):
             raise Unwritable
-        if ratio is None or ratio.any():
+        if drops and (ratio is None or ratio.any()):
             raise Unwritable("what it drops is random")
         x = writer.input(0)
         writer("Identity", x, to=writer.output())
         if writer.output(1):
-            writer("Expand", np.array(True), writer("Shape", x), to=writer.output(1))
+            ones = np.ones((), writer.dtype(writer.output(1)))
+            writer("Expand", ones, writer("Shape", x), to=writer.output(1))
         return None

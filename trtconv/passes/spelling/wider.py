@@ -73,6 +73,9 @@ class ComputeWider(Spelling):
         if op == "Cast":
             return _cast_lacks(scope, node)
         types = _LACKED | _LACKED_TOO.get(op, frozenset())
+        if op == "Trilu" and target.before(9):
+            # It multiplies by the triangle.
+            types |= {_T.BOOL}
         if op == "Resize":
             # What lies between others is rounded as ONNX does not define; float32 holds 16 bits.
             types = types - {_T.UINT32, _T.UINT64} if _is_nearest(node) else frozenset()
