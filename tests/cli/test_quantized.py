@@ -28,7 +28,6 @@ MENDED = {
     "asymmetric": (Net(activation=Quantiser("int8", 3)), "TC308", "int8 with zero point 3", 0),
     "16 bits": (Net(activation=Quantiser("uint16", 7)), "TC308", "uint16 with zero point 7", 0),
     "integer bias": (Net(bias="int32"), "TC309", "int32 tensor 'b", 0),
-    "computed scale": (Net(activation=Quantiser(spelling="computed")), "TC304", "is not a constant", 0),
 }
 """Spelling to (model, code, words of the message, relative error that mending may add)."""
 

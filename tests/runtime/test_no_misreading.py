@@ -47,16 +47,28 @@ g (float[1,2,6,6] x) => (float[1,2,13,13] y) <{}>
 
 
 @pytest.mark.parametrize(
-    ("constant", "slots"),
-    [("int64[4] n = {1, 2, 13, 13}", ", n"), ("float[4] n = {1, 1, 2.1666667, 2.1666667}", "n")],
+    ("constant", "slots", "rewrite"),
+    [
+        ("int64[4] n = {1, 2, 13, 13}", ", n", False),
+        ("float[4] n = {1, 1, 2.1666667, 2.1666667}", "n", True),
+    ],
     ids=["sizes", "scales"],
 )
-def test_what_lies_halfway_between_two_elements_is_not_shown(constant: str, slots: str, tmp_path: Path) -> None:
+def test_what_lies_halfway_between_two_elements_is_not_shown(
+    constant: str, slots: str, rewrite: bool, tmp_path: Path
+) -> None:
     # By its definition either: TensorRT 8.6 was seen to take the other one.
     onnx.save(onnx.parser.parse_model(HALFWAY.format(constant, slots)), tmp_path / "m.onnx")
-    report = trtconv.check(trtconv.CheckRequest(tmp_path / "m.onnx"))
+    report = trtconv.check(trtconv.CheckRequest(tmp_path / "m.onnx", rewrite=rewrite))
     assert report.exit_code == 0 and report.proof is not None and report.proof.agrees is not True
     assert any("halfway" in missing.reason for missing in report.proof.missing)
+
+
+def test_what_lies_halfway_by_sizes_is_written_as_what_is_taken(tmp_path: Path) -> None:
+    onnx.save(onnx.parser.parse_model(HALFWAY.format("int64[4] n = {1, 2, 13, 13}", ", n")), tmp_path / "m.onnx")
+    report = trtconv.check(trtconv.CheckRequest(tmp_path / "m.onnx"))
+    assert report.proof is not None
+    assert (report.exit_code, report.proof.agrees, report.proof.missing) == (0, True, ())
 
 
 def test_values_that_overflow_show_nothing(tmp_path: Path) -> None:

@@ -288,9 +288,12 @@ def test_triangles_of_many_axes_for_tensorrt_8(shape: str, upper: int) -> None:
 
 def test_a_triangle_of_booleans_for_tensorrt_8() -> None:
     text = "(bool[2,3,4,4] x) => (bool[2,3,4,4] y) { y = Trilu <upper = 0> (x) }"
-    proto, rewritten, edits = both(text, 17, Target("tensorrt", (8, 6)))
+    _, rewritten, edits = both(text, 17, Target("tensorrt", (8, 6)))
     assert {"join-axes", "compute-wider"} <= edits
-    assert_equal(proto, rewritten, x=np.random.default_rng(0).random((2, 3, 4, 4)) < 0.5)
+    x = np.random.default_rng(0).random((2, 3, 4, 4)) < 0.5
+    # Older versions of ONNX Runtime have no Trilu of int32.
+    (y,) = ReferenceEvaluator(rewritten).run(None, {"x": x})
+    np.testing.assert_array_equal(y, np.tril(x))
     assert both(text, 17)[2] == set()
 
 
