@@ -52,6 +52,11 @@ class Interpolation:
         return rounds and self.coordinate_transformation_mode in _OF_MIDDLES
 
 
+def divides_exactly(scale: float) -> bool:
+    """Whether a float divided by a scale loses no digit: by powers of two."""
+    return math.frexp(scale)[0] == 0.5
+
+
 def coordinates(axis: ResizedAxis, mode: str) -> Array:
     """Returns where in the input each output lies; float64 of shape [count].
 
@@ -103,7 +108,7 @@ def nearest(axis: ResizedAxis, kernel: Interpolation) -> Array:
 def lies_halfway(axis: ResizedAxis, mode: str) -> bool | None:
     """Whether an output lies halfway between two elements, and a scale that no float divides by exactly may hide it;
     None where that depends on the digits that are computed with."""
-    if math.frexp(axis.scale)[0] == 0.5:
+    if divides_exactly(axis.scale):
         return False
     at = coordinates(axis, mode)
     off = np.abs(at - np.floor(at) - 0.5)
@@ -115,7 +120,7 @@ def lies_halfway(axis: ResizedAxis, mode: str) -> bool | None:
 
 def hangs_on_digits(axis: ResizedAxis, kernel: Interpolation) -> bool:
     """Whether a place lies so near a border between two elements that the digits which are computed with decide."""
-    if math.frexp(axis.scale)[0] == 0.5:
+    if divides_exactly(axis.scale):
         return False
     doubled = 2 * coordinates(axis, kernel.coordinate_transformation_mode)
     off = np.abs(doubled - np.rint(doubled))

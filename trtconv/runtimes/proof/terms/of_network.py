@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
+from trtconv.graph.interpolation import divides_exactly
 from trtconv.runtimes.proof.terms import parts
 from trtconv.runtimes.proof.terms import term as terms
 from trtconv.runtimes.proof.terms.einsum import contracted
@@ -176,7 +176,7 @@ def _resize(call: LayerCall) -> Term:
         raise Wordless("weights of its own")
     mode, places = call.take("resize_mode"), call.take("coordinate_transformation")
     nearest, cubic = call.take("nearest_rounding"), call.take("cubic_coeff")
-    is_exact = bool(scales) and not sizes and all(math.frexp(scale)[0] == 0.5 for scale in scales)
+    is_exact = bool(scales) and not sizes and all(map(divides_exactly, scales))
     if mode == "NEAREST" and places == "HALF_PIXEL" and nearest.startswith("HALF") and not is_exact:
         # At some sizes a place lies halfway between two elements, and TensorRT was seen to take either.
         raise Wordless("rounded places that no float has")

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from trtconv.graph.interpolation import cubic
+from trtconv.graph.interpolation import cubic, divides_exactly
 from trtconv.runtimes.tensorrt.readback.call import Array, Call, Kernel
 from trtconv.runtimes.tensorrt.readback.records import NotProven
 from trtconv.runtimes.tensorrt.readback.types import wide
@@ -71,7 +71,7 @@ def _require_clear(call: Call, places: Array, scale: float) -> None:
     TensorRT 8.6 was seen to take the lower one of 2.5 rounded up, from 6 elements to 13, and the upper one of 3.5, from
     8 to 17.
     """
-    is_exact = math.frexp(scale)[0] == 0.5
+    is_exact = divides_exactly(scale)
     if is_exact or call["coordinate_transformation"] != "HALF_PIXEL" or not call["nearest_rounding"].startswith("HALF"):
         return
     halfway = np.abs(places - np.floor(places) - 0.5) < _PRECISION * np.maximum(1, np.abs(places))
