@@ -13,6 +13,10 @@ from trtconv.graph.scope import Scope
 from trtconv.graph.types import ONNX_DOMAINS
 from trtconv.passes.base import Pass, PassResult
 
+_READ_AS_LEFT_OUT = frozenset({"Pad", "LSTM", "GRU", "RNN", "NonMaxSuppression"})
+"""Operators whose empty inputs every parser reads as left out (onnx-tensorrt 8.6, run on RTX 1.7): exporters write them
+so, and a network that needs no other pass is built while its model is looked at."""
+
 
 class SettleEmptyNames(Pass):
     """Leaves out optional inputs and outputs with empty names where none follows, and names those that must be there.
@@ -53,11 +57,11 @@ class SettleEmptyNames(Pass):
 
 def _sites(scope: Scope) -> list[int]:
     columns = scope.columns
-    rows = zip(columns.inputs, columns.outputs, columns.domains, strict=True)
+    rows = zip(columns.ops, columns.inputs, columns.outputs, columns.domains, strict=True)
     return [
         index
-        for index, (inputs, outputs, domain) in enumerate(rows)
-        if ("" in outputs or (inputs and not inputs[-1])) and domain in ONNX_DOMAINS
+        for index, (op, inputs, outputs, domain) in enumerate(rows)
+        if ("" in outputs or (inputs and not inputs[-1] and op not in _READ_AS_LEFT_OUT)) and domain in ONNX_DOMAINS
     ]
 
 
@@ -68,7 +72,8 @@ def _settle(node: onnx.NodeProto, model: OnnxModel) -> str:
     except defs.SchemaError:
         return ""
     inputs, outputs = list(node.input), list(node.output)
-    _drop_last(inputs, schema.min_input)
+    if node.op_type not in _READ_AS_LEFT_OUT:
+        _drop_last(inputs, schema.min_input)
     for slot, name in enumerate(outputs):
         if not name and not _is_optional(schema, slot):
             outputs[slot] = model.fresh_name(f"{node.name or node.op_type}_{slot}")

@@ -30,6 +30,8 @@ def settled(text: str, opset: int = 18) -> tuple[onnx.ModelProto, onnx.NodeProto
         ('(float[2,3] x, float h) => (float[2,3] y) { y = Clip (x, "", h) }', ["x", "", "h"]),
         ('(float[2,3] x, int64[1] s) => (float[2,3] y) { y = Slice (x, s, s, "", "") }', ["x", "s", "s"]),
         ("(float[2,3] x) => (float[2,3] y) { y = Relu (x) }", ["x"]),
+        # Every exporter writes it so, and every parser reads it.
+        ('(float[2] x, int64[2] p) => (float[n] y) { y = Pad (x, p, "") }', ["x", "p", ""]),
     ],
 )
 def test_inputs_that_are_not_there(text: str, inputs: list[str]) -> None:

@@ -156,10 +156,7 @@ def test_dynamic_sizes_of_axes_that_stay_are_fine() -> None:
 def test_axes_are_written_out_for_opset_17(text: str) -> None:
     proto = parse(f'<ir_version: 8, opset_import: ["": 18]> g {text}')
     rewritten = wrap(proto)
-    # Where an input that is left out has become the last, its name goes too.
-    names = [edit.pass_name for edit in run_passes(rewritten, PASSES, EIGHT).edits]
-    assert names == ["lower-opset", *(["settle-empty-names"] if "Pad" in text else [])]
-    assert all(node.input[-1] for node in rewritten.proto.graph.node)
+    assert [edit.pass_name for edit in run_passes(rewritten, PASSES, EIGHT).edits] == ["lower-opset"]
     x = np.random.default_rng(0).standard_normal((1, 1, 4, 4)).astype(np.float32)
     (expected,), (got,) = (ReferenceEvaluator(each).run(None, {"x": x}) for each in (proto, rewritten.proto))
     np.testing.assert_allclose(got, expected, rtol=1e-5)
