@@ -15,46 +15,48 @@ from trtconv.core.findings import Finding, Location
 from trtconv.core.frozen import frozen
 from trtconv.core.process import address_space
 
+# Patterns are texts, which re compiles where they are first used: that takes long, and most builds use few of them.
 # Said on every failure of a machine without a GPU, next to the real reason.
-_NO_GPU_NOISE = re.compile(r"catchCudaError|cudaError 35|CUDA initialization failure with error: 35")
-_SOURCE = re.compile(r"\s*\bIn \S+ at \S+?:\d+\)?(?=[\s).]|$)|\s*Instruction: [A-Z_]+(?: -?\d+)*\.?")
-_PREFIX = re.compile(r"^(?:\d+: )?(?:\[[\w.]+::\w+::\d+\]\s*)?(?:\w+::\w+: )?(?:\[[\w.]+::\w+::\d+\]\s*)?")
-_CODE = re.compile(r"^Error Code \d+: [\w ]+ ?\((.*)$", re.DOTALL)
-_ASSERTION = re.compile(r"^Assertion failed: .*?: (?=\S)", re.DOTALL)
-_QUOTED_REASON = re.compile(r'&&\s*((?:"[^"]*"\s*)+)$')
-_MYELIN = re.compile(r"^\[[\w.]+:\d+: \w+\]\s*(?:\w+Exception: )?(?:[\w.]+:\d+: )?(?:CHECK\(.*?\) failed\.? ?)?")
-_INVALID_NODE = re.compile(r"^Invalid Node - .*$", re.MULTILINE)
+_NO_GPU_NOISE = r"catchCudaError|cudaError 35|CUDA initialization failure with error: 35"
+_SOURCE = r"\s*\bIn \S+ at \S+?:\d+\)?(?=[\s).]|$)|\s*Instruction: [A-Z_]+(?: -?\d+)*\.?"
+_PREFIX = r"^(?:\d+: )?(?:\[[\w.]+::\w+::\d+\]\s*)?(?:\w+::\w+: )?(?:\[[\w.]+::\w+::\d+\]\s*)?"
+_CODE = r"(?s)^Error Code \d+: [\w ]+ ?\((.*)$"
+_ASSERTION = r"(?s)^Assertion failed: .*?: (?=\S)"
+_QUOTED_REASON = r'&&\s*((?:"[^"]*"\s*)+)$'
+_MYELIN = r"^\[[\w.]+:\d+: \w+\]\s*(?:\w+Exception: )?(?:[\w.]+:\d+: )?(?:CHECK\(.*?\) failed\.? ?)?"
+_INVALID_NODE = r"(?m)^Invalid Node - .*$"
 
-_PROFILE_ERROR = re.compile(r"k(MIN|OPT|MAX) values for profile (\d+) violate shape constraints: (.*)", re.DOTALL)
-_PROFILE_WARNING = re.compile(r"Profile k(MIN|OPT|MAX) values are not self-consistent\.? (.*)", re.DOTALL)
-_VIOLATED = re.compile(r"Condition '(\S+)' violated: (-?\d+ \S+ -?\d+)")
-_MISFIT = re.compile(r"Dimension mismatch for tensor (\S+) and profile (\d+)|satisfy MIN<=OPT<=MAX")
+_PROFILE_ERROR = r"(?s)k(MIN|OPT|MAX) values for profile (\d+) violate shape constraints: (.*)"
+_PROFILE_WARNING = r"(?s)Profile k(MIN|OPT|MAX) values are not self-consistent\.? (.*)"
+_VIOLATED = r"Condition '(\S+)' violated: (-?\d+ \S+ -?\d+)"
+_MISFIT = r"Dimension mismatch for tensor (\S+) and profile (\d+)|satisfy MIN<=OPT<=MAX"
 NARROWER = "Give the dynamic dimensions narrower ranges, or fix one of them."
 _REMEDIES = (
-    (re.compile(r"tensor volume exceeds"), "Give smaller sizes: --dim NAME=MIN:OPT:MAX."),
-    (re.compile(r"workspace"), "Allow more with --workspace 4G, or leave it out."),
-    (re.compile(r"bad_alloc"), NARROWER),
+    (r"tensor volume exceeds", "Give smaller sizes: --dim NAME=MIN:OPT:MAX."),
+    (r"workspace", "Allow more with --workspace 4G, or leave it out."),
+    (r"bad_alloc", NARROWER),
     (
-        re.compile(r"equal ranks when condition|ScopeType|IConditionalOutputLayer"),
+        r"equal ranks when condition|ScopeType|IConditionalOutputLayer",
         "It is about the If nodes of the model: export it without them, or fold them (trtconv rule TC619).",
     ),
     (
-        re.compile(r"ISqueezeLayer without an axes input"),
+        r"ISqueezeLayer without an axes input",
         "It is about a Squeeze without axes: name them, or write the size into the file (trtconv rule TC620).",
     ),
 )
 """Parts of the builder's texts, and what to do."""
 # Memory of this machine, not of the GPU: ENOMEM, and EAGAIN, which is what starting a thread ends with.
-_NO_MEMORY = re.compile("annot allocate memory|Resource temporarily unavailable")
+_NO_MEMORY = "annot allocate memory|Resource temporarily unavailable"
 # Where nothing limits it, the builder asked for more than any machine has, as RTX 1.7 does of some networks.
-_NO_MEMORY_IN_LIMITS = re.compile(f"bad_alloc|{_NO_MEMORY.pattern}")
+_NO_MEMORY_IN_LIMITS = f"bad_alloc|{_NO_MEMORY}"
 _REDUCE = "trtconv reduce with the same arguments finds the smallest part of the model that is refused."
-_ENGINE_STARTS = re.compile(r"^Detected \d+ inputs? and \d+ output network tensors?")
+_ENGINE_STARTS = r"^Detected \d+ inputs? and \d+ output network tensors?"
 
 
 def clean(text: str) -> str:
     """Returns a message without source positions, error-code wrappers and the noise of a machine without a GPU."""
-    lines = [_clean_line(line) for line in _INVALID_NODE.sub("", text).splitlines() if not _NO_GPU_NOISE.search(line)]
+    lines = re.sub(_INVALID_NODE, "", text).splitlines()
+    lines = [_clean_line(line) for line in lines if not re.search(_NO_GPU_NOISE, line)]
     rest = list(dict.fromkeys(line for line in lines if line))
     return "\n".join(rest) or text.strip()
 
@@ -67,16 +69,16 @@ def refusal(text: str) -> str:
 
 
 def _clean_line(line: str) -> str:
-    line = _SOURCE.sub("", _PREFIX.sub("", line.strip()))
-    wrapped = _CODE.match(line)
+    line = re.sub(_SOURCE, "", re.sub(_PREFIX, "", line.strip()))
+    wrapped = re.match(_CODE, line)
     if wrapped:
-        line = _MYELIN.sub("", wrapped[1])
+        line = re.sub(_MYELIN, "", wrapped[1])
         if line.count(")") > line.count("("):
             line = line[: line.rindex(")")] + line[line.rindex(")") + 1 :]
         elif line.count("(") > line.count(")"):
             line = line.removeprefix("(")
-    line = _ASSERTION.sub("", line)
-    quoted = _QUOTED_REASON.search(line)
+    line = re.sub(_ASSERTION, "", line)
+    quoted = re.search(_QUOTED_REASON, line)
     if quoted:
         line = "".join(re.findall(r'"([^"]*)"', quoted[1]))
     return line.strip()
@@ -84,7 +86,7 @@ def _clean_line(line: str) -> str:
 
 def distinct(texts: Iterable[str]) -> list[str]:
     """Cleans messages and drops repetitions and those that were only noise."""
-    cleaned = [clean(text) for text in texts if not _NO_GPU_NOISE.search(text) or "\n" in text]
+    cleaned = [clean(text) for text in texts if not re.search(_NO_GPU_NOISE, text) or "\n" in text]
     return list(dict.fromkeys(cleaned))
 
 
@@ -117,14 +119,14 @@ def profile_findings(records: Sequence[Record], profiles: int) -> tuple[Finding,
         One TC404 finding a distinct fault. TensorRT only warns about an impossible minimum or maximum and writes an
         engine that fails at run time, so its warning counts as much as its error.
     """
-    starts = sum(1 for r in records if _ENGINE_STARTS.match(r.text))
+    starts = sum(1 for r in records if re.match(_ENGINE_STARTS, r.text))
     # The warning does not say which profile it means. The builder goes through them in order and announces each;
     # that tells which, unless it announced more than there are (several engines inside one).
     countable = starts <= profiles
     findings: dict[str, Finding] = {}
     count = 0
     for record in records:
-        count += bool(_ENGINE_STARTS.match(record.text))
+        count += bool(re.match(_ENGINE_STARTS, record.text))
         finding = _profile_finding(record.text, count - 1 if countable and count else (0 if profiles == 1 else None))
         if finding is not None:
             findings.setdefault(finding.message, finding)
@@ -132,13 +134,13 @@ def profile_findings(records: Sequence[Record], profiles: int) -> tuple[Finding,
 
 
 def _profile_finding(text: str, current: int | None) -> Finding | None:
-    error = _PROFILE_ERROR.search(text)
-    warning = _PROFILE_WARNING.search(text)
+    error = re.search(_PROFILE_ERROR, text)
+    warning = re.search(_PROFILE_WARNING, text)
     if error:
         return _inconsistent(error[1], int(error[2]), error[3])
     if warning:
         return _inconsistent(warning[1], current, warning[2])
-    if _MISFIT.search(text):
+    if re.search(_MISFIT, text):
         return _finding(clean(text), Location())
     return None
 
@@ -148,7 +150,7 @@ def _inconsistent(which: str, profile: int | None, reason: str) -> Finding:
     layer, _, rest = reason.partition(": ")
     if not rest or " " in layer.strip():
         layer, rest = "", reason
-    violated = _VIOLATED.search(rest)
+    violated = re.search(_VIOLATED, rest)
     what = rest.split(". ")[0].strip().rstrip(".")
     sizes = f" ({violated[2]})" if violated else ""
     number = "a profile" if profile is None else f"profile {profile}"
@@ -165,7 +167,7 @@ def _finding(message: str, location: Location) -> Finding:
 def require_memory(records: Sequence[Record]) -> None:
     """Raises EnvironmentMissing where the builder says that the system gave it no memory, or no thread."""
     lack = _NO_MEMORY if address_space() is None else _NO_MEMORY_IN_LIMITS
-    if any(record.is_error and lack.search(record.text) for record in records):
+    if any(record.is_error and re.search(lack, record.text) for record in records):
         raise EnvironmentMissing(
             "TensorRT's builder got no memory from the system", "Use a machine with more, or raise ulimit -v."
         )
@@ -179,4 +181,4 @@ def refusal_findings(records: Sequence[Record]) -> tuple[Finding, ...]:
 
 
 def _remedy(text: str) -> str:
-    return next((fix for pattern, fix in _REMEDIES if pattern.search(text)), _REDUCE)
+    return next((fix for pattern, fix in _REMEDIES if re.search(pattern, text)), _REDUCE)

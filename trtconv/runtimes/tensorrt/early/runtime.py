@@ -80,9 +80,9 @@ def begun(request: BuildRequest) -> Iterator[None]:
 def _start(request: BuildRequest) -> EarlyProcess | None:
     if not is_eligible(request) or not can_fork():
         return None
-    if request.prove != "none":
-        # Both read layers as arrays.
-        import numpy  # noqa: F401
+    # Both need it.
+    import numpy  # noqa: F401
+
     # Without descriptors, memory or a process to be had, nothing is lost; some Pythons have no such memory.
     with contextlib.suppress(OSError, AttributeError):
         return EarlyProcess(request) if can_fork() else None
