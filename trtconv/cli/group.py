@@ -104,7 +104,7 @@ Exit status:
   2    a bad call or an unreadable input
   3    a bug in trtconv; the traceback is saved to a file
   4    this machine cannot: a runtime, GPU or capability is missing
-  130  interrupted
+  130  interrupted; 143 terminated
 
 \b
 Results go to stdout, progress and diagnostics to stderr. With --format json stdout

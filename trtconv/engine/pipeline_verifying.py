@@ -26,7 +26,7 @@ from trtconv.core.stopwatch import Stopwatch, ToldProgress
 from trtconv.engine.cases import Case, cases_of_profiles, make_feeds
 from trtconv.engine.pipelines import Pipeline, Tensors, load_pipeline, opened
 from trtconv.engine.profiles import narrowed, profile_for
-from trtconv.engine.runs import CannotRun, OnnxRuns
+from trtconv.engine.runs import WAYS_TO_LOAD, CannotRun, OnnxRuns
 from trtconv.engine.tolerances import precision_of, tolerance_of
 from trtconv.graph.model import OnnxModel
 from trtconv.pipeline.outputs import model_identity
@@ -51,7 +51,7 @@ def serve(request: VerifyRequest, tell: Tell) -> dict[str, Any]:
         try:
             reference = OnnxRuns(model)
         except CannotRun as error:
-            raise EnvironmentMissing(f"there is nothing to compare with: {error}") from error
+            raise EnvironmentMissing(f"there is nothing to compare with: {error}", WAYS_TO_LOAD) from error
     with opened(path, trust=request.trust, key=request.key) as (pipeline, why):
         if why is not None and request.require_engine:
             raise EnvironmentMissing(f"the engines cannot be run: {why}", "Leave out --require-engine, or mend that.")

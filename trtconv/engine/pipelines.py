@@ -19,7 +19,7 @@ from trtconv.core.frozen import frozen
 from trtconv.core.typed import argument
 from trtconv.engine.opening import EngineFile, load_into, read_engine, require_machine
 from trtconv.engine.profiles import inputs_of, profile_for, profiles_of
-from trtconv.engine.runs import CannotRun, EngineRuns, OnnxRuns, Runs
+from trtconv.engine.runs import WAYS_TO_LOAD, CannotRun, EngineRuns, OnnxRuns, Runs
 from trtconv.graph.model import OnnxModel
 from trtconv.runtimes.inputs import checked_inputs
 from trtconv.runtimes.onnxruntime import numpy_type
@@ -195,7 +195,7 @@ def _on_onnxruntime(path: Path) -> OnnxRuns:
     try:
         return OnnxRuns(OnnxModel.load(path))
     except CannotRun as error:
-        raise EngineFailed(f"{path}: {error}", "Install what ONNX Runtime needs for its operators.") from error
+        raise EngineFailed(f"{path}: {error}", WAYS_TO_LOAD) from error
 
 
 @contextlib.contextmanager

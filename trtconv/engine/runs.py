@@ -20,6 +20,12 @@ from trtconv.runtimes.tensorrt import Engine, Execution, load
 from trtconv.runtimes.tensorrt.readback.execute import Run
 from trtconv.runtimes.tensorrt.readback.records import ReadTensor
 
+WAYS_TO_LOAD = (
+    "An operator of your own needs --reference FILE.py, or the --extend of the build, which say what it computes; "
+    "one of ONNX's may need a newer onnxruntime."
+)
+"""What to do where ONNX Runtime does not load a model."""
+
 
 class CannotRun(Exception):
     """A model does not run with some inputs; the message says why."""

@@ -28,7 +28,7 @@ from trtconv.engine.memory import available_bytes, too_large
 from trtconv.engine.opening import EngineFile, engine_of, read_engine, require_machine, require_model
 from trtconv.engine.profiles import named, narrowed, profile_for
 from trtconv.engine.rebuilding import Recipe, as_built, changes_numbers, subject_as_built
-from trtconv.engine.runs import CannotRun, EngineRuns, NetworkRuns, OnnxRuns, Runs
+from trtconv.engine.runs import WAYS_TO_LOAD, CannotRun, EngineRuns, NetworkRuns, OnnxRuns, Runs
 from trtconv.engine.saving import TensorFolder, folder_of
 from trtconv.engine.self_check import check_profiles, self_check
 from trtconv.engine.tolerances import precision_of, tolerance_of
@@ -188,7 +188,7 @@ def _self_check(
 
 
 _ON_THE_MACHINE = "Verify on a machine with a GPU that the engine was built for."
-_REFERENCE_HINT = "A newer onnxruntime may load it; trtconv export compares with PyTorch instead."
+_REFERENCE_HINT = f"{WAYS_TO_LOAD} trtconv export compares with PyTorch instead."
 
 
 def prepare(request: VerifyRequest, clock: Stopwatch) -> Setting:

@@ -80,11 +80,12 @@ def refuse_other_kinds(path: Path) -> None:
 def _near(path: Path) -> str:
     """Returns the models beside a missing one that have nearly its name, as a question."""
     try:
-        names = [file.name for file in path.parent.iterdir() if file.suffix == ".onnx"]
+        # Without their suffix, which would make short names alike; what is there is not a link that leads nowhere.
+        names = {file.stem: file.name for file in path.parent.iterdir() if file.suffix == ".onnx" and file.exists()}
     except OSError:
         return ""
-    near = nearest(path.name, names)
-    return f"; did you mean {path.parent / near}?" if near else ""
+    near = nearest(path.stem, list(names))
+    return f"; did you mean {path.parent / names[near]}?" if near else ""
 
 
 def external_entry(tensor: onnx.TensorProto) -> dict[str, str]:

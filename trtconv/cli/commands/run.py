@@ -51,8 +51,10 @@ def command(arguments: options.Flags[RunRequest], engine: str, output_format: st
     from trtconv.engine import run, run_pipeline
 
     request = arguments.request(engine=engine)
-    if request.engines != "tensorrt" and not is_pipeline(engine):
-        raise InputError(f"--engines is about a pipeline, and {engine} is not one", "Leave out --engines.")
+    if not is_pipeline(engine):
+        for flag, is_said in (("--engines", request.engines != "tensorrt"), ("--reference", request.references)):
+            if is_said:
+                raise InputError(f"{flag} is about a pipeline, and {engine} is not one", f"Leave out {flag}.")
     with show_progress(quiet) as progress:
         report = run_pipeline(request, progress) if is_pipeline(engine) else run(request, progress)
     return Outcome(json.render(report.to_json()) if output_format == "json" else _text(report))

@@ -258,6 +258,7 @@ class RunRequest(Request):
     trust: bool = TRUST
     key: Path | None = KEY
     plugins: tuple[CodeFile, ...] = PLUGINS_HERE
+    references: tuple[CodeFile, ...] = REFERENCES_HERE
     lean_runtime: tuple[CodeFile, ...] = LEAN_RUNTIME
     seconds: float = TIME_LIMIT
 
