@@ -24,6 +24,8 @@ from trtconv.graph.types import ONNX_DOMAINS, dtype_name
 from trtconv.graph.walk import all_nodes
 
 _PICKS = ("min", "opt", "max")
+_MOST_CORNERS = 12
+"""Further sizes at which a model is run, at the most."""
 BY_VALUES = "?"
 """Stands for a size that only values tell."""
 SELECTIONS = ("NonZero", "NonMaxSuppression", "Unique", "Compress")
@@ -56,10 +58,12 @@ class _Point:
     """One size of the inputs.
 
     Args:
+        profile: The position of the profile that it is of.
         inputs: Their shapes.
         shapes: Those of all tensors that inference tells.
     """
 
+    profile: int
     inputs: Mapping[str, Shape]
     shapes: Mapping[str, tuple[int | None, ...]]
 
@@ -86,8 +90,8 @@ class CutShapes:
         self._results = {value.name: value for value in self._model.proto.graph.output}
         declared = (*self._model.proto.graph.value_info, *self._model.proto.graph.output)
         self._declared = {value.name: value.type.tensor_type for value in declared}
-        self._shapes: dict[str, tuple[tuple[int, Shape], ...]] = {}
-        self._symbols: dict[tuple[int, ...], str] = {}
+        self._shapes: dict[str, tuple[tuple[int, Shape] | None, ...]] = {}
+        self._symbols: dict[tuple[int | None, ...], str] = {}
         self.ranges: tuple[dict[str, Range], ...] = tuple({} for _ in profiles)
         """The range of every name that stands in a shape, one mapping a profile."""
         for name in self._profiles[0].dims:
@@ -96,14 +100,19 @@ class CutShapes:
 
     @functools.cached_property
     def _points(self) -> list[_Point]:
-        """The sizes: min, opt and max of each profile; and mixtures of them, which tell equal ranges apart."""
+        """The sizes: min, opt and max of each profile; and those at which one dimension is far from the others, where
+        a size inside may be smaller or larger than at any of these."""
         shapes = [
-            {name: getattr(bounds, pick) for name, bounds in profile.inputs.items()}
-            for profile in self._profiles
+            (number, {name: getattr(bounds, pick) for name, bounds in profile.inputs.items()})
+            for number, profile in enumerate(self._profiles)
             for pick in _PICKS
         ]
-        shapes += [mixed for shift in range(2) if (mixed := _mixture(self._model.inputs, self._profiles[0], shift))]
-        return [_Point(sizes, shapes_with(self._model, sizes)) for sizes in shapes]
+        shapes += [
+            (number, corner)
+            for number, profile in enumerate(self._profiles)
+            for corner in _corners(self._model.inputs, profile)
+        ][:_MOST_CORNERS]
+        return [_Point(number, sizes, shapes_with(self._model, sizes)) for number, sizes in shapes]
 
     @functools.cached_property
     def _by_values(self) -> frozenset[str]:
@@ -147,7 +156,7 @@ class CutShapes:
         runs = self._run(unknown, [point.inputs for point in self._points])
         for name in unknown:
             everywhere = runs and all(name in run for run in runs[: 3 * len(self._profiles)])
-            self._shapes[name] = tuple(run[name] for run in runs if name in run) if everywhere else ()
+            self._shapes[name] = tuple(run.get(name) for run in runs) if everywhere else ()
 
     def _has_type_alone(self, name: str) -> bool:
         """Whether a tensor's type is known and its shape cannot be."""
@@ -163,7 +172,7 @@ class CutShapes:
         declared = self._declared.get(name)
         return int(
             self._model.main.types.get(name, 0)
-            or (shapes[0][0] if shapes else 0)
+            or (shapes[0][0] if shapes and shapes[0] else 0)
             or (declared.elem_type if declared else 0)
         )
 
@@ -172,45 +181,48 @@ class CutShapes:
         if name in self._inputs:
             specs = {spec.name: spec.dims for spec in self._model.inputs}
             return specs.get(name)
-        shapes: list[tuple[int | None, ...]] = []
+        shapes: Sequence[tuple[int | None, ...] | None] = ()
         if self._is_inferred(name):
-            shapes = [point.shapes[name] for point in self._points if name in point.shapes]
+            shapes = [point.shapes.get(name) for point in self._points]
         elif name not in self._by_values and name in self._shapes:
-            shapes = [shape for _, shape in self._shapes[name]]
-        if not shapes:
-            return self._unsettled(name)
-        return tuple(self._size(tuple(n or 0 for n in axis)) for axis in zip(*shapes, strict=True))
+            shapes = [seen and seen[1] for seen in self._shapes[name]]
+        columns = _columns(shapes)
+        return self._unsettled(name) if columns is None else tuple(map(self._size, columns))
 
-    def _size(self, sizes: tuple[int, ...]) -> int | str:
-        """Returns a size, or a name for one that has these values at all points."""
-        picked = sizes[: 3 * len(self._profiles)]
-        if len(set(picked)) == 1:
-            return picked[0]
+    def _size(self, sizes: tuple[int | None, ...]) -> int | str:
+        """Returns a size, or a name for one that has these values at all points; None at one where it is not known."""
+        first, *others = {size for size in sizes if size is not None}
+        if not others:
+            return first
         if sizes not in self._symbols:
             names = {*self.ranges[0], *self._symbols.values()}
             numbered = (f"size{number}" for number in itertools.count())
             self._symbols[sizes] = self._named(sizes) or next(name for name in numbered if name not in names)
             for number, ranges in enumerate(self.ranges):
-                ranges.setdefault(self._symbols[sizes], Range(*sorted(picked[3 * number : 3 * number + 3])))
+                own = [
+                    n for n, point in zip(sizes, self._points, strict=True) if n is not None and point.profile == number
+                ]
+                ranges.setdefault(self._symbols[sizes], Range(min(own), own[1], max(own)))
         return self._symbols[sizes]
 
-    def _named(self, sizes: tuple[int, ...]) -> str:
+    def _named(self, sizes: tuple[int | None, ...]) -> str:
         """Returns the name of a dimension of the inputs that has these sizes; empty where none has."""
         for spec in self._model.inputs:
             for axis, dim in enumerate(spec.dims):
-                own = tuple(point.inputs[spec.name][axis] for point in self._points)[: len(sizes)]
-                if isinstance(dim, str) and own == sizes:
+                own = (point.inputs[spec.name][axis] for point in self._points)
+                if isinstance(dim, str) and all(n in (None, size) for n, size in zip(sizes, own, strict=True)):
                     return dim
         return ""
 
     def _unsettled(self, name: str) -> tuple[int | str, ...] | None:
         """Returns the shape of a tensor that has sizes by values: under their names, where they have bounds."""
-        shapes = [point.shapes[name] for point in self._points if name in point.shapes]
-        if not shapes:
+        picks = 3 * len(self._profiles)
+        columns = _columns([point.shapes.get(name) for point in self._points])
+        if columns is None:
             return None
         return tuple(
-            self._bounded(f"{name}:{axis}", name, axis) if None in sizes else self._size(sizes)
-            for axis, sizes in enumerate(zip(*shapes, strict=True))
+            self._bounded(f"{name}:{axis}", name, axis) if None in sizes[:picks] else self._size(sizes)
+            for axis, sizes in enumerate(columns)
         )
 
     def _bounded(self, place: str, name: str, axis: int) -> str:
@@ -270,18 +282,25 @@ class CutShapes:
         return self.value(name) if own is None else own
 
 
-def _mixture(inputs: Sequence[InputSpec], profile: ShapeProfile, shift: int) -> dict[str, Shape] | None:
-    """Returns shapes at which dimensions of equal ranges have different sizes; None where none range."""
+def _columns(shapes: Sequence[tuple[int | None, ...] | None]) -> list[tuple[int | None, ...]] | None:
+    """Returns the sizes of each axis, None where a shape is not known; None where the rank is not."""
+    ranks = {len(shape) for shape in shapes if shape is not None}
+    if len(ranks) != 1:
+        return None
+    return [tuple(None if shape is None else shape[axis] for shape in shapes) for axis in range(ranks.pop())]
+
+
+def _corners(inputs: Sequence[InputSpec], profile: ShapeProfile) -> list[dict[str, Shape]]:
+    """Returns shapes at which one dimension is at its smallest and all others at their largest, and the reverse."""
     ranging = [name for name, bound in profile.dims.items() if bound.min < bound.max]
-    if len(ranging) < 2:
-        return None
-    sizes = {
-        name: getattr(bound, _PICKS[(ranging.index(name) + shift) % 3]) if name in ranging else bound.opt
-        for name, bound in profile.dims.items()
-    }
-    try:
-        mixed = make_profile(inputs, {name: Range(n, n, n) for name, n in sizes.items()}, profile.values)
-    except InputError:
-        return None
-    shapes: Mapping[str, InputRange] = mixed.inputs
-    return {name: bounds.opt for name, bounds in shapes.items()}
+    corners: list[dict[str, Shape]] = []
+    for name, (own, others) in itertools.product(ranging if len(ranging) > 1 else (), (("min", "max"), ("max", "min"))):
+        sizes = {each: getattr(bound, own if each == name else others) for each, bound in profile.dims.items()}
+        try:
+            point = make_profile(inputs, {each: Range(n, n, n) for each, n in sizes.items()}, profile.values)
+        except InputError:
+            continue
+        shapes: Mapping[str, InputRange] = point.inputs
+        corner = {each: bounds.opt for each, bounds in shapes.items()}
+        corners += [corner] if corner not in corners else []
+    return corners

@@ -209,19 +209,20 @@ class _Partitioning:
         parts: list[BuiltPart] = []
         for number, part in enumerate(cutting.slices, 1):
             key = number, part.nodes
-            if key not in cache:
-                cache[key] = self._part(cutting, part, number)
-            report = cache[key].report
+            built = cache.get(key) or self._part(cutting, part, number)
+            report = built.report
             if report is not None and report.exit_code:
                 if not is_curable(report.findings):
-                    return (cache[key],), None
+                    return (built,), None
                 own = OnnxModel(cutting.model_of(part).proto, self.names.model(number))
                 places = cutting.origin(part)
                 blame = {places[index]: why for index, why in blamed(own, report.findings).items()}
                 fresh = {index: why for index, why in blame.items() if index in part.nodes}
                 why = next(finding.message for finding in report.findings if finding.severity is Severity.ERROR)
                 return (), fresh or dict.fromkeys(part.nodes, why)
-            parts.append(cache[key])
+            # One that failed is cut otherwise, and would hold its weights for nothing.
+            cache[key] = built
+            parts.append(built)
         return tuple(parts), {}
 
     def _part(self, cutting: Cutting, part: Slice, number: int) -> BuiltPart:

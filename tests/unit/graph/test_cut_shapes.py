@@ -200,6 +200,36 @@ def test_what_inference_does_not_tell_is_run() -> None:
     assert shapes.is_settled("t")
 
 
+LONGER = "g (float[n,m] x) => (float[n] y) { t = my.U (x)  y = my.W (t) }"
+
+
+def test_a_size_that_only_a_corner_shows_is_no_fixed_one() -> None:
+    """Images whose shorter side is brought to one size: their height is that size wherever they are no taller."""
+    run = Runs(t=lambda x: (10 * max(x[0], x[1]) // x[1], 10 * max(x[0], x[1]) // x[0], 10))
+    shapes = shapes_of(LONGER, {"n": "1:2:4", "m": "1:2:4"}, {"n": "2", "m": "3"}, run=run)
+    shapes.observe(["t"])
+    assert {(1, 4), (4, 1)} <= set(run.points)
+    assert shapes.axes("t") == ("size0", "size1", 10)
+    assert [ranges["size0"] for ranges in shapes.ranges] == [Range(10, 10, 40), Range(10, 10, 10)]
+    assert [ranges["size1"] for ranges in shapes.ranges] == [Range(10, 10, 40), Range(15, 15, 15)]
+
+
+def test_corners_that_the_model_does_not_take_are_left_out() -> None:
+    run = Runs(t=lambda x: None if x == (4, 1) else x)
+    shapes = shapes_of(LONGER, {"n": "1:2:4", "m": "1:2:4"}, run=run)
+    shapes.observe(["t"])
+    assert shapes.axes("t") == ("n", "m")
+
+
+def test_each_dimension_is_alone_at_an_end_in_turn() -> None:
+    run = Runs(t=lambda x: x)
+    text = "g (float[a,b,c,d] x) => (float[n] y) { t = my.U (x)  y = my.W (t) }"
+    shapes = shapes_of(text, {"a": "1:2:3", "b": "4:5:6", "c": "7", "d": "8:8:9"}, run=run)
+    shapes.observe(["t"])
+    corners = {(1, 6, 7, 9), (3, 4, 7, 8), (3, 4, 7, 9), (1, 6, 7, 8), (3, 6, 7, 8), (1, 4, 7, 9)}
+    assert set(run.points[3:]) == corners
+
+
 @pytest.mark.parametrize("last", [1, 2, 4])
 def test_what_is_not_seen_at_every_size_is_not_known(last: int) -> None:
     shapes = shapes_of(SEEN, {"n": "1:2:4"}, run=Runs(t=lambda x: None if x[0] == last else (5,)))

@@ -46,6 +46,18 @@ def test_a_run_that_multiplies_too_much_is_left_out(monkeypatch: pytest.MonkeyPa
     assert found("y")["y"] is None
 
 
+def test_what_neither_knows_the_parser_may_have_worked_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(extents, "_traced", None)
+    model = OnnxModel(onnx.parser.parse_model(TEXT), Path("m.onnx"))
+    for shape, expected in (((5, 2), (5, 2)), ((), ())):
+        tensors = (TENSORS[0], ReadTensor(1, "y", "float32", shape), TENSORS[2])
+        assert shapes_of(ReadNetwork(tensors, LAYERS, (0,), (1, 2)), model, {"x": (2, 5)}, ["y"], 100)["y"] == expected
+    monkeypatch.setattr(extents, "_traced", lambda *_: {"y": (7, 7)})
+    tensors = (TENSORS[0], ReadTensor(1, "y", "float32", (-1, 2)), TENSORS[2])
+    shapes = shapes_of(ReadNetwork(tensors, LAYERS, (0,), (1, 2)), model, {"x": (2, 5)}, ["y"], 100)
+    assert shapes["y"] == (7, 7), "a size that is open is not known"
+
+
 EXPANDED = """<ir_version: 8, opset_import: ["": 17]>
 g (float[1,4,h,w] x) => (float[a,b,c] y) <int64[1] minus = {-1}, int64[1] first = {0}, int64[1] four = {4}> {
   s = Shape (x)  n = Gather (s, first)  size = Concat <axis = 0> (n, four, minus)

@@ -10,7 +10,7 @@ import pytest
 from onnx import numpy_helper
 
 from trtconv.graph.model import OnnxModel
-from trtconv.runtimes.proof.task import Look, adds, first_look
+from trtconv.runtimes.proof.task import Look, adds, elements_read, first_look
 
 HEAD = '<ir_version: 8, opset_import: ["": 17]> g (float[1,c,8,8] x, float[2,c,2,2] k, bool b) => (y) '
 
@@ -36,3 +36,10 @@ def test_sums_of_many_terms_are_looked_at_closer(body: str, shape: tuple[int, ..
     model = OnnxModel(proto, Path("m.onnx"))
     assert first_look(proto.graph.node, model.main) is look
     assert adds(proto.graph.node) is is_sum
+
+
+def test_what_is_read_for_its_size_alone_is_not_counted() -> None:
+    proto = onnx.parser.parse_model(f"{HEAD} {{ s = Shape (x)  t = Size (k)  u = Reshape (z, s)  y = Add (u, k) }}")
+    shapes = {"x": (100, 100), "z": (2, 3), "k": (1,)}
+    assert elements_read(proto.graph.node, shapes) == 7
+    assert elements_read(proto.graph.node[:2], shapes) == 0

@@ -14,7 +14,8 @@ import pytest
 from support.in_process import InProcess
 from trtconv.graph.model import OnnxModel
 from trtconv.runtimes.compare import TOLERANCES
-from trtconv.runtimes.proof import prove, whole
+from trtconv.runtimes.proof import prove, rerun, whole
+from trtconv.runtimes.proof.reference import Expected, Wanted
 from trtconv.runtimes.proof.result import ProofResult
 from trtconv.runtimes.proof.whole import Meaning, Size
 from trtconv.runtimes.proof.whole_run import WholeRun
@@ -36,7 +37,7 @@ def model_of(text: str, path: Path) -> OnnxModel:
 @pytest.fixture
 def proven(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., ProofResult]:
     """Returns what proves a network of layers beside a model, which lies in a file."""
-    for module in (prove, whole):
+    for module in (prove, rerun):
         monkeypatch.setattr(module, "Process", InProcess)
 
     def proves(
@@ -200,6 +201,46 @@ def test_what_cannot_be_looked_for_is_found_at_the_output_alone(proven: Callable
     assert (lost.divergence.tensor, lost.divergence.node, lost.divergence.layer) == ("y", "last", "")
     nothing = proven(FIRST, SECOND, ("b", "STRANGE", "y", {}), given=given)
     assert (nothing.agrees, nothing.sizes, nothing.divergence) == (None, 0, None) and nothing.why
+
+
+@pytest.mark.parametrize(("tenth", "agrees"), [(0.1 * (1 + 1e-6), True), (0.2, False)])
+def test_what_takes_too_much_memory_at_once_is_run_in_groups(
+    proven: Callable[..., ProofResult], monkeypatch: pytest.MonkeyPatch, tenth: float, agrees: bool
+) -> None:
+    """Without the tensors inside, a value that falls to the other side of a step would be a difference."""
+    goals: list[tuple[str, ...]] = []
+
+    def run_once(goal: Wanted, *others: Any) -> Expected:
+        goals.append(tuple(goal.inner))
+        return Expected(why="bad_alloc") if len(goal.inner) > 2 else once(goal, *others)
+
+    once = rerun._run_once
+    monkeypatch.setattr(rerun, "_run_once", run_once)
+    monkeypatch.setattr(rerun, "_GROUP_SHARE", 2.5 * 4 / 1e11)
+    layers = (
+        constant(tenth, "t"),
+        constant(0.5, "h"),
+        ("x t", "ELEMENTWISE", "a", {"op": "PROD"}),
+        ("a", "UNARY", "b", {"op": "FLOOR"}),
+        ("b h", "ELEMENTWISE", "y", {"op": "PROD"}),
+    )
+    x = np.full((2, 4), np.float32(np.nextafter(np.float32(10), np.float32(0))), np.float32)
+    proof = proven(*layers, text=STEPS, sizes=(Size("opt", {"x": (2, 4)}, {"x": x}),))
+    assert proof.agrees is agrees
+    assert goals[1:] == [tuple(goals[0][at : at + 2]) for at in (0, 2, 4)] and len(goals[0]) == 6
+    if not agrees:
+        assert proof.divergence is not None and proof.divergence.tensor == "a"
+
+
+def test_groups_of_tensors_take_a_part_of_the_memory_each() -> None:
+    shapes = ((2, 4), (-1, 4), None, (1 << 20,), (3,))
+    tensors = tuple(ReadTensor(i, "abcde"[i], "float32", shape) for i, shape in enumerate(shapes))
+    network = ReadNetwork(tensors, (), (), ())
+    # An eighth: 40 elements; the second is taken for as wide as the widest input.
+    assert rerun.groups_of(network, {"x": (8, 2)}, 40 * 8 * 4e-6) == (("a", "b"), ("c",), ("d",), ("e",))
+    assert rerun.groups_of(network, {"x": (7, 2)}, 40 * 8 * 4e-6) == (("a", "b", "c"), ("d",), ("e",))
+    many = ReadNetwork(tuple(ReadTensor(i, str(i), "float32", (1,)) for i in range(17)), (), (), ())
+    assert len(rerun.groups_of(many, {}, 16e-6)) == 0
 
 
 def test_a_model_that_does_not_run_says_why(proven: Callable[..., ProofResult]) -> None:

@@ -1,5 +1,5 @@
-"""The shapes of all tensors at one size of the inputs: by ONNX's inference, by the size lattice where it ends, by a run
-where that does."""
+"""The shapes of all tensors at one size of the inputs: by ONNX's inference, by the size lattice where it ends, by
+TensorRT's parser, by a run."""
 
 from __future__ import annotations
 
@@ -43,6 +43,9 @@ def shapes_of(
     if not _lacking(shapes, names):
         return shapes
     shapes = _filled(shapes, shapes_by_lattice(model, inputs), names)
+    if not _lacking(shapes, names):
+        return shapes
+    shapes = _filled(shapes, _fixed(network), names)
     if not _lacking(shapes, names) or cost.products(network, shapes) > _MOST_PRODUCTS:
         return shapes
     return _filled(shapes, _traced(network, model, inputs, megabytes), names)
@@ -70,6 +73,16 @@ def shapes_by_lattice(model: OnnxModel, inputs: Mapping[str, Shape]) -> Mapping[
         return {}
     (shapes,) = model_shapes(sizes, [point])
     return shapes
+
+
+def _fixed(network: ReadNetwork) -> dict[str, Shape]:
+    """Returns the shapes that the parser worked out. A wrong one comes to light where the tensor is made: the piece
+    there returns another shape than the model's."""
+    return {
+        tensor.name: tensor.shape
+        for tensor in network.tensors
+        if tensor.shape is not None and min(tensor.shape, default=0) >= 0
+    }
 
 
 def _traced(

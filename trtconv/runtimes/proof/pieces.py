@@ -320,8 +320,7 @@ class Pieces:
         """Tries the next sizes, then a wider piece; where there is neither, says what is not shown."""
         trial.lack = Unshown(lack, trial.piece.target, reason)
         if trial.at + 1 < len(trial.schemes):
-            elements = sum(math.prod(shape) for shape in trial.schemes[trial.at + 1].values())
-            if elements > _MOST_ELEMENTS:
+            if task.elements_read(self._nodes(trial.piece), trial.schemes[trial.at + 1]) > _MOST_ELEMENTS:
                 # Wider ones are no smaller.
                 trial.has_ended = True
             else:

@@ -25,6 +25,7 @@ _SUMS = frozenset(
 """Operators that add products: their condition is what they compute of magnitudes."""
 _WEIGHED = frozenset("Conv ConvTranspose Gemm DeformConv".split())  # noqa: SIM905
 _SUMMED = frozenset("GlobalAveragePool ReduceMean ReduceSum".split())  # noqa: SIM905
+_SIZE_ALONE = frozenset({"Shape", "Size"})
 _FEW_TERMS = 32
 """Up to so many both sides mostly add alike; of more, each adds in an order of its own."""
 
@@ -87,6 +88,12 @@ class Task:
 def adds(nodes: Iterable[onnx.NodeProto]) -> bool:
     """Whether nodes, or those of graphs in them, add products: then they have terms."""
     return any(node.op_type in _SUMS for node in all_nodes(nodes))
+
+
+def elements_read(nodes: Iterable[onnx.NodeProto], shapes: Mapping[str, Shape]) -> int:
+    """Returns how many elements nodes read of tensors of these shapes, but for those whose size alone they ask for."""
+    read = {name for node in nodes if node.op_type not in _SIZE_ALONE for name in node.input}
+    return sum(math.prod(shape) for name, shape in shapes.items() if name in read)
 
 
 def first_look(nodes: Iterable[onnx.NodeProto], scope: Scope) -> Look:

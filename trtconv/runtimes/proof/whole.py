@@ -11,11 +11,9 @@ import dataclasses
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnx
 from numpy.typing import NDArray
 
 from trtconv.core.dims import InputSpec
@@ -23,17 +21,15 @@ from trtconv.core.documents.parts import UnprovenLayer
 from trtconv.core.documents.proof import ComparedOutput, WorstOutput
 from trtconv.core.documents.verify import Difference, Tolerance, Verdict
 from trtconv.core.frozen import frozen
-from trtconv.core.process import Process
 from trtconv.core.scratch import Scratch
 from trtconv.graph.chance import RANDOM
 from trtconv.graph.model import OnnxModel
-from trtconv.graph.wide_floats import emulation_in_float32, in_float32
 from trtconv.runtimes.compare import relative_error
-from trtconv.runtimes.proof import SERVE
 from trtconv.runtimes.proof.ahead import Ahead, NetworkRun
 from trtconv.runtimes.proof.conditioned import Conditioning
 from trtconv.runtimes.proof.judging import Judge
-from trtconv.runtimes.proof.reference import Expected, Wanted, expect
+from trtconv.runtimes.proof.reference import Expected, Wanted
+from trtconv.runtimes.proof.rerun import LOOKING_SECONDS, groups_of, run_again
 from trtconv.runtimes.proof.result import Divergence, ProofResult
 from trtconv.runtimes.proof.watch import Watch
 from trtconv.runtimes.tensorrt.readback.execute import Run
@@ -248,13 +244,14 @@ def _tensor_by_tensor(
     same = {name: values for name, values in expected.feeds.items() if values.dtype.kind in "iu"}
     again = dataclasses.replace(goal, inner=names, values=({**goal.feeds(0), **same},))
     with Scratch("proof") as folder:
-        inner, outer = _run_again(meaning, again, folder.path, deadline)
+        groups = () if meaning.parsed.has(RANDOM) else groups_of(network, size.shapes, meaning.megabytes)
+        inner, outer = run_again(meaning, again, groups, folder.path, deadline)
         if inner.why:
             if wrong is None:
                 return dataclasses.replace(proof, sizes=0, why=inner.why)
             lost = Divergence(wrong.name, meaning.makers().get(wrong.name, ""), "", "", wrong.why, shapes)
             return dataclasses.replace(proof, agrees=False, divergence=lost, why=f"the layer is not known: {inner.why}")
-        until = deadline + _LOOKING_SECONDS
+        until = deadline + LOOKING_SECONDS
         watch = _watch(network, meaning, inner, until)
         second = Run(network, inner.feeds, watch.stand_in, watch.see, until, meaning.megabytes)
         why = ""
@@ -277,34 +274,6 @@ def _tensor_by_tensor(
     # Every node is right by itself: what is left is order (of boxes) and rounding (onto steps).
     largest, where = max((watch.error, watch.worst), rewritten or (0.0, ""))
     return dataclasses.replace(proof, agrees=True, error=largest, worst=WorstOutput(where, size.name))
-
-
-def _run_again(meaning: Meaning, goal: Wanted, folder: Path, deadline: float) -> tuple[Expected, Expected]:
-    """Runs a model once more; returns what each tensor of the network is held to, and what the file's outputs are.
-
-    The tensors of a cast have other names and less precision, which adds up: they are held to the cast's own, and what
-    the cast computes but for its rounding to the file.
-    """
-    if meaning.edited is not None and not meaning.same_numbers:
-        before = OnnxModel(onnx.load_model_from_string(meaning.serialize()), meaning.parsed.path)
-        exact = dataclasses.replace(goal, model=in_float32(meaning.parsed, before).serialize(), inner=())
-        outer = _rerun(exact, folder / "exact", deadline, meaning.megabytes)
-        # ONNX Runtime has hardly a kernel for bfloat16.
-        cast = dataclasses.replace(goal, model=emulation_in_float32(meaning.parsed).serialize())
-        inner = _rerun(cast, folder / "cast", deadline, meaning.megabytes)
-        if not (inner.why or outer.why):
-            return inner, outer
-    rerun = _rerun(dataclasses.replace(goal, model=meaning.serialize()), folder / "given", deadline, meaning.megabytes)
-    return rerun, rerun
-
-
-def _rerun(goal: Wanted, folder: Path, deadline: float, megabytes: float) -> Expected:
-    """Runs a model in a process of its own."""
-    folder.mkdir()
-    reruns: list[Expected] = []
-    with Process(SERVE, megabytes) as runner:
-        expect(runner, goal, folder, max(deadline - time.monotonic(), _LOOKING_SECONDS), reruns, [])
-    return next(iter(reruns), Expected(why="there was no time to look for it"))
 
 
 def _watch(network: ReadNetwork, meaning: Meaning, expected: Expected, until: float) -> Watch:
@@ -342,10 +311,6 @@ def _rewritten_error(
     )
     largest = max(errors, default=None)
     return None if overflows and largest is not None and math.isinf(largest[0]) else largest
-
-
-_LOOKING_SECONDS = 30.0
-"""How long the layer at fault may be looked for; that there is one is then known."""
 
 
 def _extra_input(network: ReadNetwork, goal: Wanted) -> ReadTensor | None:
