@@ -178,6 +178,7 @@ def test_files_that_do_not_belong_together(
         (["bench", "ENGINE", "--shapes", "x"], "is not INPUT:SHAPE"),
         (["bench", "ENGINE", "--shapes", "x:1x3x32x32", "--dim", "batch=1"], "does not go together"),
         (["inspect", "none"], "no such file"),
+        (["run", "ENGINE", "--reference", "models/unet.py"], "--reference is about a pipeline"),
     ],
 )
 def test_mistakes(

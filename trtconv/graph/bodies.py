@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 
 import onnx
 from onnx import defs
@@ -103,18 +104,22 @@ def written_out(
 
 
 def renamed(
-    branch: onnx.GraphProto, node: onnx.NodeProto, fresh: Callable[[str], str]
+    branch: onnx.GraphProto,
+    node: onnx.NodeProto,
+    fresh: Callable[[str], str],
+    inputs: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[list[onnx.NodeProto], list[onnx.TensorProto]]:
-    """Returns the nodes and constants of a branch as they stand in the place of its If.
+    """Returns the nodes and constants of a branch, or body, as they stand in the place of its node.
 
     Args:
-        branch: The branch that is taken.
-        node: The If.
+        branch: The branch that is taken, or the body.
+        node: The If, or one step of a Loop.
         fresh: Returns a name that is not taken.
+        inputs: The inputs of a body, to what they are.
     """
     function = onnx.FunctionProto(output=[value.name for value in branch.output])
     call = _Call(function, onnx.NodeProto(name=node.name, op_type=node.op_type, output=node.output), fresh)
-    names = {"": ""}
+    names = {"": "", **inputs}
     constants = []
     for tensor in branch.initializer:
         copy = onnx.TensorProto()

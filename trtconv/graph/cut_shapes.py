@@ -185,7 +185,7 @@ class CutShapes:
         if self._is_inferred(name):
             shapes = [point.shapes.get(name) for point in self._points]
         elif name not in self._by_values and name in self._shapes:
-            shapes = [seen and seen[1] for seen in self._shapes[name]]
+            shapes = [sight and sight[1] for sight in self._shapes[name]]
         columns = _columns(shapes)
         return self._unsettled(name) if columns is None else tuple(map(self._size, columns))
 
@@ -295,12 +295,12 @@ def _corners(inputs: Sequence[InputSpec], profile: ShapeProfile) -> list[dict[st
     ranging = [name for name, bound in profile.dims.items() if bound.min < bound.max]
     corners: list[dict[str, Shape]] = []
     for name, (own, others) in itertools.product(ranging if len(ranging) > 1 else (), (("min", "max"), ("max", "min"))):
-        sizes = {each: getattr(bound, own if each == name else others) for each, bound in profile.dims.items()}
+        sizes = {dim: getattr(bound, own if dim == name else others) for dim, bound in profile.dims.items()}
         try:
-            point = make_profile(inputs, {each: Range(n, n, n) for each, n in sizes.items()}, profile.values)
+            point = make_profile(inputs, {dim: Range(n, n, n) for dim, n in sizes.items()}, profile.values)
         except InputError:
             continue
         shapes: Mapping[str, InputRange] = point.inputs
-        corner = {each: bounds.opt for each, bounds in shapes.items()}
+        corner = {tensor: bounds.opt for tensor, bounds in shapes.items()}
         corners += [corner] if corner not in corners else []
     return corners

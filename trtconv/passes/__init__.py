@@ -82,6 +82,7 @@ from trtconv.passes.spelling.sequences import UnpackSequences
 from trtconv.passes.spelling.shapes import ScalarRange, TakeFromShape
 from trtconv.passes.spelling.training import DropNothing, NormalizeByBatch
 from trtconv.passes.spelling.unpooling import UnfoldColumns, UnpoolByScatter
+from trtconv.passes.spelling.unrolling import UnrollLoops
 from trtconv.passes.spelling.wider import ComputeWider
 from trtconv.passes.spelling.wrapped_pads import CropBeforeWrap
 from trtconv.passes.time_first import PutTimeFirst
@@ -98,6 +99,7 @@ PASSES: tuple[Pass, ...] = (
     ExpandFunctions(),
     TakeDecidedBranches(),
     CompleteIterations(),
+    UnrollLoops(),
     UnpackSequences(),
     LeaveOutUnread(),
     FixArguments(),

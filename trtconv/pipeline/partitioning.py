@@ -209,11 +209,11 @@ class _Partitioning:
         parts: list[BuiltPart] = []
         for number, part in enumerate(cutting.slices, 1):
             key = number, part.nodes
-            built = cache.get(key) or self._part(cutting, part, number)
-            report = built.report
+            candidate = cache.get(key) or self._part(cutting, part, number)
+            report = candidate.report
             if report is not None and report.exit_code:
                 if not is_curable(report.findings):
-                    return (built,), None
+                    return (candidate,), None
                 own = OnnxModel(cutting.model_of(part).proto, self.names.model(number))
                 places = cutting.origin(part)
                 blame = {places[index]: why for index, why in blamed(own, report.findings).items()}
@@ -221,8 +221,8 @@ class _Partitioning:
                 why = next(finding.message for finding in report.findings if finding.severity is Severity.ERROR)
                 return (), fresh or dict.fromkeys(part.nodes, why)
             # One that failed is cut otherwise, and would hold its weights for nothing.
-            cache[key] = built
-            parts.append(built)
+            cache[key] = candidate
+            parts.append(candidate)
         return tuple(parts), {}
 
     def _part(self, cutting: Cutting, part: Slice, number: int) -> BuiltPart:

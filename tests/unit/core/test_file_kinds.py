@@ -67,6 +67,14 @@ def test_a_near_name_is_suggested(tmp_path: Path) -> None:
         OnnxModel.load(tmp_path / "unett.onnx")
 
 
+@pytest.mark.parametrize("name", ["none.onnx", "*.onnx", "dead.onnx", "u.onnx"])
+def test_what_shares_the_suffix_alone_or_leads_nowhere_is_not_suggested(tmp_path: Path, name: str) -> None:
+    (tmp_path / "un.onnx").touch()
+    (tmp_path / "dead.onnx").symlink_to(tmp_path / "gone.onnx")
+    with pytest.raises(InputError, match=r"onnx: no such file\n"):
+        OnnxModel.load(tmp_path / name)
+
+
 def test_what_is_not_known_is_nothing(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"\x08\x07\x12")
     assert kind_of(tmp_path / "a") is None

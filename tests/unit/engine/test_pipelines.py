@@ -16,6 +16,7 @@ from support.engines import RUNTIME, give_gpu
 from support.gpu import FakeDriver, engine_bytes
 from support.partition_nets import BOUNDS, write
 from support.session import Array, run
+from trtconv.core.agreement import CodeFile
 from trtconv.core.bounds import make_profile
 from trtconv.core.dims import InputRange, Range
 from trtconv.core.documents.build import BuildPlan, BuildReport
@@ -180,7 +181,26 @@ def test_a_part_that_onnx_runtime_does_not_load_is_told(tmp_path: Path) -> None:
     path.write_text(json.dumps(document))
     with pytest.raises(EngineFailed) as raised:
         load_pipeline(path, engines="onnxruntime")
-    assert "matcher.2.part.onnx" in raised.value.message
+    assert "matcher.2.part.onnx" in raised.value.message and "--reference" in raised.value.hint
+    reference = tmp_path / "mine.py"
+    text = """
+import trtconv
+
+@trtconv.reference("nobody::CDist")
+def distances(a, b, **_):
+    return a[:, :1] + b[:, 0]
+"""
+    reference.write_text(text)
+    feeds = FEEDS["matcher"](np.random.default_rng(1))
+    np.savez(tmp_path / "in.npz", **feeds)
+    inputs, output = tmp_path / "in.npz", tmp_path / "y.npz"
+    request = RunRequest(path, inputs=inputs, output=output, engines="onnxruntime")
+    with pytest.raises(EngineFailed):
+        run_pipeline(request)
+    run_pipeline(dataclasses.replace(request, references=CodeFile.named([reference])))
+    (expected,) = run(tmp_path / "matcher.onnx", feeds)
+    with np.load(output) as made:
+        assert made["y"].shape == expected.shape and not np.allclose(made["y"], expected)
 
 
 @pytest.mark.parametrize("name", REFUSED)

@@ -15,9 +15,10 @@ from support.in_process import InProcess
 from trtconv.graph.model import OnnxModel
 from trtconv.runtimes.compare import TOLERANCES
 from trtconv.runtimes.proof import prove, rerun, whole
+from trtconv.runtimes.proof.meaning import Meaning
 from trtconv.runtimes.proof.reference import Expected, Wanted
 from trtconv.runtimes.proof.result import ProofResult
-from trtconv.runtimes.proof.whole import Meaning, Size
+from trtconv.runtimes.proof.whole import Size
 from trtconv.runtimes.proof.whole_run import WholeRun
 from trtconv.runtimes.tensorrt.readback.records import ReadLayer, ReadNetwork, ReadTensor
 

@@ -19,12 +19,13 @@ from trtconv.graph.extract import shapes_with
 from trtconv.runtimes.proof import SERVE, cost, cut
 from trtconv.runtimes.proof.ends import are_made, ends_that_differ
 from trtconv.runtimes.proof.feeds import Shape
+from trtconv.runtimes.proof.meaning import Meaning
 from trtconv.runtimes.proof.pieces import Pieces
 from trtconv.runtimes.proof.reference import feeds_of
 from trtconv.runtimes.proof.result import Divergence, PiecesResult, ProofResult, unread
 from trtconv.runtimes.proof.terms.defined import Definitions
 from trtconv.runtimes.proof.weighing import Weighing
-from trtconv.runtimes.proof.whole import Meaning, Size, assertion
+from trtconv.runtimes.proof.whole import Size, assertion
 from trtconv.runtimes.proof.whole_run import WholeRun, goal_of
 from trtconv.runtimes.tensorrt.readback.execute import Run
 from trtconv.runtimes.tensorrt.readback.records import NotProven, OutOfTime, ReadNetwork

@@ -26,9 +26,10 @@ from trtconv.runtimes.proof.weighing import FileSide, Weighing
 from trtconv.runtimes.tensorrt import ParsedNetwork, Runtime
 
 if TYPE_CHECKING:
+    from trtconv.runtimes.proof.meaning import Meaning
     from trtconv.runtimes.proof.prove import Prover
     from trtconv.runtimes.proof.result import ProofResult
-    from trtconv.runtimes.proof.whole import Meaning, Size
+    from trtconv.runtimes.proof.whole import Size
     from trtconv.runtimes.tensorrt.readback.records import ReadNetwork
 
 LEAST_SECONDS = 2.0
@@ -217,7 +218,7 @@ def _meaning(subject: ProofSubject, profiles: Sequence[ShapeProfile]) -> Meaning
     """Returns what a network should compute."""
     from trtconv.runtimes.compare import TOLERANCES
     from trtconv.runtimes.onnxruntime import output_steps
-    from trtconv.runtimes.proof.whole import Meaning
+    from trtconv.runtimes.proof.meaning import Meaning
 
     model = subject.rewritten
     return Meaning(

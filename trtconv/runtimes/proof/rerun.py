@@ -7,7 +7,7 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import onnx
 from numpy.typing import NDArray
@@ -17,11 +17,9 @@ from trtconv.core.process import Process
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.wide_floats import emulation_in_float32, in_float32
 from trtconv.runtimes.proof import SERVE
+from trtconv.runtimes.proof.meaning import Meaning
 from trtconv.runtimes.proof.reference import Expected, Wanted, expect
 from trtconv.runtimes.tensorrt.readback.records import ReadNetwork
-
-if TYPE_CHECKING:
-    from trtconv.runtimes.proof.whole import Meaning
 
 LOOKING_SECONDS = 30.0
 """How long the layer at fault may be looked for; that there is one is then known."""
@@ -63,8 +61,8 @@ def run_again(
         inner = _rerun(cast, groups, folder / "cast", deadline, meaning.megabytes)
         if not (inner.why or outer.why):
             return inner, outer
-    given = dataclasses.replace(goal, model=meaning.serialize())
-    rerun = _rerun(given, groups, folder / "given", deadline, meaning.megabytes)
+    goal = dataclasses.replace(goal, model=meaning.serialize())
+    rerun = _rerun(goal, groups, folder / "given", deadline, meaning.megabytes)
     return rerun, rerun
 
 

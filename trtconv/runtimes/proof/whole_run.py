@@ -11,9 +11,10 @@ from trtconv.core.process import Process
 from trtconv.core.scratch import Scratch
 from trtconv.runtimes.proof import SERVE, roles
 from trtconv.runtimes.proof.ahead import Ahead
+from trtconv.runtimes.proof.meaning import Meaning
 from trtconv.runtimes.proof.reference import Expected, Wanted, expect
 from trtconv.runtimes.proof.result import ProofResult
-from trtconv.runtimes.proof.whole import Meaning, Size, all_sizes, choose
+from trtconv.runtimes.proof.whole import Size, all_sizes, choose
 from trtconv.runtimes.tensorrt.readback.records import ReadNetwork
 
 

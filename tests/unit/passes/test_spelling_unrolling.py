@@ -1,0 +1,101 @@
+"""Loops over sequences, step by step, beside ONNX Runtime's of the loop itself."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+from onnx import parser
+
+from support.onnx_models import RTX, wrap
+from support.session import run
+from trtconv.passes import PASSES, run_passes, select
+
+X = np.arange(12, dtype=np.float32).reshape(6, 2)
+PIECES = """<int64[4] ends = {0, 1, 4, 6}, int64[1] one = {1}, int64 three = {3}, bool on = {1}> {
+    e = SequenceEmpty ()
+    s, k = Loop <body = b (int64[1] i, bool c, seq(float[]) p) => (bool d, seq(float[]) q, int64[1] w) {
+        j = Add (i, one)  f = Gather (ends, i)  t = Gather (ends, j)  r = Slice (x, f, t)
+        q = SequenceInsert (p, r)  d = Identity (on)  w = Sub (t, f) }> (three, on, e)
+"""
+
+
+def unrolled(text: str) -> tuple[onnx.ModelProto, onnx.ModelProto, list[str]]:
+    """Returns a model, what the passes make of it, and why they left loops."""
+    proto = parser.parse_model(f'<ir_version: 8, opset_import: ["": 17]> g (float[6,2] x) => {text}')
+    model = wrap(proto)
+    model = wrap(onnx.ModelProto.FromString(proto.SerializeToString()))
+    names = ["complete-iterations", "unroll-loops", "unpack-sequences", "leave-out-unread"]
+    result = run_passes(model, select(PASSES, names, []), RTX)
+    onnx.checker.check_model(model.proto, full_check=True)
+    return proto, model.proto, [skip.reason for skip in result.skipped if skip.pass_name == "unroll-loops"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"(float[n,2] y, int64[m,1] k) {PIECES} two = Constant <value_int = 2> ()  y = SequenceAt (s, two) }}",
+        f"(float[n,2] y) {PIECES} a = ConcatFromSequence <axis = 0> (s)  y = Neg (a) }}",
+        # A list from outside, and what is stacked; a state that stays, and nobody who asks for it.
+        """(float[3,2] y, float[2] z) <int64 three = {3}, bool on = {1}, float[2] z0 = {1, 2}> {
+            l = SplitToSequence <axis = 0, keepdims = 0> (x)
+            u, z, y = Loop <body = b (int64 i, bool c, float[2] h, float[2] v) =>
+                (bool d, float[2] k, float[2] w, float[2] o)
+                { a = SequenceAt (l, i)  k = Add (h, a)  w = Identity (v)  o = Mul (h, a)  d = Identity (c) }>
+                (three, , z0, z0) }""",
+        # Inside a branch of the body.
+        """(float[2] y) <int64 four = {4}, bool on = {1}, float[2] z = {1, 2}, int64 odd = {2}, int64 zero = {0}> {
+            l = SplitToSequence <axis = 0, keepdims = 0> (x)
+            y = Loop <body = b (int64 i, bool c, float[2] h) => (bool d, float[2] g) {
+                a = SequenceAt (l, i)  m = Mod (i, odd)  e = Equal (m, zero)
+                g = If (e) <then_branch = t () => (float[2] r) { r = Add (h, a) },
+                            else_branch = f () => (float[2] r) { k = Neg (a)  r = Mul (h, k) }>
+                d = Identity (on) }> (four, on, z) }""",
+    ],
+    ids=["at", "joined", "stacked", "branches"],
+)
+def test_each_step_is_what_the_loop_does(text: str) -> None:
+    proto, rewritten, skips = unrolled(text)
+    assert not skips
+    assert not {"Loop", "SequenceInsert", "SequenceAt", "SplitToSequence"} & {
+        node.op_type for node in rewritten.graph.node
+    }
+    for expected, got in zip(run(proto, {"x": X}), run(rewritten, {"x": X}), strict=True):
+        np.testing.assert_array_equal(expected, got)
+
+
+ONE = """(float[n,2] y) <bool on = {1}, bool off = {0}> {
+    e = SequenceEmpty ()  r = Relu (x)  n = Size (r)  m = ReduceMax <keepdims = 0> (x)  z = Cast <to = 7> (m)
+    s = Loop <body = b (int64 i, bool c, seq(float[]) p) => (bool d, seq(float[]) q)
+        { q = SequenceInsert (p, r)  d = DOES }> (STEPS, BEGINS, e)  y = ConcatFromSequence <axis = 0> (s) }"""
+
+
+@pytest.mark.parametrize(
+    ("steps", "begins", "does", "why"),
+    [
+        ("z", "on", "Identity (c)", "at run time"),
+        ("", "on", "Identity (c)", "at run time"),
+        ("three", "off", "Identity (c)", "no step"),
+        ("none", "on", "Identity (c)", "no step"),
+        ("three", "on", "Identity (off)", "ends it"),
+        ("three", "on", "Not (c)", "ends it"),
+        ("many", "on", "Identity (c)", "too many"),
+        ("n", "on", "Identity (c)", ""),
+        ("three", "on", "Cast <to = 9> (on)", ""),
+        ("most", "", "Identity (c)", ""),
+    ],
+)
+def test_what_is_not_sure_stays_a_loop(steps: str, begins: str, does: str, why: str) -> None:
+    numbers = "<int64 three = {3}, int64 none = {0}, int64 many = {257}, int64 most = {256}, "
+    text = ONE.replace("<bool on", f"{numbers}bool on", 1)
+    proto, rewritten, skips = unrolled(text.replace("STEPS", steps).replace("BEGINS", begins).replace("DOES", does))
+    assert [why in skip for skip in skips] == ([True] if why else []), skips
+    assert ("Loop" in {node.op_type for node in rewritten.graph.node}) is bool(why)
+    if not why:
+        np.testing.assert_array_equal(*(run(each, {"x": X})[0] for each in (proto, rewritten)))
+
+
+def test_a_loop_without_sequences_stays() -> None:
+    text = """(float[6,2] y) <int64 two = {2}, bool on = {1}> { y = Loop <body = b (int64 i, bool c, float[6,2] p) =>
+        (bool d, float[6,2] q) { q = Neg (p)  d = Identity (c) }> (two, on, x) }"""
+    assert [node.op_type for node in unrolled(text)[1].graph.node] == ["Loop"]
