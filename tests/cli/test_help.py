@@ -47,7 +47,7 @@ FLAGS = {
     "inspect": "--report --no-times --weights --trust --key --time-limit --format -q --quiet --budget --follow-links "
     "--lean-runtime --plugin --staticPlugins --dynamicPlugins",
     "run": "-o --output --inputs --preprocess --engines --report --weights --trust --key --time-limit --format -q "
-    "--quiet --lean-runtime --tensor --trace --plugin --staticPlugins --dynamicPlugins",
+    "--quiet --lean-runtime --tensor --trace --plugin --staticPlugins --dynamicPlugins --reference",
     "refit": "-o --output --report --sign --prove --prove-time --extend --trust --key --time-limit --format -q --quiet "
     "--plugin --staticPlugins --dynamicPlugins --reference",
     "report": "-o --output --with --gpu --format -q --quiet --budget --follow-links",

@@ -104,6 +104,14 @@ def test_what_cannot_be_leaves_no_engine(call: Call, net: Path, args: tuple[str,
     assert [each.name for each in net.parent.iterdir()] == [net.name]
 
 
+def test_a_size_of_images_that_the_network_does_not_take_is_named(call: Call, tmp_path: Path) -> None:
+    dims = ("--dim", "batch=1", "--target", "rtx", "-o", str(tmp_path / "u.engine"))
+    ended = call("build", "models/unet.onnx", *dims, "--preprocess", "size=33x32")
+    assert ended.code == 1
+    assert "TC203" in ended.out and "as 33x32: give another size in --preprocess size=" in ended.out
+    assert call("build", "models/unet.onnx", *dims, "--preprocess", "size=32x32", "-q").code == 0
+
+
 def test_sizes_of_images_are_said_once(call: Call, net: Path) -> None:
     ended = call(
         "build", str(net), "--dim", "n=1", "--dim", "h=8", "--preprocess", f"size=8x8,{SCALED}", "--target", "rtx"

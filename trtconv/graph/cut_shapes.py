@@ -237,9 +237,11 @@ class CutShapes:
 
     def is_settled(self, name: str) -> bool:
         """Whether an engine can take a tensor: its type is known, and its sizes have bounds."""
-        axes = self.axes(name)
-        has_type = name in self._inputs or bool(self._element(name))
-        return has_type and axes is not None and BY_VALUES not in axes
+        return (name in self._inputs or self.has_rank(name)) and BY_VALUES not in (self.axes(name) or ())
+
+    def has_rank(self, name: str) -> bool:
+        """Whether it is known what a tensor is, but for sizes."""
+        return bool(self._element(name)) and self.axes(name) is not None
 
     def behind(self, names: Sequence[str], nodes: Sequence[int]) -> set[int]:
         """Returns those of some nodes that read tensors which cannot go into an engine, or what follows from them."""

@@ -14,6 +14,7 @@ from trtconv.graph.partition import cut
 from trtconv.pipeline.refusals import Reasons, left_nodes
 
 _UNBOUNDED = "a tensor that it reads has a size that only values tell, and no bounds"
+_UNKNOWN = "nobody knows what a tensor is that it reads, for nothing here runs what makes it: give --reference FILE.py"
 
 
 @frozen
@@ -72,15 +73,16 @@ class Cutting:
             parts = cut(divisible.links, reasons, divisible.is_worth_it)
             crossing = [name for part in parts for name in divisible.inputs(part.nodes)]
             shapes.observe(list(dict.fromkeys(crossing)))
-            losses: set[int] = set()
+            losses: dict[int, str] = {}
             for part in parts:
                 names = [name for name in divisible.inputs(part.nodes) if not shapes.is_settled(name)]
                 if part.is_engine and names:
-                    losses |= shapes.behind(names, part.nodes)
+                    why = _UNBOUNDED if all(shapes.has_rank(name) for name in names) else _UNKNOWN
+                    losses |= dict.fromkeys(sorted(shapes.behind(names, part.nodes)), why)
             if not losses:
                 return tuple(self._slice(part.is_engine, part.nodes) for part in parts)
-            self._lost += sorted(losses)
-            reasons.update((index, _UNBOUNDED) for index in sorted(losses))
+            self._lost += losses
+            reasons.update(losses)
 
     def _slice(self, is_engine: bool, nodes: tuple[int, ...]) -> Slice:
         inputs = tuple(self._shapes.tensor(name) for name in self._divisible.inputs(nodes))

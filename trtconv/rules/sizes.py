@@ -124,6 +124,12 @@ def _again(view: SizesView) -> str:
     return f"The exporter fixed the sizes of its example. Export it again, from its Python: {command}"
 
 
+def _other_images(view: SizesView) -> str:
+    """Returns what to do where images have one size that the network may not take; nothing where none have."""
+    size = None if view.model.images is None else view.model.images.resized_to
+    return "" if size is None else f"Images come to it as {size[0]}x{size[1]}: give another size in --preprocess size=."
+
+
 def _alone(view: SizesView, number: int) -> str:
     """Returns what to do where ends of ranges do not go together, whatever they are; nothing where they could."""
     use = " ".join(f"--dim {quoted(name)}={bound.opt}" for name, bound in alone(view, number).items())
@@ -249,7 +255,7 @@ class NoValidSize(ProfileRule):
                 f": --dim {' or --dim '.join(f'{quoted(dim.name)}={n}' for n in near)}" if dim.min == dim.max else ""
             )
             nearest = f"The nearest sizes that it accepts are {' and '.join(map(str, near))}{flags}." if near else ""
-            fix = _again(view) or nearest
+            fix = _again(view) or nearest or _other_images(view)
             location = blamed.location if blamed is not None else Location(tensor=dim.name)
             yield self.finding(message, location, fix)
         if not view.lattice.dims:

@@ -270,6 +270,18 @@ def test_sizes_behind_an_unknown_operator_are_seen_and_bounded() -> None:
     assert cutting.slices[0].outputs[0].shape == (*dims, 8)
 
 
+def test_what_nobody_knows_is_told_from_what_only_values_tell() -> None:
+    for name, refused, why in (
+        ("matcher", "distances", "nobody knows what a tensor is that it reads"),
+        ("packer", "type:NonZero", "a tensor that it reads has a size that only values tell, and no bounds"),
+    ):
+        model = OnnxModel(NETS[name](), Path("net.onnx"))
+        reasons = dict.fromkeys(matching(model, [refused]), "as the test has it")
+        Cutting(model, reasons, profiles_of(model, BOUNDS[name]), {}, lambda names, sizes: [])
+        others = {reason for reason in reasons.values() if reason != "as the test has it"}
+        assert len(others) == 1 and others.pop().startswith(why), name
+
+
 def test_what_only_values_tell_is_an_engine_where_it_has_bounds() -> None:
     model = OnnxModel(NETS["packer"](), Path("net.onnx"))
 
