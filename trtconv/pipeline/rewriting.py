@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
+from trtconv.core import foreign
 from trtconv.core.bounds import make_profile
 from trtconv.core.dims import Range, Shape
 from trtconv.core.documents.build import BuildPlan
@@ -23,7 +24,7 @@ from trtconv.graph.external_data import data_path
 from trtconv.graph.model import OnnxModel
 from trtconv.passes import PASSES, Pass, select
 from trtconv.pipeline.checking import target_and_runtime
-from trtconv.pipeline.extending.added import added_passes, admit
+from trtconv.pipeline.extending.added import added_passes, admit, code_of
 from trtconv.pipeline.outputs import model_identity, protect_data
 from trtconv.pipeline.preparation import Preparation, promise_of
 from trtconv.runtimes.proof.subject import allowed_error
@@ -44,10 +45,14 @@ def rewrite(request: RewriteRequest, progress: Progress | None = None) -> Rewrit
     Raises:
         InputError: A bad request, an unreadable model, or an output that cannot be written.
     """
+    with foreign.using(code_of(request)):
+        return _rewrite(request, Stopwatch(progress))
+
+
+def _rewrite(request: RewriteRequest, clock: Stopwatch) -> RewriteReport:
     # Loaded only here: who builds or checks imports this module too, and compares nothing.
     from trtconv.runtimes.onnxruntime import compare_safely
 
-    clock = Stopwatch(progress)
     with clock.stage(Stage.LOAD):
         check_all([Output(request.output, "the rewritten model")], files_read(request))
         passes = _selected(request)

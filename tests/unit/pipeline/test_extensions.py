@@ -12,15 +12,17 @@ import pytest
 
 from support.paths import ROOT
 from trtconv.core import foreign
-from trtconv.core.agreement import AgreedCode
+from trtconv.core.agreement import AgreedCode, CodeFile
 from trtconv.core.documents.extension import ExtensionReport
 from trtconv.core.errors import InputError
 from trtconv.core.foreign import ForeignCode
+from trtconv.core.requests.rewrite import RewriteRequest
 from trtconv.core.target import Target
 from trtconv.graph.model import OnnxModel
 from trtconv.passes import run_passes
 from trtconv.pipeline.extending.loading import Extension, load
 from trtconv.pipeline.extending.testing import test_extension as tried
+from trtconv.pipeline.rewriting import rewrite
 from trtconv.plugins.registry import find
 from trtconv.shapes.lattice.registry import OPERATORS
 
@@ -242,6 +244,21 @@ def test_passes_over_operators_of_ones_own_are_compared_by_their_references(tmp_
     assert int(equality.why.partition(" of ")[0]) > 3 and equality.why.endswith(" models rewritten were compared")
     wrong = report(tmp_path, GATE.replace("Sigmoid", "Tanh"))
     assert {trial.what for trial in wrong.trials if not trial.passed} == {"page", "equality"}
+
+
+@pytest.mark.parametrize(("text", "is_right"), [(GATE, True), (GATE.replace("Sigmoid", "Tanh"), False)])
+def test_rewriting_is_compared_by_references_of_an_extension(tmp_path: Path, text: str, is_right: bool) -> None:
+    (tmp_path / "gate.py").write_text(text, encoding="utf-8")
+    model = (
+        '<ir_version: 8, opset_import: ["": 17, "acme": 1]> g (float[n,4] x) => (float[n,4] y) { y = acme.Gate (x) }'
+    )
+    onnx.save(onnx.parser.parse_model(model), tmp_path / "m.onnx")
+    output = tmp_path / "out.onnx"
+    request = RewriteRequest(tmp_path / "m.onnx", output=output, extend=CodeFile.named([tmp_path / "gate.py"]))
+    rewriting = rewrite(request)
+    assert rewriting.exit_code == (0 if is_right else 1) and output.exists() is is_right
+    assert (rewriting.verified.max_relative_error or 0) < 1e-5 or not is_right
+    assert not rewriting.verified.why
 
 
 def test_what_cannot_be_run_is_not_told_to_be_equal(tmp_path: Path) -> None:
