@@ -17,10 +17,8 @@ from trtconv.graph.model import OnnxModel
 from trtconv.runtimes.inputs import Feeds, call_generator, checked_inputs, load_generator
 from trtconv.runtimes.onnxruntime import numpy_type, random_feeds
 from trtconv.runtimes.proof.places import apart
-from trtconv.shapes.lattice import Sizes, first_faults
-
-_TRIES = 64
-"""Random combinations of sizes that are looked at for those that the network accepts."""
+from trtconv.shapes.lattice import Sizes
+from trtconv.shapes.points import accepted_points
 
 
 @frozen
@@ -54,7 +52,7 @@ def cases_of_profiles(
             if shapes_at(profile, pick) not in by_pick.values() or profile.values:
                 by_pick[pick] = shapes_at(profile, pick)
         if sizes is not None and sizes.names:
-            points = _random_points(sizes, profile, seed + index)
+            points = accepted_points(sizes, profile, seed + index)
             shapes_of = [shapes_of_point(model, profile, point) for point in points]
             others = [shapes for shapes in shapes_of if shapes not in by_pick.values()]
             by_pick |= {f"random {n}": shapes for n, shapes in enumerate(others[:random], start=1)}
@@ -77,24 +75,6 @@ def values_at(model: OnnxModel, profile: ShapeProfile, size: str) -> dict[str, N
         name: np.array(getattr(bounds, pick), numpy_type(specs[name])).reshape(getattr(profile.inputs[name], pick))
         for name, bounds in profile.values.items()
     }
-
-
-def _random_points(sizes: Sizes, profile: ShapeProfile, seed: int) -> list[dict[str, int]]:
-    """Draws different combinations of sizes that the network accepts, as far as shapes tell."""
-    ranges = {name: profile.dims[name] for name in sizes.names if name in profile.dims}
-    if len(ranges) < len(sizes.names) or all(r.min == r.max for r in ranges.values()):
-        return []
-    lattice = sizes.lattice({n: (r.min, r.max) for n, r in ranges.items()}, {n: r.opt for n, r in ranges.items()})
-    random = np.random.default_rng(seed)
-
-    def draw(name: str) -> int:
-        valid = lattice.dims[name].valid if name in lattice.dims else None
-        return int(random.choice(valid) if valid else random.integers(ranges[name].min, ranges[name].max + 1))
-
-    points = [{name: draw(name) for name in ranges} for _ in range(_TRIES)]
-    faults = first_faults(sizes.run(points).checks, len(points))
-    accepted = [point for point, fault in zip(points, faults, strict=True) if fault is None]
-    return [dict(items) for items in dict.fromkeys(tuple(point.items()) for point in accepted)]
 
 
 def make_feeds(model: OnnxModel, case: Case, generator: str | None) -> Feeds:

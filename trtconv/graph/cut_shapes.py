@@ -76,16 +76,23 @@ class CutShapes:
         profiles: Sizes of its inputs; at least one.
         bounds: Bounds of sizes that only values tell, by their names.
         run: Runs the model.
+        inside: For each profile sizes of its dimensions between its ends.
     """
 
     def __init__(
-        self, divisible: Divisible, profiles: Sequence[ShapeProfile], bounds: Mapping[str, Range], run: Run
+        self,
+        divisible: Divisible,
+        profiles: Sequence[ShapeProfile],
+        bounds: Mapping[str, Range],
+        run: Run,
+        inside: Sequence[Sequence[Mapping[str, int]]] = (),
     ) -> None:
         self._divisible = divisible
         self._model = divisible.model
         self._profiles = tuple(profiles)
         self._bounds = bounds
         self._run = run
+        self._inside = inside
         self._inputs = {value.name: value for value in self._model.proto.graph.input}
         self._results = {value.name: value for value in self._model.proto.graph.output}
         declared = (*self._model.proto.graph.value_info, *self._model.proto.graph.output)
@@ -100,18 +107,19 @@ class CutShapes:
 
     @functools.cached_property
     def _points(self) -> list[_Point]:
-        """The sizes: min, opt and max of each profile; and those at which one dimension is far from the others, where
-        a size inside may be smaller or larger than at any of these."""
+        """The sizes: min, opt and max of each profile; those at which one dimension is far from the others, where one
+        inside may be smaller or larger than at any of these; and some between, which tell sizes apart that are rounded
+        from the same one, and from those that never change."""
         shapes = [
             (number, {name: getattr(bounds, pick) for name, bounds in profile.inputs.items()})
             for number, profile in enumerate(self._profiles)
             for pick in _PICKS
         ]
-        shapes += [
-            (number, corner)
-            for number, profile in enumerate(self._profiles)
-            for corner in _corners(self._model.inputs, profile)
-        ][:_MOST_CORNERS]
+        corners = [(n, corner) for n, profile in enumerate(self._profiles) for corner in _corners(profile)]
+        others = [(n, point) for n, points in enumerate(self._inside) for point in points]
+        for number, dims in (*corners[:_MOST_CORNERS], *others):
+            point = (number, _shapes_at(self._model.inputs, self._profiles[number], dims))
+            shapes += [point] if point[1] and point not in shapes else []
         return [_Point(number, sizes, shapes_with(self._model, sizes)) for number, sizes in shapes]
 
     @functools.cached_property
@@ -155,8 +163,8 @@ class CutShapes:
             return
         runs = self._run(unknown, [point.inputs for point in self._points])
         for name in unknown:
-            everywhere = runs and all(name in run for run in runs[: 3 * len(self._profiles)])
-            self._shapes[name] = tuple(run.get(name) for run in runs) if everywhere else ()
+            sights = [run.get(name) for run in runs] + [None] * (len(self._points) - len(runs))
+            self._shapes[name] = () if None in sights[: 3 * len(self._profiles)] else tuple(sights)
 
     def _has_type_alone(self, name: str) -> bool:
         """Whether a tensor's type is known and its shape cannot be."""
@@ -194,6 +202,9 @@ class CutShapes:
         first, *others = {size for size in sizes if size is not None}
         if not others:
             return first
+        if 0 in (first, *others):
+            # An optimization profile begins at 1.
+            return BY_VALUES
         if sizes not in self._symbols:
             names = {*self.ranges[0], *self._symbols.values()}
             numbered = (f"size{number}" for number in itertools.count())
@@ -292,17 +303,22 @@ def _columns(shapes: Sequence[tuple[int | None, ...] | None]) -> list[tuple[int 
     return [tuple(None if shape is None else shape[axis] for shape in shapes) for axis in range(ranks.pop())]
 
 
-def _corners(inputs: Sequence[InputSpec], profile: ShapeProfile) -> list[dict[str, Shape]]:
-    """Returns shapes at which one dimension is at its smallest and all others at their largest, and the reverse."""
+def _corners(profile: ShapeProfile) -> list[dict[str, int]]:
+    """Returns sizes of which one is the smallest and all others are the largest, and the reverse."""
     ranging = [name for name, bound in profile.dims.items() if bound.min < bound.max]
-    corners: list[dict[str, Shape]] = []
-    for name, (own, others) in itertools.product(ranging if len(ranging) > 1 else (), (("min", "max"), ("max", "min"))):
-        sizes = {dim: getattr(bound, own if dim == name else others) for dim, bound in profile.dims.items()}
-        try:
-            point = make_profile(inputs, {dim: Range(n, n, n) for dim, n in sizes.items()}, profile.values)
-        except InputError:
-            continue
-        shapes: Mapping[str, InputRange] = point.inputs
-        corner = {tensor: bounds.opt for tensor, bounds in shapes.items()}
-        corners += [corner] if corner not in corners else []
-    return corners
+    if len(ranging) < 2:
+        return []
+    return [
+        {dim: getattr(bound, own if dim == name else others) for dim, bound in profile.dims.items()}
+        for name, (own, others) in itertools.product(ranging, (("min", "max"), ("max", "min")))
+    ]
+
+
+def _shapes_at(inputs: Sequence[InputSpec], profile: ShapeProfile, sizes: Mapping[str, int]) -> dict[str, Shape]:
+    """Returns the shapes of inputs whose dimensions have these sizes; nothing where they cannot have them."""
+    dims = {dim: Range(size, size, size) for dim, size in sizes.items()}
+    try:
+        shapes: Mapping[str, InputRange] = make_profile(inputs, dims, profile.values).inputs
+    except InputError:
+        return {}
+    return {tensor: bounds.opt for tensor, bounds in shapes.items()}

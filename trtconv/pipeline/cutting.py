@@ -12,7 +12,12 @@ from trtconv.graph.divisible import Divisible
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.partition import cut
 from trtconv.pipeline.refusals import Reasons, left_nodes
+from trtconv.shapes.lattice import sizes_of
+from trtconv.shapes.points import accepted_points
 
+_SEED = 7
+_INSIDE = 6
+"""Random sizes of each profile at which tensors that cross are looked at."""
 _UNBOUNDED = "a tensor that it reads has a size that only values tell, and no bounds"
 _UNKNOWN = "nobody knows what a tensor is that it reads, for nothing here runs what makes it: give --reference FILE.py"
 
@@ -61,7 +66,9 @@ class Cutting:
         run: Run,
     ) -> None:
         self._divisible = Divisible(model, reasons)
-        self._shapes = CutShapes(self._divisible, profiles, bounds, run)
+        sizes = sizes_of(model)
+        inside = [accepted_points(sizes, profile, _SEED)[:_INSIDE] for profile in profiles]
+        self._shapes = CutShapes(self._divisible, profiles, bounds, run, inside)
         self._lost: list[int] = []
         self.slices = self._slices(reasons)
         self.unbounded = tuple(dict.fromkeys(name for index in self._lost for name in self._shapes.unbounded(index)))

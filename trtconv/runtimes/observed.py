@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -31,30 +32,26 @@ def observe(model: OnnxModel, names: Sequence[str], sizes: Sequence[Mapping[str,
     """
     task = (model.serialize(), str(model.path), list(names), [dict(shapes) for shapes in sizes])
     seconds, megabytes = budget.allowance(model.nbytes)
-    try:
-        answer = process.call("trtconv.runtimes.observed:serve", task, seconds, megabytes=megabytes)
-    except (process.Lost, process.WorkerBug):
-        return []
-    return [{name: (code, tuple(shape)) for name, (code, shape) in row.items()} for row in answer]
+    rows: list[Mapping[str, Any]] = []
+    # Of a run that is lost what came before it counts.
+    with contextlib.suppress(process.Lost, process.WorkerBug):
+        process.call("trtconv.runtimes.observed:serve", task, seconds, rows.append, megabytes)
+    return [{name: (code, tuple(shape)) for name, (code, shape) in row["seen"].items()} for row in rows]
 
 
-def serve(
-    task: tuple[bytes, str, list[str], list[dict[str, Shape]]], _: process.Tell
-) -> list[dict[str, tuple[int, list[int]]]]:
-    """Does the work of `observe`, in a process of its own."""
+def serve(task: tuple[bytes, str, list[str], list[dict[str, Shape]]], tell: process.Tell) -> None:
+    """Does the work of `observe`, in a process of its own; tells of each size."""
     data, path, names, sizes = task
     model = OnnxModel(onnx.load_model_from_string(data), Path(path))
     outputs = set(model.outputs)
     model.proto.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names if name not in outputs)
     runs = session(model)
     if isinstance(runs, str):
-        return []
-    rows = []
+        return
     for shapes in sizes:
         looks = [_look(runs, model, names, shapes, seed) for seed in _SEEDS]
         same = {name: entry for name, entry in looks[0].items() if all(look.get(name) == entry for look in looks)}
-        rows.append({name: entry for name, entry in same.items() if entry is not None})
-    return rows
+        tell({"event": "size", "seen": {name: entry for name, entry in same.items() if entry is not None}})
 
 
 def _look(runs: Any, model: OnnxModel, names: list[str], shapes: Mapping[str, Shape], seed: int) -> Any:

@@ -10,7 +10,7 @@ from onnx import TensorProto
 from support.onnx_models import parse, wrap
 from trtconv.core.bounds import make_profile
 from trtconv.core.dims import Range, Shape
-from trtconv.graph.cut_shapes import BY_VALUES, CutShapes, Seen
+from trtconv.graph.cut_shapes import BY_VALUES, CutShapes, Run, Seen
 from trtconv.graph.divisible import Divisible
 
 HEAD = '<ir_version: 8, opset_import: ["": 17, "my": 1]>'
@@ -47,11 +47,15 @@ class Runs:
 
 
 def shapes_of(
-    text: str, *dims: Mapping[str, str], run: Runs | None = None, bounds: Mapping[str, Range] | None = None
+    text: str,
+    *dims: Mapping[str, str],
+    run: Run | None = None,
+    bounds: Mapping[str, Range] | None = None,
+    inside: Sequence[Sequence[Mapping[str, int]]] = (),
 ) -> CutShapes:
     model = wrap(parse(f"{HEAD} {text}"))
     profiles = [make_profile(model.inputs, {k: Range.parse(v) for k, v in each.items()}) for each in dims or ({},)]
-    return CutShapes(Divisible(model, ()), profiles, bounds or {}, run or Runs())
+    return CutShapes(Divisible(model, ()), profiles, bounds or {}, run or Runs(), inside)
 
 
 def places(op: str) -> set[int]:
@@ -219,6 +223,40 @@ def test_corners_that_the_model_does_not_take_are_left_out() -> None:
     shapes = shapes_of(LONGER, {"n": "1:2:4", "m": "1:2:4"}, run=run)
     shapes.observe(["t"])
     assert shapes.axes("t") == ("n", "m")
+
+
+def test_sizes_that_are_alike_at_the_ends_are_told_apart_between() -> None:
+    """Rounded down and up, and a remainder."""
+    run = Runs(t=lambda x: (x[0] // 2, -(-x[0] // 2), x[0] % 4 + 1, 7))
+    text = "g (float[n] x) => (float[n] y) { t = my.U (x)  y = my.W (t) }"
+    for inside, axes in (
+        ((), ("size0", "size0", 1, 7)),
+        (([{"n": 7}, {"n": 9}],), ("size0", "size1", "size2", 7)),
+        (([{"n": 6}], [{"n": 18}]), ("size0", "size0", "size1", 7)),
+    ):
+        shapes = shapes_of(text, {"n": "4:8:16"}, {"n": "16:16:20"}, run=run, inside=inside)
+        shapes.observe(["t"])
+        assert shapes.axes("t") == axes
+        assert [ranges["size0"] for ranges in shapes.ranges] == [Range(2, 4, 8), Range(8, 8, 10)]
+
+
+@pytest.mark.parametrize(
+    ("most", "axes"), [(2, None), (3, ("size0", 1)), (4, ("size0", "size1")), (5, ("size0", "size1"))]
+)
+def test_of_runs_that_end_early_what_was_seen_counts(most: int, axes: tuple[str | int, ...] | None) -> None:
+    run = Runs(t=lambda x: (x[0] // 2, x[0] % 4 + 1))
+    text = "g (float[n] x) => (float[n] y) { t = my.U (x)  y = my.W (t) }"
+    inside = ([{"n": 7}, {"n": 9}],)
+    shapes = shapes_of(text, {"n": "4:8:16"}, run=lambda names, points: run(names, points)[:most], inside=inside)
+    shapes.observe(["t"])
+    assert shapes.axes("t") == axes
+
+
+def test_no_engine_takes_a_size_that_may_be_0() -> None:
+    text = "g (float[n] x) => (float[n] y) { t = my.U (x)  y = my.W (t) }"
+    shapes = shapes_of(text, {"n": "4:8:16"}, run=Runs(t=lambda x: (x[0] % 4, 0)), inside=([{"n": 7}],))
+    shapes.observe(["t"])
+    assert (shapes.axes("t"), shapes.is_settled("t")) == ((BY_VALUES, 0), False)
 
 
 def test_each_dimension_is_alone_at_an_end_in_turn() -> None:

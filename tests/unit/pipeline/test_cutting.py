@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -186,8 +187,9 @@ def watching(model: OnnxModel) -> Run:
 
     def look(names: Sequence[str], points: Sequence[Mapping[str, Shape]]) -> list[observed.Seen]:
         task = (model.serialize(), str(model.path), list(names), [dict(each) for each in points])
-        found = observed.serve(task, lambda _: None)
-        return [{name: (code, tuple(shape)) for name, (code, shape) in each.items()} for each in found]
+        rows: list[Any] = []
+        observed.serve(task, rows.append)
+        return [{name: (code, tuple(shape)) for name, (code, shape) in row["seen"].items()} for row in rows]
 
     return look
 
