@@ -24,7 +24,7 @@ from trtconv.graph.types import ONNX_DOMAINS, dtype_name
 from trtconv.graph.walk import all_nodes
 
 _PICKS = ("min", "opt", "max")
-_MOST_CORNERS = 12
+_MOST_CORNERS = 24
 """Further sizes at which a model is run, at the most."""
 BY_VALUES = "?"
 """Stands for a size that only values tell."""
