@@ -126,6 +126,41 @@ def test_what_tensorrt_takes_whole_is_one_engine(tmp_path: Path, call: Call) -> 
     assert part.kind is PartKind.ENGINE
 
 
+LISTS = """<ir_version: 8, opset_import: ["": 17]>
+g (float[1,3,h,w] x) => (float[1,8,h,w] y, seq(float[1,1,h,w]) l, float[1,8,h,w] y)
+<int64 n = {3}, bool on = {1}, float half = {0.5}> {
+    a = Conv <pads = [1,1,1,1]> (x, w1)  b = Relu (a)  c = Conv <pads = [1,1,1,1]> (b, w2)  d = Relu (c)
+    s = ReduceSum <keepdims = 0> (d)  m = Greater (s, half)
+    e = Loop <body = body (int64 i, bool c0, float[1,8,h,k] p) => (bool c1, float[1,8,h,k2] q)
+        { q = Concat <axis = 3> (p, d)  c1 = And (c0, m) }> (n, on, d)
+    f = ReduceMax <axes = [3]> (e)  t = Add (d, f)  y = Relu (t)  l = SplitToSequence <axis = 1> (y)
+}"""
+
+
+def test_loops_that_grow_sequences_and_outputs_that_are_listed_twice(tmp_path: Path, call: Call) -> None:
+    """The builder refuses the loop and names no node: what holds graphs is left out, and not the whole part."""
+    proto = onnx.parser.parse_model(LISTS)
+    random = np.random.default_rng(0)
+    for name, channels in (("w1", 3), ("w2", 8)):
+        values = random.standard_normal((8, channels, 3, 3)).astype(np.float32) / channels
+        proto.graph.initializer.append(onnx.numpy_helper.from_array(values, name))
+    onnx.save(proto, tmp_path / "m.onnx")
+    dims = ("--dim", "h=16:32:64", "--dim", "w=16:32:64", "--target", "rtx")
+    assert call("build", str(tmp_path / "m.onnx"), "--partition", *dims, "-q").code == 0
+    document = load_document(tmp_path / "m.pipeline.json").document
+    assert PartKind.ENGINE in {part.kind for part in document.parts}
+    assert [tensor.name for tensor in document.outputs] == ["y", "l"]
+    x = random.standard_normal((1, 3, 24, 40)).astype(np.float32)
+    np.savez(tmp_path / "in.npz", x=x)
+    command = ["run", str(tmp_path / "m.pipeline.json"), "--inputs", str(tmp_path / "in.npz"), "-q"]
+    assert call(*command, "-o", str(tmp_path / "y.npz"), "--engines", "onnxruntime").code == 0
+    expected = run(onnx.load(tmp_path / "m.onnx"), {"x": x})
+    with np.load(tmp_path / "y.npz") as arrays:
+        assert list(arrays.files) == ["y", *(f"l:{number}" for number in range(8))]
+        np.testing.assert_allclose(arrays["y"], expected[0], rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(arrays["l:7"], arrays["y"][:, 7:])
+
+
 def feeds(name: str) -> dict[str, np.ndarray]:
     random = np.random.default_rng(5)
     if name == "packer":

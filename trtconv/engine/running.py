@@ -130,7 +130,7 @@ def serve_pipeline(request: RunRequest, tell: Tell) -> dict[str, Any]:
             feeds = _feeds(request, pipeline.inputs, None)
         with clock.stage(Stage.ENGINE):
             tensors, ran = pipeline.run_all(feeds)
-        outputs = {name: plain(tensors[name]) for name in pipeline.outputs}
+        outputs = dict(item for name in pipeline.outputs for item in _arrays(name, tensors[name]))
     with clock.stage(Stage.WRITE):
         _write(request.output, outputs)
     return PipelineRunReport(
@@ -173,6 +173,15 @@ def _feeds(request: RunRequest, inputs: Sequence[InputSpec], image: ImageInput |
     else:
         values = dict(read_taken(request.inputs, image, preprocessing))
     return checked_inputs(inputs, values, str(request.inputs))
+
+
+def _arrays(name: str, values: Any) -> list[tuple[str, NDArray[Any]]]:
+    """Returns an output as arrays with names: those of a sequence are numbered, and an optional may have none."""
+    if values is None:
+        return []
+    if isinstance(values, list):
+        return [(f"{name}:{number}", plain(np.asarray(tensor))) for number, tensor in enumerate(values)]
+    return [(name, plain(values))]
 
 
 def _described(values: NDArray[Any]) -> TensorRecord:

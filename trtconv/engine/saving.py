@@ -97,5 +97,5 @@ def folder_of(request: VerifyRequest) -> TensorFolder | None:
 
 
 def plain(values: NDArray[Any]) -> NDArray[Any]:
-    """Returns values of a type that .npz files have: bfloat16 and its like as float32."""
-    return values.astype(np.float32) if values.dtype.kind == "V" else values
+    """Returns values of a type that .npz files have: bfloat16 and its like as float32, texts as such of one length."""
+    return values.astype({"V": np.float32, "O": np.str_}.get(values.dtype.kind, values.dtype), copy=False)

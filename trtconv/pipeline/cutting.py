@@ -19,7 +19,7 @@ _SEED = 7
 _INSIDE = 6
 """Random sizes of each profile at which tensors that cross are looked at."""
 _UNBOUNDED = "a tensor that it reads has a size that only values tell, and no bounds"
-_UNKNOWN = "nobody knows what a tensor is that it reads, for nothing here runs what makes it: give --reference FILE.py"
+_UNKNOWN = "nobody knows what a tensor is that it reads: values decide it, or nothing here runs what makes it"
 
 
 @frozen

@@ -212,14 +212,16 @@ class _Partitioning:
             candidate = cache.get(key) or self._part(cutting, part, number)
             report = candidate.report
             if report is not None and report.exit_code:
-                if not is_curable(report.findings):
-                    return (candidate,), None
                 own = OnnxModel(cutting.model_of(part).proto, self.names.model(number))
                 places = cutting.origin(part)
+                bodies = {places[index] for index, _, _ in own.main.columns.bodies()} & set(part.nodes)
+                if not bodies and not is_curable(report.findings):
+                    return (candidate,), None
                 blame = {places[index]: why for index, why in blamed(own, report.findings).items()}
                 fresh = {index: why for index, why in blame.items() if index in part.nodes}
                 why = next(finding.message for finding in report.findings if finding.severity is Severity.ERROR)
-                return (), fresh or dict.fromkeys(part.nodes, why)
+                # Where it names no node: those that hold graphs, about which the builder is most particular.
+                return (), fresh or dict.fromkeys(sorted(bodies) or part.nodes, why)
             # One that failed is cut otherwise, and would hold its weights for nothing.
             cache[key] = candidate
             parts.append(candidate)
@@ -279,7 +281,8 @@ class _Partitioning:
         profiles: tuple[Mapping[str, Range], ...],
     ) -> PipelineDocument:
         notes = [
-            f"{part.record.file}: {why}, so that nothing here can run it"
+            f"{part.record.file}: {why}, so that nothing here can run it; what an operator of your own computes says "
+            "--reference FILE.py"
             for part in parts
             if part.report is None and (why := why_not_loaded(part.model, self.request.model))
         ]
@@ -295,7 +298,8 @@ class _Partitioning:
             FileIdentity(str(self.request.model), draft.model.sha256),
             tuple(part.record for part in parts),
             inputs,
-            tuple(by_name[name] for name in model.outputs),
+            # A model may list one twice.
+            tuple(by_name[name] for name in dict.fromkeys(model.outputs)),
             draft.runtime,
             draft.plan,
             self.request.leave,
