@@ -14,6 +14,7 @@ from trtconv.core.stopwatch import Stopwatch
 from trtconv.core.suggest import did_you_mean
 from trtconv.core.target import Target
 from trtconv.graph.cut_shapes import SELECTIONS
+from trtconv.graph.element_types import readers_of_lacking_types
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.operators import lacks_operator
 from trtconv.graph.scope import Scope
@@ -60,6 +61,9 @@ def refused_nodes(
         reasons.update(at_nodes(model, faults))
     else:
         reasons.update(_without_importer(model, target))
+    # The parser names no node of these.
+    for index, name, dtype in readers_of_lacking_types(model):
+        reasons.setdefault(index, f"TensorRT has no {dtype}, which {name!r} is of")
     judged = [
         finding
         for finding in run_rules(model, target)

@@ -21,11 +21,14 @@ from trtconv.core.bounds import make_profile
 from trtconv.core.dims import Range, Shape, ShapeProfile
 from trtconv.core.errors import InputError
 from trtconv.core.findings import Location
+from trtconv.core.stopwatch import Stopwatch
+from trtconv.core.target import Target
 from trtconv.graph.cut_shapes import Run
+from trtconv.graph.element_types import readers_of_lacking_types
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.partition import Links, NodeGroup, crossings, cut
 from trtconv.pipeline.cutting import Cutting
-from trtconv.pipeline.refusals import at_nodes, matching, selections
+from trtconv.pipeline.refusals import at_nodes, matching, refused_nodes, selections
 from trtconv.runtimes import observed
 
 
@@ -297,6 +300,26 @@ def test_what_only_values_tell_is_an_engine_where_it_has_bounds() -> None:
     assert [part.is_engine for part in bounded.slices] == [True, False, True]
     assert bounded.slices[2].dims == ({"packed:0": Range(1, 16, 128)},)
     assert bounded.unused == ["nonsense"]
+
+
+def test_what_reads_a_type_that_tensorrt_has_not_is_left() -> None:
+    text = """
+        <ir_version: 8, opset_import: ["": 17]>
+        g (float[4] x, uint64 s, bool c) => (string[4] n, float[4] y, float[4] z)
+        <string[2] names = {"cat", "dog"}, uint16[1] k = {2}, int64[1] fine = {1}>
+        {
+            a = Relu (x)  i = Cast <to = 7> (a)  n = Gather (names, i)  f = Cast <to = 1> (s)  y = Mul (a, f)
+            z = If (c) <then_branch = t () => (float[4] u) { w = Cast <to = 1> (k)  u = Add (a, w) },
+                        else_branch = e () => (float[4] v) { v = Exp (a) }>
+            b = Cast <to = 1> (fine)
+        }
+    """
+    model = OnnxModel(onnx.parser.parse_model(text), Path("g.onnx"))
+    assert list(readers_of_lacking_types(model)) == [(2, "names", "string"), (3, "s", "uint64"), (5, "k", "uint16")]
+    clock = Stopwatch(None)
+    reasons = refused_nodes(model, Target("tensorrt", (10, 0)), None, (), clock)
+    assert reasons[2] == "TensorRT has no string, which 'names' is of"
+    assert {2, 3, 5} <= reasons.keys() and 0 not in reasons
 
 
 def test_a_fault_inside_a_branch_refuses_the_whole_if() -> None:
