@@ -14,7 +14,9 @@ from numpy.typing import NDArray
 from trtconv.core.dims import InputSpec, ShapeProfile
 from trtconv.core.documents.parts import RuntimeIdentity
 from trtconv.core.documents.pipeline import PartKind, PartRecord, PartTensor, SavedPipeline, load_document
+from trtconv.core.documents.saved import load_report
 from trtconv.core.errors import EngineFailed, EnvironmentMissing, InputError
+from trtconv.core.files import report_beside
 from trtconv.core.frozen import frozen
 from trtconv.core.typed import argument
 from trtconv.engine.opening import EngineFile, load_into, read_engine, require_machine
@@ -37,7 +39,7 @@ class OpenPart:
     Args:
         record: What the document says of it.
         runs: What runs it.
-        profiles: Of its engine; empty where ONNX Runtime runs it.
+        profiles: Of its engine, also where ONNX Runtime stands for it; empty of what is no engine.
         subject: The file of its engine; None where ONNX Runtime runs it.
     """
 
@@ -186,9 +188,15 @@ def load_pipeline(
             profiles = profiles_of(subject, engine, inputs_of(subject, engine))
             parts.append(OpenPart(part, EngineRuns(engine), tuple(profiles), subject))
         else:
-            parts.append(OpenPart(part, _on_onnxruntime(saved.file(part.model))))
+            parts.append(OpenPart(part, _on_onnxruntime(saved.file(part.model)), _promised(saved, part)))
     runtime = None if loader is None else RuntimeIdentity(loader.family, loader.version, loader.gpu_name)
     return Pipeline(saved, parts, runtime)
+
+
+def _promised(saved: SavedPipeline, part: PartRecord) -> tuple[ShapeProfile, ...]:
+    """Returns the profiles that an engine's report tells of; none of what is no engine, or has no report here."""
+    report = report_beside(saved.path.parent / part.file)
+    return load_report(report).profiles if part.kind is PartKind.ENGINE and report.is_file() else ()
 
 
 def _on_onnxruntime(path: Path) -> OnnxRuns:

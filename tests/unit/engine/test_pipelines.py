@@ -144,9 +144,11 @@ def test_without_a_gpu_onnx_runtime_runs_all_if_asked(tmp_path: Path) -> None:
         np.testing.assert_array_equal(pipeline.run(feeds)["y"], expected)
 
 
-def test_inputs_have_to_fit_the_model_and_every_engine(gpu: FakeDriver, tmp_path: Path) -> None:
+@pytest.mark.parametrize("engines", ["tensorrt", "onnxruntime"])
+def test_inputs_have_to_fit_the_model_and_every_engine(gpu: FakeDriver, tmp_path: Path, engines: str) -> None:
+    """Also where ONNX Runtime stands for the engines: what runs there runs on a GPU."""
     random = np.random.default_rng(2)
-    with load_pipeline(build(tmp_path, "packer")) as pipeline:
+    with load_pipeline(build(tmp_path, "packer"), engines=engines) as pipeline:
         feeds = FEEDS["packer"](random)
         with pytest.raises(InputError):
             pipeline.run({"embeddings": feeds["embeddings"]})
