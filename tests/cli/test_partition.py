@@ -161,6 +161,26 @@ def test_loops_that_grow_sequences_and_outputs_that_are_listed_twice(tmp_path: P
         np.testing.assert_allclose(arrays["l:7"], arrays["y"][:, 7:])
 
 
+BRANCHED = """<ir_version: 8, opset_import: ["": 17]>
+g (float[1,3,h,w] x) => (float[1,8,p,q] y) <float half = {0.5}> {
+    a = Conv <pads = [1,1,1,1]> (x, w1)  b = Relu (a)  c = Conv <pads = [1,1,1,1]> (b, w2)  d = Relu (c)
+    s = ReduceSum <keepdims = 0> (d)  m = Greater (s, half)
+    e = If (m) <then_branch = t () => (float[] u) { u = Neg (d) }, else_branch = f () => (float[] v) { v = Relu (d) }>
+    y = Conv (e, w7)
+}"""
+
+
+def test_graphs_inside_are_no_excuse_for_sizes_that_do_not_fit(tmp_path: Path, call: Call) -> None:
+    """At the smallest sizes the last kernel is larger than what it goes over."""
+    proto = onnx.parser.parse_model(BRANCHED)
+    for name, shape in {"w1": (8, 3, 3, 3), "w2": (8, 8, 3, 3), "w7": (8, 8, 7, 7)}.items():
+        proto.graph.initializer.append(onnx.numpy_helper.from_array(np.full(shape, 0.1, np.float32), name))
+    onnx.save(proto, tmp_path / "m.onnx")
+    dims = ("--dim", "h=4:32:64", "--dim", "w=4:32:64", "--target", "rtx", "--prove", "none")
+    assert call("build", str(tmp_path / "m.onnx"), "--partition", *dims, "-q").code == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["m.onnx"]
+
+
 def feeds(name: str) -> dict[str, np.ndarray]:
     random = np.random.default_rng(5)
     if name == "packer":

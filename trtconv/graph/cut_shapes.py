@@ -14,7 +14,7 @@ import onnx
 from onnx import helper
 
 from trtconv.core.bounds import make_profile
-from trtconv.core.dims import InputRange, InputSpec, Range, Shape, ShapeProfile
+from trtconv.core.dims import InputRange, Range, Shape, ShapeProfile
 from trtconv.core.documents.pipeline import PartTensor
 from trtconv.core.errors import InputError
 from trtconv.core.frozen import frozen
@@ -93,6 +93,8 @@ class CutShapes:
         self._bounds = bounds
         self._run = run
         self._inside = inside
+        self._least = 0
+        """At how many points a tensor has to be seen."""
         self._inputs = {value.name: value for value in self._model.proto.graph.input}
         self._results = {value.name: value for value in self._model.proto.graph.output}
         declared = (*self._model.proto.graph.value_info, *self._model.proto.graph.output)
@@ -115,12 +117,31 @@ class CutShapes:
             for number, profile in enumerate(self._profiles)
             for pick in _PICKS
         ]
-        corners = [(n, corner) for n, profile in enumerate(self._profiles) for corner in _corners(profile)]
-        others = [(n, point) for n, points in enumerate(self._inside) for point in points]
-        for number, dims in (*corners[:_MOST_CORNERS], *others):
-            point = (number, _shapes_at(self._model.inputs, self._profiles[number], dims))
-            shapes += [point] if point[1] and point not in shapes else []
+        corners = [
+            [(number, self._shapes_at(number, dims)) for dims in _corners(profile)]
+            for number, profile in enumerate(self._profiles)
+        ]
+        # In turn: where there are too many, each profile has some.
+        for corner in itertools.chain.from_iterable(itertools.zip_longest(*corners)):
+            is_room = len(shapes) < 3 * len(self._profiles) + _MOST_CORNERS
+            shapes += [corner] if is_room and corner is not None and corner[1] and corner not in shapes else []
+        self._least = len(shapes)
+        for number, points in enumerate(self._inside):
+            for point in ((number, self._shapes_at(number, dims)) for dims in points):
+                shapes += [point] if point[1] and point not in shapes else []
+        self._least += (len(shapes) - self._least) // 2
         return [_Point(number, sizes, shapes_with(self._model, sizes)) for number, sizes in shapes]
+
+    def _shapes_at(self, number: int, sizes: Mapping[str, int]) -> dict[str, Shape]:
+        """Returns the shapes of inputs whose dimensions have these sizes; nothing where they cannot have them."""
+        dims = {dim: Range(size, size, size) for dim, size in sizes.items()}
+        try:
+            shapes: Mapping[str, InputRange] = make_profile(
+                self._model.inputs, dims, self._profiles[number].values
+            ).inputs
+        except InputError:
+            return {}
+        return {tensor: bounds.opt for tensor, bounds in shapes.items()}
 
     @functools.cached_property
     def _by_values(self) -> frozenset[str]:
@@ -161,10 +182,12 @@ class CutShapes:
         unknown = [name for name in unknown if not self._is_inferred(name) and not self._has_type_alone(name)]
         if not unknown:
             return
-        runs = self._run(unknown, [point.inputs for point in self._points])
+        runs = list(self._run(unknown, [point.inputs for point in self._points]))
         for name in unknown:
             sights = [run.get(name) for run in runs] + [None] * (len(self._points) - len(runs))
-            self._shapes[name] = () if None in sights[: 3 * len(self._profiles)] else tuple(sights)
+            # A run that ended early shows too little of what is fixed, and what is alike.
+            is_seen = len(runs) >= self._least and None not in sights[: 3 * len(self._profiles)]
+            self._shapes[name] = tuple(sights) if is_seen else ()
 
     def _has_type_alone(self, name: str) -> bool:
         """Whether a tensor's type is known and its shape cannot be."""
@@ -195,7 +218,13 @@ class CutShapes:
         elif name not in self._by_values and name in self._shapes:
             shapes = [sight and sight[1] for sight in self._shapes[name]]
         columns = _columns(shapes)
-        return self._unsettled(name) if columns is None else tuple(map(self._size, columns))
+        if columns is None:
+            return self._unsettled(name)
+        sizes = [self._size(column) for column in columns]
+        return tuple(
+            self._bounded(f"{name}:{axis}", name, axis) if size == BY_VALUES else size
+            for axis, size in enumerate(sizes)
+        )
 
     def _size(self, sizes: tuple[int | None, ...]) -> int | str:
         """Returns a size, or a name for one that has these values at all points; None at one where it is not known."""
@@ -312,13 +341,3 @@ def _corners(profile: ShapeProfile) -> list[dict[str, int]]:
         {dim: getattr(bound, own if dim == name else others) for dim, bound in profile.dims.items()}
         for name, (own, others) in itertools.product(ranging, (("min", "max"), ("max", "min")))
     ]
-
-
-def _shapes_at(inputs: Sequence[InputSpec], profile: ShapeProfile, sizes: Mapping[str, int]) -> dict[str, Shape]:
-    """Returns the shapes of inputs whose dimensions have these sizes; nothing where they cannot have them."""
-    dims = {dim: Range(size, size, size) for dim, size in sizes.items()}
-    try:
-        shapes: Mapping[str, InputRange] = make_profile(inputs, dims, profile.values).inputs
-    except InputError:
-        return {}
-    return {tensor: bounds.opt for tensor, bounds in shapes.items()}

@@ -22,7 +22,7 @@ from trtconv.core.documents.pipeline import (
 )
 from trtconv.core.errors import BuildFailed, InputError
 from trtconv.core.files import atomic_write, source_checksum
-from trtconv.core.findings import Severity
+from trtconv.core.findings import Finding, Severity
 from trtconv.core.frozen import frozen
 from trtconv.core.node_patterns import matches
 from trtconv.core.options import refuse_unmet
@@ -212,20 +212,27 @@ class _Partitioning:
             candidate = cache.get(key) or self._part(cutting, part, number)
             report = candidate.report
             if report is not None and report.exit_code:
-                own = OnnxModel(cutting.model_of(part).proto, self.names.model(number))
-                places = cutting.origin(part)
-                bodies = {places[index] for index, _, _ in own.main.columns.bodies()} & set(part.nodes)
-                if not bodies and not is_curable(report.findings):
-                    return (candidate,), None
-                blame = {places[index]: why for index, why in blamed(own, report.findings).items()}
-                fresh = {index: why for index, why in blame.items() if index in part.nodes}
-                why = next(finding.message for finding in report.findings if finding.severity is Severity.ERROR)
-                # Where it names no node: those that hold graphs, about which the builder is most particular.
-                return (), fresh or dict.fromkeys(sorted(bodies) or part.nodes, why)
+                blame = self._blame(cutting, part, number, report.findings)
+                return ((candidate,), None) if blame is None else ((), blame)
             # One that failed is cut otherwise, and would hold its weights for nothing.
             cache[key] = candidate
             parts.append(candidate)
         return tuple(parts), {}
+
+    def _blame(self, cutting: Cutting, part: Slice, number: int, findings: Sequence[Finding]) -> Reasons | None:
+        """Returns what to leave out of a part that the builder refuses; None where leaving out does not help."""
+        errors = [finding for finding in findings if finding.severity is Severity.ERROR]
+        if not errors:
+            return None
+        own = OnnxModel(cutting.model_of(part).proto, self.names.model(number))
+        places = cutting.origin(part)
+        blame = {places[index]: why for index, why in blamed(own, findings).items()}
+        fresh = {index: why for index, why in blame.items() if index in part.nodes}
+        # Where it names no node: those that hold graphs, about which the builder is most particular.
+        bodies = sorted({places[index] for index, _, _ in own.main.columns.bodies()} & set(part.nodes))
+        if not is_curable(findings) and (fresh or not bodies):
+            return None
+        return fresh or dict.fromkeys(bodies or part.nodes, errors[0].message)
 
     def _part(self, cutting: Cutting, part: Slice, number: int) -> BuiltPart:
         """Builds one part."""

@@ -240,10 +240,8 @@ def test_sizes_that_are_alike_at_the_ends_are_told_apart_between() -> None:
         assert [ranges["size0"] for ranges in shapes.ranges] == [Range(2, 4, 8), Range(8, 8, 10)]
 
 
-@pytest.mark.parametrize(
-    ("most", "axes"), [(2, None), (3, ("size0", 1)), (4, ("size0", "size1")), (5, ("size0", "size1"))]
-)
-def test_of_runs_that_end_early_what_was_seen_counts(most: int, axes: tuple[str | int, ...] | None) -> None:
+@pytest.mark.parametrize(("most", "axes"), [(2, None), (3, None), (4, ("size0", "size1")), (5, ("size0", "size1"))])
+def test_runs_that_end_early_tell_what_they_saw_if_it_is_enough(most: int, axes: tuple[str | int, ...] | None) -> None:
     run = Runs(t=lambda x: (x[0] // 2, x[0] % 4 + 1))
     text = "g (float[n] x) => (float[n] y) { t = my.U (x)  y = my.W (t) }"
     inside = ([{"n": 7}, {"n": 9}],)
@@ -257,6 +255,20 @@ def test_no_engine_takes_a_size_that_may_be_0() -> None:
     shapes = shapes_of(text, {"n": "4:8:16"}, run=Runs(t=lambda x: (x[0] % 4, 0)), inside=([{"n": 7}],))
     shapes.observe(["t"])
     assert (shapes.axes("t"), shapes.is_settled("t")) == ((BY_VALUES, 0), False)
+    bounds = {"t:0": Range(1, 2, 3)}
+    run = Runs(t=lambda x: (x[0] % 4, 0))
+    shapes = shapes_of(text, {"n": "4:8:16"}, run=run, inside=([{"n": 7}],), bounds=bounds)
+    shapes.observe(["t"])
+    assert (shapes.axes("t"), shapes.ranges[0]["t:0"]) == (("t:0", 0), Range(1, 2, 3))
+
+
+def test_corners_of_many_profiles_are_shared_out() -> None:
+    run = Runs(t=lambda x: (10 * max(x[0], x[1]) // x[1], 10))
+    profiles = [{"n": f"{k}:{2 * k}:{4 * k}", "m": f"{k}:{2 * k}:{4 * k}"} for k in range(1, 9)]
+    shapes = shapes_of(LONGER, *profiles, run=run)
+    shapes.observe(["t"])
+    assert shapes.axes("t") == ("size0", 10)
+    assert [ranges["size0"] for ranges in shapes.ranges] == [Range(10, 10, 40)] * 8
 
 
 def test_each_dimension_is_alone_at_an_end_in_turn() -> None:

@@ -20,10 +20,9 @@ PIECES = """<int64[4] ends = {0, 1, 4, 6}, int64[1] one = {1}, int64 three = {3}
 """
 
 
-def unrolled(text: str) -> tuple[onnx.ModelProto, onnx.ModelProto, list[str]]:
+def unrolled(text: str, opset: int = 17) -> tuple[onnx.ModelProto, onnx.ModelProto, list[str]]:
     """Returns a model, what the passes make of it, and why they left loops."""
-    proto = parser.parse_model(f'<ir_version: 8, opset_import: ["": 17]> g (float[6,2] x) => {text}')
-    model = wrap(proto)
+    proto = parser.parse_model(f'<ir_version: 8, opset_import: ["": {opset}, "acme": 1]> g (float[6,2] x) => {text}')
     model = wrap(onnx.ModelProto.FromString(proto.SerializeToString()))
     names = ["complete-iterations", "unroll-loops", "unpack-sequences", "leave-out-unread"]
     result = run_passes(model, select(PASSES, names, []), RTX)
@@ -31,6 +30,7 @@ def unrolled(text: str) -> tuple[onnx.ModelProto, onnx.ModelProto, list[str]]:
     return proto, model.proto, [skip.reason for skip in result.skipped if skip.pass_name == "unroll-loops"]
 
 
+@pytest.mark.parametrize("opset", [13, 17])
 @pytest.mark.parametrize(
     "text",
     [
@@ -43,6 +43,12 @@ def unrolled(text: str) -> tuple[onnx.ModelProto, onnx.ModelProto, list[str]]:
                 (bool d, float[2] k, float[2] w, float[2] o)
                 { a = SequenceAt (l, i)  k = Add (h, a)  w = Identity (v)  o = Mul (h, a)  d = Identity (c) }>
                 (three, , z0, z0) }""",
+        # A state and a row that are one tensor, a weight of the body, and a state that it does not make.
+        """(float[2] y, float[2] z, float[3,2] r) <int64 three = {3}, bool on = {1}, float[2] z0 = {1, 2}> {
+            l = SplitToSequence <axis = 0, keepdims = 0> (x)
+            y, z, r = Loop <body = b (int64 i, bool c, float[2] h, float[2] v) =>
+                (bool c, float[2] k, float[2] w, float[2] k) <float[2] w = {3, 4}>
+                { a = SequenceAt (l, i)  t = Add (h, a)  k = Mul (t, w) }> (three, on, z0, z0) }""",
         # Inside a branch of the body.
         """(float[2] y) <int64 four = {4}, bool on = {1}, float[2] z = {1, 2}, int64 odd = {2}, int64 zero = {0}> {
             l = SplitToSequence <axis = 0, keepdims = 0> (x)
@@ -52,10 +58,10 @@ def unrolled(text: str) -> tuple[onnx.ModelProto, onnx.ModelProto, list[str]]:
                             else_branch = f () => (float[2] r) { k = Neg (a)  r = Mul (h, k) }>
                 d = Identity (on) }> (four, on, z) }""",
     ],
-    ids=["at", "joined", "stacked", "branches"],
+    ids=["at", "joined", "stacked", "same", "branches"],
 )
-def test_each_step_is_what_the_loop_does(text: str) -> None:
-    proto, rewritten, skips = unrolled(text)
+def test_each_step_is_what_the_loop_does(text: str, opset: int) -> None:
+    proto, rewritten, skips = unrolled(text, opset)
     assert not skips
     assert not {"Loop", "SequenceInsert", "SequenceAt", "SplitToSequence"} & {
         node.op_type for node in rewritten.graph.node
@@ -67,7 +73,8 @@ def test_each_step_is_what_the_loop_does(text: str) -> None:
 ONE = """(float[n,2] y) <bool on = {1}, bool off = {0}> {
     e = SequenceEmpty ()  r = Relu (x)  n = Size (r)  m = ReduceMax <keepdims = 0> (x)  z = Cast <to = 7> (m)
     s = Loop <body = b (int64 i, bool c, seq(float[]) p) => (bool d, seq(float[]) q)
-        { q = SequenceInsert (p, r)  d = DOES }> (STEPS, BEGINS, e)  y = ConcatFromSequence <axis = 0> (s) }"""
+        { q = SequenceInsert (p, r)  half = Cast <to = 7> (h)  d = DOES }> (STEPS, BEGINS, e)
+    y = ConcatFromSequence <axis = 0> (s) }"""
 
 
 @pytest.mark.parametrize(
@@ -79,6 +86,8 @@ ONE = """(float[n,2] y) <bool on = {1}, bool off = {0}> {
         ("none", "on", "Identity (c)", "no step"),
         ("three", "on", "Identity (off)", "ends it"),
         ("three", "on", "Not (c)", "ends it"),
+        ("three", "on", "Cast <to = 9> (half)", "ends it"),
+        ("three", "on", "acme.Cast (c)", "ends it"),
         ("many", "on", "Identity (c)", "too many"),
         ("n", "on", "Identity (c)", ""),
         ("three", "on", "Cast <to = 9> (on)", ""),
@@ -86,7 +95,7 @@ ONE = """(float[n,2] y) <bool on = {1}, bool off = {0}> {
     ],
 )
 def test_what_is_not_sure_stays_a_loop(steps: str, begins: str, does: str, why: str) -> None:
-    numbers = "<int64 three = {3}, int64 none = {0}, int64 many = {257}, int64 most = {256}, "
+    numbers = "<float h = {0.5}, int64 three = {3}, int64 none = {0}, int64 many = {257}, int64 most = {256}, "
     text = ONE.replace("<bool on", f"{numbers}bool on", 1)
     proto, rewritten, skips = unrolled(text.replace("STEPS", steps).replace("BEGINS", begins).replace("DOES", does))
     assert [why in skip for skip in skips] == ([True] if why else []), skips
@@ -99,3 +108,43 @@ def test_a_loop_without_sequences_stays() -> None:
     text = """(float[6,2] y) <int64 two = {2}, bool on = {1}> { y = Loop <body = b (int64 i, bool c, float[6,2] p) =>
         (bool d, float[6,2] q) { q = Neg (p)  d = Identity (c) }> (two, on, x) }"""
     assert [node.op_type for node in unrolled(text)[1].graph.node] == ["Loop"]
+
+
+@pytest.mark.parametrize(
+    ("inside", "why"),
+    [
+        ("a = ReverseSequence (p, n)  q = Identity (a)", None),
+        ("a = acme.SequenceAt (p)  q = Identity (a)", None),
+        (
+            "s = SequenceConstruct (p)  z = SequenceAt (s, i)  a = RandomNormalLike <seed = 1.0> (z)  q = Add (a, p)",
+            "draws",
+        ),
+    ],
+)
+def test_what_is_no_sequence_or_draws_numbers_stays_a_loop(inside: str, why: str | None) -> None:
+    text = f"""(float[6,2] y) <int64 two = {{2}}, bool on = {{1}}, int64[2] n = {{6, 3}}> {{
+        y = Loop <body = b (int64 i, bool c, float[6,2] p) => (bool d, float[6,2] q)
+            {{ {inside}  d = Identity (c) }}> (two, on, x) }}"""
+    _, rewritten, skips = unrolled(text)
+    assert [node.op_type for node in rewritten.graph.node] == ["Loop"]
+    assert ["draws" in skip for skip in skips] == ([True] if why else [])
+
+
+def test_loops_inside_loops_go_first() -> None:
+    text = """(float[6,2] y) <int64 two = {2}, bool on = {1}> {
+        y = Loop <body = b (int64 i, bool c, float[6,2] p) => (bool d, float[6,2] q) {
+            n = Neg (p)  s = SequenceConstruct (p, n)  d = Identity (c)
+            q = Loop <body = e (int64 j, bool f, float[6,2] r) => (bool g, float[6,2] o)
+                { t = SequenceAt (s, j)  o = Sub (t, r)  g = Identity (f) }> (two, on, p) }> (two, on, x) }"""
+    proto, rewritten, skips = unrolled(text)
+    assert not skips and "Loop" not in {node.op_type for node in rewritten.graph.node}
+    np.testing.assert_array_equal(*(run(each, {"x": X})[0] for each in (proto, rewritten)))
+
+
+def test_weights_of_a_body_are_there_once() -> None:
+    text = """(float[2] y) <int64 many = {100}, bool on = {1}, float[2] z = {1, 2}> {
+        l = SplitToSequence <axis = 0, keepdims = 0> (x)  one = Constant <value_int = 1> ()
+        y = Loop <body = b (int64 i, bool c, float[2] h) => (bool c, float[2] k) <float[2] w = {3, 4}>
+            { a = SequenceAt (l, one)  k = Max (h, a, w) }> (many, on, z) }"""
+    _, rewritten, _ = unrolled(text)
+    assert sum(list(tensor.dims) == [2] and tensor.name.endswith("w") for tensor in rewritten.graph.initializer) == 1

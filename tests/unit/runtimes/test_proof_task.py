@@ -38,8 +38,11 @@ def test_sums_of_many_terms_are_looked_at_closer(body: str, shape: tuple[int, ..
     assert adds(proto.graph.node) is is_sum
 
 
-def test_what_is_read_for_its_size_alone_is_not_counted() -> None:
+def test_what_is_read_for_its_size_alone_counts_less() -> None:
     proto = onnx.parser.parse_model(f"{HEAD} {{ s = Shape (x)  t = Size (k)  u = Reshape (z, s)  y = Add (u, k) }}")
     shapes = {"x": (100, 100), "z": (2, 3), "k": (1,)}
-    assert elements_read(proto.graph.node, shapes) == 7
-    assert elements_read(proto.graph.node[:2], shapes) == 0
+    assert elements_read(proto.graph.node, shapes) == 1250 + 7
+    assert elements_read(proto.graph.node[:2], shapes) == 1250
+    inside = "y = If <then_branch = t () => (u) { u = Add (x, x) }, else_branch = e () => (v) { v = Neg (x) }> (b)"
+    proto = onnx.parser.parse_model(f"{HEAD} {{ {inside} }}")
+    assert elements_read(proto.graph.node, shapes) == 10_000

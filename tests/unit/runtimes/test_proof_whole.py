@@ -237,9 +237,9 @@ def test_groups_of_tensors_take_a_part_of_the_memory_each() -> None:
     shapes = ((2, 4), (-1, 4), None, (1 << 20,), (3,))
     tensors = tuple(ReadTensor(i, "abcde"[i], "float32", shape) for i, shape in enumerate(shapes))
     network = ReadNetwork(tensors, (), (), ())
-    # An eighth: 40 elements; the second is taken for as wide as the widest input.
+    # An eighth: 40 elements; the second is taken for one of the batch, or as wide as the widest input.
     assert rerun.groups_of(network, {"x": (8, 2)}, 40 * 8 * 4e-6) == (("a", "b"), ("c",), ("d",), ("e",))
-    assert rerun.groups_of(network, {"x": (7, 2)}, 40 * 8 * 4e-6) == (("a", "b", "c"), ("d",), ("e",))
+    assert rerun.groups_of(network, {"x": (7, 9)}, 40 * 8 * 4e-6) == (("a", "b", "c"), ("d",), ("e",))
     many = ReadNetwork(tuple(ReadTensor(i, str(i), "float32", (1,)) for i in range(17)), (), (), ())
     assert len(rerun.groups_of(many, {}, 16e-6)) == 0
 

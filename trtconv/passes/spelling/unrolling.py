@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import onnx
@@ -11,13 +11,25 @@ from onnx import helper
 
 from trtconv.core.target import Target
 from trtconv.graph.bodies import renamed
+from trtconv.graph.chance import RANDOM
+from trtconv.graph.model import OnnxModel
 from trtconv.graph.resolve import resolved
 from trtconv.graph.scope import Scope
+from trtconv.graph.types import ONNX_DOMAINS
 from trtconv.graph.walk import all_nodes
+from trtconv.passes.base import PassResult
 from trtconv.passes.spelling.base import Spelling
 from trtconv.passes.spelling.writer import Unwritable, Writer
 
 _NUMBER, _CONDITION = 0, 1
+_OF_SEQUENCES = frozenset(
+    {
+        *("SequenceAt", "SequenceConstruct", "SequenceEmpty", "SequenceErase", "SequenceInsert", "SequenceLength"),
+        *("SplitToSequence", "ConcatFromSequence"),
+    }
+)
+_COPIES_SEQUENCES = 14
+"""The opset from which an Identity takes a sequence."""
 _MOST_STEPS = 256
 _MOST_NODES = 20_000
 """Of all steps together."""
@@ -41,19 +53,31 @@ class UnrollLoops(Spelling):
         <ir_version: 8, opset_import: ["": 17]>
         g (float[4] x, float[4] z) => (float[4] y) <int64 zero = {0}, int64 one = {1}> {
           s = SequenceConstruct (z, x)  t = SequenceAt (s, zero)  p = Neg (t)
-          r = SequenceConstruct (p, x)  u = SequenceAt (r, one)   q = Neg (u)  y = Identity (q)
+          r = SequenceConstruct (p, x)  u = SequenceAt (r, one)   y = Neg (u)
         }
     """
 
     name = "unroll-loops"
     ops = frozenset({"Loop"})
 
+    def run(self, model: OnnxModel, target: Target) -> PassResult:
+        result = more = super().run(model, target)
+        # One around others follows once these are gone.
+        while more.edits:
+            more = super().run(model, target)
+            result = PassResult((*result.edits, *more.edits), more.skipped)
+        return result
+
     def lacks(self, scope: Scope, index: int, target: Target) -> bool:
-        return any(
-            "Sequence" in node.op_type
+        inside = [
+            node
             for attribute in scope.columns.attributes[index]
             if attribute.name == "body"
-            for node in attribute.g.node
+            for node in all_nodes(attribute.g.node)
+            if node.domain in ONNX_DOMAINS
+        ]
+        return any(node.op_type in _OF_SEQUENCES for node in inside) and all(
+            node.op_type not in ("Loop", "Scan") for node in inside
         )
 
     def write(self, writer: Writer, target: Target) -> str | None:
@@ -61,17 +85,24 @@ class UnrollLoops(Spelling):
         steps = _steps(writer, body)
         if steps > _MOST_STEPS or steps * len(body.node) > _MOST_NODES:
             raise Unwritable(f"its {steps} steps of {len(body.node)} nodes are too many to be written one by one")
+        if any(node.op_type in RANDOM for node in all_nodes(body.node)):
+            raise Unwritable("each of its steps draws numbers of its own")
+        weights = _weights(writer, body)
         states = list(writer.node.input[2:])
-        stacks: list[list[str]] = [[] for _ in range(len(body.output) - 1 - len(states))]
+        count = len(states)
+        stacks: list[list[str]] = [[] for _ in range(len(body.output) - 1 - count)]
         for number in range(steps):
-            results = _step(writer, body, number, states)
-            states = results[: len(states)]
-            for stack, tensor in zip(stacks, results[len(states) :], strict=True):
+            finals = writer.node.output[:count] if number == steps - 1 else ()
+            results = _step(writer, body, number, {**weights, **_inputs(writer, body, number, states)}, finals)
+            states = results[:count]
+            for stack, tensor in zip(stacks, results[count:], strict=True):
                 stack.append(tensor)
-        for slot, state in enumerate(states):
-            if writer.output(slot):
+        for slot, (value, state) in enumerate(zip(body.output[1:], states, strict=False)):
+            if writer.output(slot) not in ("", state):
+                if value.type.HasField("sequence_type") and writer.opset < _COPIES_SEQUENCES:
+                    raise Unwritable(f"opset {writer.opset} hands no sequence on")
                 writer("Identity", state, to=writer.output(slot))
-        for slot, stack in enumerate(stacks, len(states)):
+        for slot, stack in enumerate(stacks, count):
             if writer.output(slot):
                 rows = [writer.unsqueeze(tensor, [0]) for tensor in stack]
                 writer("Concat", *rows, axis=0, to=writer.output(slot))
@@ -87,17 +118,19 @@ def _steps(writer: Writer, body: onnx.GraphProto) -> int:
     if steps <= 0 or not begins:
         raise Unwritable("it takes no step")
     if not _goes_on(writer, body):
-        raise Unwritable("whether a condition ends it is known only at run time")
+        raise Unwritable("a condition ends it, or may end it")
     return steps
 
 
 def _goes_on(writer: Writer, body: onnx.GraphProto) -> bool:
     """Whether the condition that the body makes is the one that it is given, or true."""
-    makers: Mapping[str, onnx.NodeProto] = {name: node for node in body.node for name in node.output}
-    name = body.output[0].name
-    while name in makers and makers[name].op_type in ("Identity", "Cast"):
-        name = makers[name].input[0]
-    if name == body.input[_CONDITION].name:
+    makers: Mapping[str, onnx.NodeProto] = {
+        name: node for node in body.node if node.domain in ONNX_DOMAINS for name in node.output
+    }
+    name = source = body.output[0].name
+    while source in makers and makers[source].op_type in ("Identity", "Cast"):
+        source = makers[source].input[0]
+    if source == body.input[_CONDITION].name:
         return True
     inner = next(
         (scope for scope in writer.model.scopes if scope.parent is writer.scope and scope.graph == body), writer.scope
@@ -106,22 +139,61 @@ def _goes_on(writer: Writer, body: onnx.GraphProto) -> bool:
     return values is not None and bool(values.all())
 
 
-def _step(writer: Writer, body: onnx.GraphProto, number: int, states: list[str]) -> list[str]:
-    """Writes one step; returns the states behind it, and what it adds to each stack."""
-    own = {
+def _weights(writer: Writer, body: onnx.GraphProto) -> dict[str, str]:
+    """Writes the constants of a body, once for all steps; returns their names there and here."""
+    names = {}
+    for tensor in body.initializer:
+        copy = onnx.TensorProto()
+        copy.CopyFrom(tensor)
+        names[tensor.name] = copy.name = writer.model.fresh_name(f"{_stem(writer)}/{tensor.name}")
+        writer.initializers.append(copy)
+    return names
+
+
+def _stem(writer: Writer) -> str:
+    return writer.node.name or next(filter(None, writer.node.output), "Loop")
+
+
+def _inputs(writer: Writer, body: onnx.GraphProto, number: int, states: Sequence[str]) -> dict[str, str]:
+    """Returns what the inputs of a body are at one step."""
+    return {
         body.input[_NUMBER].name: writer.constant(_as_declared(body.input[_NUMBER], number, np.int64)),
         body.input[_CONDITION].name: writer.constant(_as_declared(body.input[_CONDITION], True, np.bool_)),
         **{value.name: state for value, state in zip(body.input[2:], states, strict=True)},
     }
-    stem = f"{writer.node.name or writer.node.output[0]}/{number}"
-    results = [writer.model.fresh_name(f"{stem}/{value.name}") for value in body.output]
-    step = helper.make_node("Loop", [], results, name=stem)
-    nodes, constants = renamed(body, step, writer.model.fresh_name, own)
+
+
+def _step(
+    writer: Writer, body: onnx.GraphProto, number: int, own: Mapping[str, str], finals: Sequence[str]
+) -> list[str]:
+    """Writes one step.
+
+    Args:
+        writer: Takes the nodes.
+        body: Of the loop.
+        number: Of the step.
+        own: Names of the body to those here.
+        finals: What the states are to be called, where it is the last step.
+
+    Returns:
+        The states behind it, and what it adds to each stack.
+    """
+    stem = f"{_stem(writer)}/{number}"
+    makes = {name for node in body.node for name in node.output}
+    results: dict[str, str] = {}
+    for slot, value in enumerate(body.output):
+        final = finals[slot - 1] if 0 < slot <= len(finals) else ""
+        if value.name in makes and value.name not in results:
+            results[value.name] = final or writer.model.fresh_name(f"{stem}/{value.name}")
+    # Without its constants, which are there, and with what it makes alone: the rest it hands on.
+    bare = onnx.GraphProto(node=body.node, output=[onnx.ValueInfoProto(name=name) for name in results])
+    step = helper.make_node("Loop", [], list(results.values()), name=stem)
+    nodes, _ = renamed(bare, step, writer.model.fresh_name, own)
+    first, *rest = (results.get(value.name) or own.get(value.name, value.name) for value in body.output)
     # That it goes on, nobody asks any more.
-    is_asked = any(results[0] in node.input for node in all_nodes(nodes))
-    writer.nodes += [node for node in nodes if is_asked or list(node.output) != results[:1]]
-    writer.initializers += constants
-    return results[1:]
+    is_asked = first in rest or any(first in node.input for node in all_nodes(nodes))
+    writer.nodes += [node for node in nodes if is_asked or list(node.output) != [first]]
+    return rest
 
 
 def _as_declared(value: onnx.ValueInfoProto, content: object, dtype: type[np.generic]) -> NDArray[np.generic]:

@@ -26,16 +26,20 @@ LOOKING_SECONDS = 30.0
 _GROUP_SHARE = 0.125
 """Of the memory that a run may take: what the tensors of a group take."""
 _MOST_GROUPS = 16
+_GROUPS_SECONDS = 90.0
+"""How long all groups together may take."""
 _ELEMENT_BYTES = 4
 
 
 def groups_of(network: ReadNetwork, shapes: Mapping[str, Shape], megabytes: float) -> Sequence[tuple[str, ...]]:
     """Returns the names of all tensors in groups that take a part of the memory each; none where these are too many."""
     widest = max((side for shape in shapes.values() for side in shape), default=1)
+    batch = max((shape[0] for shape in shapes.values() if shape), default=1)
     groups: list[list[str]] = [[]]
     left = most = megabytes * 1e6 * _GROUP_SHARE / _ELEMENT_BYTES
     for tensor in network.tensors:
-        elements = math.prod(side if side >= 0 else widest for side in tensor.shape or ())
+        sides = enumerate(tensor.shape or ())
+        elements = math.prod(side if side >= 0 else (widest if axis else batch) for axis, side in sides)
         if elements > left and groups[-1]:
             groups.append([])
             left = most
@@ -70,22 +74,24 @@ def _rerun(
     goal: Wanted, groups: Sequence[tuple[str, ...]], folder: Path, deadline: float, megabytes: float
 ) -> Expected:
     """Runs a model in a process of its own: once, or once for each group of tensors where all take too much memory."""
-    expected = _run_once(goal, folder, deadline, megabytes)
+    until = max(deadline, time.monotonic() + LOOKING_SECONDS)
+    expected = _run_once(goal, folder, until, megabytes)
     if not expected.why or len(groups) < 2:
         return expected
     tensors: dict[str, NDArray[Any]] = {}
+    until = time.monotonic() + _GROUPS_SECONDS
     for number, group in enumerate(groups):
         part = dataclasses.replace(goal, inner=group)
-        expected = _run_once(part, folder / str(number), deadline, megabytes)
+        expected = _run_once(part, folder / str(number), until, megabytes)
         if expected.why:
             return expected
         tensors |= expected.tensors
     return dataclasses.replace(expected, tensors=tensors)
 
 
-def _run_once(goal: Wanted, folder: Path, deadline: float, megabytes: float) -> Expected:
+def _run_once(goal: Wanted, folder: Path, until: float, megabytes: float) -> Expected:
     folder.mkdir(parents=True)
     reruns: list[Expected] = []
     with Process(SERVE, megabytes) as runner:
-        expect(runner, goal, folder, max(deadline - time.monotonic(), LOOKING_SECONDS), reruns, [])
+        expect(runner, goal, folder, max(until - time.monotonic(), 1.0), reruns, [])
     return next(iter(reruns), Expected(why="there was no time to look for it"))

@@ -26,6 +26,7 @@ _SUMS = frozenset(
 _WEIGHED = frozenset("Conv ConvTranspose Gemm DeformConv".split())  # noqa: SIM905
 _SUMMED = frozenset("GlobalAveragePool ReduceMean ReduceSum".split())  # noqa: SIM905
 _SIZE_ALONE = frozenset({"Shape", "Size"})
+_DRAWN_ALONE = 8
 _FEW_TERMS = 32
 """Up to so many both sides mostly add alike; of more, each adds in an order of its own."""
 
@@ -91,9 +92,10 @@ def adds(nodes: Iterable[onnx.NodeProto]) -> bool:
 
 
 def elements_read(nodes: Iterable[onnx.NodeProto], shapes: Mapping[str, Shape]) -> int:
-    """Returns how many elements nodes read of tensors of these shapes, but for those whose size alone they ask for."""
-    read = {name for node in nodes if node.op_type not in _SIZE_ALONE for name in node.input}
-    return sum(math.prod(shape) for name, shape in shapes.items() if name in read)
+    """Returns how many elements nodes read of tensors of these shapes; those whose size alone they ask for, which are
+    drawn too, count less."""
+    read = {name for node in all_nodes(nodes) if node.op_type not in _SIZE_ALONE for name in node.input}
+    return sum(math.prod(shape) // (1 if name in read else _DRAWN_ALONE) for name, shape in shapes.items())
 
 
 def first_look(nodes: Iterable[onnx.NodeProto], scope: Scope) -> Look:
