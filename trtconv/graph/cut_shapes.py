@@ -61,11 +61,13 @@ class _Point:
         profile: The position of the profile that it is of.
         inputs: Their shapes.
         shapes: Those of all tensors that inference tells.
+        is_inside: Whether it lies between the ends of the profile.
     """
 
     profile: int
     inputs: Mapping[str, Shape]
     shapes: Mapping[str, tuple[int | None, ...]]
+    is_inside: bool = False
 
 
 class CutShapes:
@@ -93,8 +95,6 @@ class CutShapes:
         self._bounds = bounds
         self._run = run
         self._inside = inside
-        self._least = 0
-        """At how many points a tensor has to be seen."""
         self._inputs = {value.name: value for value in self._model.proto.graph.input}
         self._results = {value.name: value for value in self._model.proto.graph.output}
         declared = (*self._model.proto.graph.value_info, *self._model.proto.graph.output)
@@ -125,12 +125,14 @@ class CutShapes:
         for corner in itertools.chain.from_iterable(itertools.zip_longest(*corners)):
             is_room = len(shapes) < 3 * len(self._profiles) + _MOST_CORNERS
             shapes += [corner] if is_room and corner is not None and corner[1] and corner not in shapes else []
-        self._least = len(shapes)
+        ends = len(shapes)
         for number, points in enumerate(self._inside):
             for point in ((number, self._shapes_at(number, dims)) for dims in points):
                 shapes += [point] if point[1] and point not in shapes else []
-        self._least += (len(shapes) - self._least) // 2
-        return [_Point(number, sizes, shapes_with(self._model, sizes)) for number, sizes in shapes]
+        return [
+            _Point(number, sizes, shapes_with(self._model, sizes), place >= ends)
+            for place, (number, sizes) in enumerate(shapes)
+        ]
 
     def _shapes_at(self, number: int, sizes: Mapping[str, int]) -> dict[str, Shape]:
         """Returns the shapes of inputs whose dimensions have these sizes; nothing where they cannot have them."""
@@ -183,10 +185,13 @@ class CutShapes:
         if not unknown:
             return
         runs = list(self._run(unknown, [point.inputs for point in self._points]))
+        inside = sum(point.is_inside for point in self._points)
         for name in unknown:
             sights = [run.get(name) for run in runs] + [None] * (len(self._points) - len(runs))
             # A run that ended early shows too little of what is fixed, and what is alike.
-            is_seen = len(runs) >= self._least and None not in sights[: 3 * len(self._profiles)]
+            is_seen = (
+                len(runs) >= len(self._points) - inside + inside // 2 and None not in sights[: 3 * len(self._profiles)]
+            )
             self._shapes[name] = tuple(sights) if is_seen else ()
 
     def _has_type_alone(self, name: str) -> bool:

@@ -136,17 +136,22 @@ def constant(value: float, name: str, rank: int = 2) -> Layer:
     return "", "CONSTANT", name, {"weights": np.array([value], np.float32), "shape": (1,) * rank}
 
 
-@pytest.mark.parametrize(("tenth", "agrees"), [(0.1, True), (0.1 * (1 + 1e-6), True), (0.2, False)])
-def test_rounding_that_falls_to_the_other_side_of_a_step_is_no_difference(
-    proven: Callable[..., ProofResult], tenth: float, agrees: bool
-) -> None:
-    layers = (
+def steps(tenth: float) -> tuple[Layer, ...]:
+    """Returns the layers of `STEPS`, with another number for its tenth."""
+    return (
         constant(tenth, "t"),
         constant(0.5, "h"),
         ("x t", "ELEMENTWISE", "a", {"op": "PROD"}),
         ("a", "UNARY", "b", {"op": "FLOOR"}),
         ("b h", "ELEMENTWISE", "y", {"op": "PROD"}),
     )
+
+
+@pytest.mark.parametrize(("tenth", "agrees"), [(0.1, True), (0.1 * (1 + 1e-6), True), (0.2, False)])
+def test_rounding_that_falls_to_the_other_side_of_a_step_is_no_difference(
+    proven: Callable[..., ProofResult], tenth: float, agrees: bool
+) -> None:
+    layers = steps(tenth)
     x = np.full((2, 4), 10.0, np.float32)
     x[0, 0] = np.float32(np.nextafter(np.float32(10), np.float32(0)))
     proof = proven(*layers, text=STEPS, sizes=(Size("opt", {"x": (2, 4)}, {"x": x}),))
@@ -218,13 +223,7 @@ def test_what_takes_too_much_memory_at_once_is_run_in_groups(
     once = rerun._run_once
     monkeypatch.setattr(rerun, "_run_once", run_once)
     monkeypatch.setattr(rerun, "_GROUP_SHARE", 2.5 * 4 / 1e11)
-    layers = (
-        constant(tenth, "t"),
-        constant(0.5, "h"),
-        ("x t", "ELEMENTWISE", "a", {"op": "PROD"}),
-        ("a", "UNARY", "b", {"op": "FLOOR"}),
-        ("b h", "ELEMENTWISE", "y", {"op": "PROD"}),
-    )
+    layers = steps(tenth)
     x = np.full((2, 4), np.float32(np.nextafter(np.float32(10), np.float32(0))), np.float32)
     proof = proven(*layers, text=STEPS, sizes=(Size("opt", {"x": (2, 4)}, {"x": x}),))
     assert proof.agrees is agrees

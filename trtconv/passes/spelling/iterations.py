@@ -11,10 +11,9 @@ from onnx import TensorProto, helper, numpy_helper
 from trtconv.core.target import Target
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.scope import Scope
-from trtconv.graph.walk import constant_of
 from trtconv.passes.base import PassResult
 from trtconv.passes.spelling.base import Spelling
-from trtconv.passes.spelling.trip_counts import trip_count
+from trtconv.passes.spelling.trip_counts import goes_on, trip_count
 from trtconv.passes.spelling.writer import Unwritable, Writer
 
 _CONDITION = 1
@@ -138,7 +137,7 @@ def _loop(writer: Writer, inputs: list[str]) -> str:
 def _begin(writer: Writer, inputs: list[str]) -> str:
     """Gives a Loop a condition that a node makes, or that is always true."""
     condition = inputs[_CONDITION]
-    if not condition and not _goes_on(writer):
+    if not condition and not goes_on(writer):
         raise Unwritable("it begins without a condition, and whether one of its body ends it is read both ways")
     inputs[_CONDITION] = writer("Identity", condition) if condition else writer.constant(np.array(True))
     return f"it begins with a copy of {condition}" if condition else "the condition that it begins with written as true"
@@ -156,20 +155,6 @@ def _with_scalar(writer: Writer) -> onnx.GraphProto:
     del body.node[:]
     body.node.extend(nodes)
     return body
-
-
-def _goes_on(writer: Writer) -> bool:
-    """Whether the condition that the body of a Loop makes is the one that it is given, or true."""
-    body: onnx.GraphProto = writer.attrs["body"]
-    name = body.output[0].name
-    makers = {output: node for node in body.node for output in node.output}
-    constants = {tensor.name: tensor for tensor in body.initializer}
-    while name in makers and makers[name].op_type in ("Identity", "Cast"):
-        name = makers[name].input[0]
-    constant = constants.get(name) if name not in makers else constant_of(makers[name])
-    return name == body.input[_CONDITION].name or (
-        constant is not None and bool(writer.scope.whole.array(constant).all())
-    )
 
 
 def _with_state(writer: Writer) -> onnx.GraphProto:

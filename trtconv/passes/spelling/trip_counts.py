@@ -15,6 +15,7 @@ from trtconv.graph.resolve import resolved
 from trtconv.graph.scope import Scope
 from trtconv.graph.types import ONNX_DOMAINS
 from trtconv.graph.walk import constant_of
+from trtconv.passes.spelling.writer import Writer
 
 Array = NDArray[Any]
 _MOST_ROUNDS = 10_000
@@ -45,6 +46,22 @@ def trip_count(scope: Scope, loop: onnx.NodeProto, opsets: Iterable[Any]) -> int
         return counting.rounds()
     except _Unknown:
         return None
+
+
+def goes_on(writer: Writer) -> bool:
+    """Whether the condition that the body of a Loop makes is the one that it is given, or true."""
+    body: onnx.GraphProto = writer.attrs["body"]
+    makers = {name: node for node in body.node if node.domain in ONNX_DOMAINS for name in node.output}
+    name = source = body.output[0].name
+    while source in makers and makers[source].op_type in ("Identity", "Cast"):
+        source = makers[source].input[0]
+    if source == body.input[1].name:
+        return True
+    inner = next(
+        (scope for scope in writer.model.scopes if scope.parent is writer.scope and scope.graph == body), writer.scope
+    )
+    values = resolved(inner, name, writer.model.proto.opset_import)
+    return values is not None and bool(values.all())
 
 
 class _Unknown(Exception):

@@ -13,12 +13,12 @@ from trtconv.core.target import Target
 from trtconv.graph.bodies import renamed
 from trtconv.graph.chance import RANDOM
 from trtconv.graph.model import OnnxModel
-from trtconv.graph.resolve import resolved
 from trtconv.graph.scope import Scope
 from trtconv.graph.types import ONNX_DOMAINS
 from trtconv.graph.walk import all_nodes
 from trtconv.passes.base import PassResult
 from trtconv.passes.spelling.base import Spelling
+from trtconv.passes.spelling.trip_counts import goes_on
 from trtconv.passes.spelling.writer import Unwritable, Writer
 
 _NUMBER, _CONDITION = 0, 1
@@ -117,26 +117,9 @@ def _steps(writer: Writer, body: onnx.GraphProto) -> int:
     begins = writer.values(_CONDITION, "condition").all() if writer.input(_CONDITION) else True
     if steps <= 0 or not begins:
         raise Unwritable("it takes no step")
-    if not _goes_on(writer, body):
+    if not goes_on(writer):
         raise Unwritable("a condition ends it, or may end it")
     return steps
-
-
-def _goes_on(writer: Writer, body: onnx.GraphProto) -> bool:
-    """Whether the condition that the body makes is the one that it is given, or true."""
-    makers: Mapping[str, onnx.NodeProto] = {
-        name: node for node in body.node if node.domain in ONNX_DOMAINS for name in node.output
-    }
-    name = source = body.output[0].name
-    while source in makers and makers[source].op_type in ("Identity", "Cast"):
-        source = makers[source].input[0]
-    if source == body.input[_CONDITION].name:
-        return True
-    inner = next(
-        (scope for scope in writer.model.scopes if scope.parent is writer.scope and scope.graph == body), writer.scope
-    )
-    values: NDArray[np.generic] | None = resolved(inner, name, writer.model.proto.opset_import)
-    return values is not None and bool(values.all())
 
 
 def _weights(writer: Writer, body: onnx.GraphProto) -> dict[str, str]:
