@@ -4,20 +4,12 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterator
 
 import onnx
 from onnx import TensorProto
 
-from trtconv.graph.model import OnnxModel
-from trtconv.graph.types import ONNX_DOMAINS, dtype_name
-from trtconv.graph.walk import reads
-
-_NAME = "element_types"
-_LACKED = frozenset(
-    map(TensorProto.DataType.Value, ("STRING", "INT16", "UINT16", "UINT32", "UINT64", "COMPLEX64", "COMPLEX128"))
-)
-"""Types of which no TensorRT has a tensor."""
+from trtconv.graph.scope import Scope
+from trtconv.graph.types import ONNX_DOMAINS
 
 
 class ElementTypes:
@@ -26,13 +18,14 @@ class ElementTypes:
     What no operator's definition tells is asked of inference.
 
     Args:
-        model: The model.
+        scope: The main graph.
+        opset: Version of the default operator set.
     """
 
-    def __init__(self, model: OnnxModel) -> None:
-        self.opset = model.opset
-        self._scope = model.main
-        inputs = model.proto.graph.input
+    def __init__(self, scope: Scope, opset: int) -> None:
+        self.opset = opset
+        self._scope = scope
+        inputs = scope.graph.input
         self._kinds: dict[str, int] = {value.name: value.type.tensor_type.elem_type for value in inputs}
         self._kinds |= {name: tensor.data_type for name, tensor in self._scope.initializers.items()}
 
@@ -64,29 +57,6 @@ class ElementTypes:
     def _type_by_inference(self, name: str) -> int:
         constant = self._scope.constant(name)
         return self._scope.types.get(name, 0) if constant is None else int(constant.data_type)
-
-
-def readers_of_lacking_types(model: OnnxModel) -> Iterator[tuple[int, str, str]]:
-    """Returns the nodes of the main graph that read weights or inputs of a type that TensorRT has not.
-
-    Returns:
-        Position of the node, name of the tensor, its type.
-    """
-    kinds = {value.name: value.type.tensor_type.elem_type for value in model.proto.graph.input}
-    kinds |= {name: tensor.data_type for name, tensor in model.main.initializers.items()}
-    for index, node in enumerate(model.main.columns.nodes):
-        for name in reads(node):
-            if kinds.get(name) in _LACKED:
-                yield index, name, dtype_name(kinds[name])
-
-
-def element_types_of(model: OnnxModel) -> ElementTypes:
-    """Returns the element types of a model's main graph, the same until it changes."""
-    derived = model.whole.derived
-    if _NAME not in derived:
-        derived[_NAME] = ElementTypes(model)
-    types: ElementTypes = derived[_NAME]
-    return types
 
 
 @functools.cache

@@ -30,6 +30,7 @@ from trtconv.core.interface import Interface
 from trtconv.core.tensor_io import TensorIos
 from trtconv.graph.admission import UNREADABLE_HINT, admit
 from trtconv.graph.dim_names import input_spec
+from trtconv.graph.element_types import ElementTypes
 from trtconv.graph.external_data import (
     ALIGNMENT,
     EXTERNAL,
@@ -136,7 +137,11 @@ class OnnxModel:
 
     def _whole_of(self, columns: Columns) -> Whole:
         return Whole(
-            self.proto.graph, columns, self.array, lambda whole: infer(whole, self.skeleton, self.without_weights)
+            self.proto.graph,
+            columns,
+            self.array,
+            lambda whole: infer(whole, self.skeleton, self.without_weights),
+            lambda whole: ElementTypes(whole.scopes[0], self.opset),
         )
 
     @property

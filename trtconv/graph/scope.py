@@ -7,7 +7,7 @@ import itertools
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 import onnx
 from numpy.typing import NDArray
@@ -24,6 +24,12 @@ _SOURCE = re.compile(r"[^\n]+:[1-9]\d*")
 _FRAME = re.compile(r'File "([^"\n]+)", line (\d+)')
 Inferred = tuple[list[onnx.ValueInfoProto], ...]
 """The tensors whose types are known, one list a graph."""
+
+
+class ElementKinds(Protocol):
+    """What tells the ONNX element type of a tensor, 0 where it is not known."""
+
+    def __getitem__(self, name: str) -> int: ...
 
 
 class Scope:
@@ -192,8 +198,9 @@ class Scope:
         tensor = self.constant(name)
         if tensor is not None:
             return known_dtype_name(tensor.data_type)
-        dtype = known_dtype_name(self.types.get(name, 0))
-        return dtype if dtype is not None or self.parent is None else self.parent.dtype(name)
+        if self.parent is None:
+            return known_dtype_name(self.whole.element_types[name])
+        return known_dtype_name(self.types.get(name, 0)) or self.parent.dtype(name)
 
     def shape(self, name: str) -> tuple[int | None, ...] | None:
         """Returns the shape of a tensor, None for each size that is not known, or None where the rank is not."""
@@ -268,6 +275,7 @@ class Whole:
         columns: Its nodes.
         array: Returns the values of a tensor, wherever they are.
         infer: Returns the tensors whose types inference knows, one list a graph.
+        element_types: Returns what tells the element type of a tensor of the main graph.
 
     Attributes:
         scopes: Every graph, the main graph first, each after the graph around it.
@@ -279,9 +287,10 @@ class Whole:
         columns: Columns,
         array: Callable[[onnx.TensorProto], NDArray[Any]],
         infer: Callable[[Whole], Inferred],
+        element_types: Callable[[Whole], ElementKinds],
     ) -> None:
         self.array = array
-        self._infer = infer
+        self._infer, self._element_types = infer, element_types
         main = Scope(self, graph, "", None)
         main.columns = columns
         self.scopes = (main, *_inner_scopes(main))
@@ -329,7 +338,12 @@ class Whole:
         """Tensor name to ONNX element type, one entry a graph."""
         return tuple({v.name: v.type.tensor_type.elem_type for v in values} for values in self.inferred)
 
+    @functools.cached_property
+    def element_types(self) -> ElementKinds:
+        """Tensor name to ONNX element type, of the main graph, 0 where it is not known; mostly without inference."""
+        return self._element_types(self)
+
     def forget_shapes(self) -> None:
         """Forgets what is known of shapes and types, and what was derived from them."""
-        for cached in ("inferred", "inferred_shapes", "inferred_types", "derived"):
+        for cached in ("inferred", "inferred_shapes", "inferred_types", "element_types", "derived"):
             self.__dict__.pop(cached, None)

@@ -14,7 +14,7 @@ from trtconv.core.stopwatch import Stopwatch
 from trtconv.core.suggest import did_you_mean
 from trtconv.core.target import Target
 from trtconv.graph.cut_shapes import SELECTIONS
-from trtconv.graph.element_types import readers_of_lacking_types
+from trtconv.graph.lacking_types import readers_of_lacking_types
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.operators import lacks_operator
 from trtconv.graph.scope import Scope

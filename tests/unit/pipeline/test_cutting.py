@@ -24,7 +24,7 @@ from trtconv.core.findings import Location
 from trtconv.core.stopwatch import Stopwatch
 from trtconv.core.target import Target
 from trtconv.graph.cut_shapes import Run
-from trtconv.graph.element_types import readers_of_lacking_types
+from trtconv.graph.lacking_types import readers_of_lacking_types
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.partition import Links, NodeGroup, crossings, cut
 from trtconv.pipeline.cutting import Cutting

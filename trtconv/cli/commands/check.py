@@ -136,11 +136,12 @@ def _check_here(request: CheckRequest, flags: ManyFlags) -> Outcome:
 
     # As in build: a quick proof has often nothing to run.
     runs = request.prove not in ("none", "quick") and is_installed(request.target)
-    if not runs and request.model.is_file():
-        # Before onnx is loaded; beside a thread nothing is forked.
-        open_libraries(request.target)
     from trtconv.pipeline.checking import check
 
+    if not runs and request.model.is_file():
+        # While the model is read. Earlier, onnx would wait: the system opens one library at a time. Beside a thread
+        # nothing is forked.
+        open_libraries(request.target)
     if runs:
         start_early(SERVE)
     try:

@@ -22,7 +22,6 @@ from trtconv.core import process
 from trtconv.core.dims import InputRange, ShapeProfile
 from trtconv.core.errors import TrtconvError
 from trtconv.core.frozen import frozen
-from trtconv.graph.element_types import element_types_of
 from trtconv.graph.extract import shapes_at, shapes_with
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.types import known_dtype_name
@@ -101,7 +100,7 @@ class Differences:
         self._network = network
         both = {name for name in before.producers if before.makes(name) and after.makes(name)}
         # Codes of another type mean something else, and so do the bits of a constant in another shape.
-        types = element_types_of(file), element_types_of(rewritten)
+        types = file.whole.element_types, rewritten.whole.element_types
         recoded = {name for name in both if types[0][name] != types[1][name]}
         recoded |= _constants_in_other_shapes(file, rewritten) | _outputs_of_other_types(file, rewritten)
         self._recoded = recoded

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 
 from trtconv.core.errors import TrtconvError
-from trtconv.graph.element_types import ElementTypes, element_types_of
 from trtconv.graph.model import OnnxModel
+from trtconv.graph.scope import ElementKinds
 from trtconv.graph.types import known_dtype_name
 from trtconv.runtimes.proof.cut import Piece
 from trtconv.runtimes.proof.terms import of_model, of_network
@@ -32,7 +32,7 @@ class Definitions:
 
     def __init__(self, network: ReadNetwork, model: OnnxModel, numbers: Mapping[str, int]) -> None:
         self._network, self._numbers = network, numbers
-        self._nodes, self._types = of_model.NodeTerms(model), element_types_of(model)
+        self._nodes, self._types = of_model.NodeTerms(model), model.whole.element_types
 
     def show(self, piece: Piece) -> bool:
         """Whether nodes and layers of a piece come to the same term."""
@@ -65,7 +65,7 @@ def is_kept(
     """
     try:
         before, after = (
-            of_model.NodeTerms(model).of(part, {end.name: _source(element_types_of(model), end) for end in sources})
+            of_model.NodeTerms(model).of(part, {end.name: _source(model.whole.element_types, end) for end in sources})
             for model, part in zip((one, other), nodes, strict=True)
         )
         return _alike(before[target], after[target])
@@ -77,7 +77,7 @@ def _alike(one: Term | None, other: Term | None) -> bool:
     return one is not None and other is not None and same(one, other)
 
 
-def _source(types: ElementTypes, end: ReadTensor) -> Term:
+def _source(types: ElementKinds, end: ReadTensor) -> Term:
     if end.shape is None or known_dtype_name(types[end.name]) != end.dtype:
         raise Wordless(f"{end.name} has another type, or no rank")
     return tensor(end.name, end.dtype, end.shape)
