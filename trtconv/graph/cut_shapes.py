@@ -9,8 +9,11 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
 
+import numpy as np
 import onnx
+from numpy.typing import NDArray
 from onnx import helper
 
 from trtconv.core.bounds import make_profile
@@ -46,11 +49,26 @@ _SHAPED_BY: Mapping[str, tuple[int, ...]] = {
 }
 """Operator to the inputs whose values make its result's shape; without any, it depends on values always."""
 
+Column = tuple[int | None, ...]
+"""The sizes of one axis at some sizes of the inputs; None where they are not known."""
 Seen = Mapping[str, tuple[int, Shape]]
 """Tensor name to its ONNX element type and its shape, as a run of the model had them."""
 Run = Callable[[Sequence[str], Sequence[Mapping[str, Shape]]], Sequence[Seen]]
 """Runs the model at some shapes of its inputs, and returns what the named tensors were at each; empty where it
 cannot be run."""
+
+
+class Spread(Protocol):
+    """Sizes of tensors at many sizes of the inputs.
+
+    Attributes:
+        homes: For each combination of sizes, the position of its profile.
+    """
+
+    homes: NDArray[np.int64]
+
+    def column(self, name: str, axis: int) -> NDArray[np.int64] | None:
+        """Returns the sizes of an axis of a tensor at each of them; None where shapes alone do not tell them."""
 
 
 @frozen
@@ -79,6 +97,7 @@ class CutShapes:
         bounds: Bounds of sizes that only values tell, by their names.
         run: Runs the model.
         inside: For each profile sizes of its dimensions between its ends.
+        spread: Tells the sizes of tensors at many more; None: nothing does.
     """
 
     def __init__(
@@ -88,19 +107,20 @@ class CutShapes:
         bounds: Mapping[str, Range],
         run: Run,
         inside: Sequence[Sequence[Mapping[str, int]]] = (),
+        spread: Spread | None = None,
     ) -> None:
         self._divisible = divisible
         self._model = divisible.model
         self._profiles = tuple(profiles)
         self._bounds = bounds
         self._run = run
-        self._inside = inside
+        self._inside, self._spread = inside, spread
         self._inputs = {value.name: value for value in self._model.proto.graph.input}
         self._results = {value.name: value for value in self._model.proto.graph.output}
         declared = (*self._model.proto.graph.value_info, *self._model.proto.graph.output)
         self._declared = {value.name: value.type.tensor_type for value in declared}
         self._shapes: dict[str, tuple[tuple[int, Shape] | None, ...]] = {}
-        self._symbols: dict[tuple[int | None, ...], str] = {}
+        self._symbols: dict[tuple[Column, bytes | None], str] = {}
         self.ranges: tuple[dict[str, Range], ...] = tuple({} for _ in profiles)
         """The range of every name that stands in a shape, one mapping a profile."""
         for name in self._profiles[0].dims:
@@ -225,37 +245,66 @@ class CutShapes:
         columns = _columns(shapes)
         if columns is None:
             return self._unsettled(name)
-        sizes = [self._size(column) for column in columns]
+        sizes = [self._size(column, self._wide(name, axis)) for axis, column in enumerate(columns)]
         return tuple(
             self._bounded(f"{name}:{axis}", name, axis) if size == BY_VALUES else size
             for axis, size in enumerate(sizes)
         )
 
-    def _size(self, sizes: tuple[int | None, ...]) -> int | str:
-        """Returns a size, or a name for one that has these values at all points; None at one where it is not known."""
-        first, *others = {size for size in sizes if size is not None}
+    def _wide(self, name: str, axis: int) -> NDArray[np.int64] | None:
+        return None if self._spread is None else self._spread.column(name, axis)
+
+    def _size(self, sizes: Column, wide: NDArray[np.int64] | None) -> int | str:
+        """Returns a size, or a name for one that ranges.
+
+        Args:
+            sizes: What it is at all points; None at one where it is not known.
+            wide: What it is at many more, where shapes alone tell that.
+        """
+        first, *others = {size for size in sizes if size is not None}.union(() if wide is None else wide.tolist())
         if not others:
             return first
         if 0 in (first, *others):
             # An optimization profile begins at 1.
             return BY_VALUES
-        if sizes not in self._symbols:
+        key = sizes, None if wide is None else wide.tobytes()
+        if key not in self._symbols:
             names = {*self.ranges[0], *self._symbols.values()}
             numbered = (f"size{number}" for number in itertools.count())
-            self._symbols[sizes] = self._named(sizes) or next(name for name in numbered if name not in names)
-            for number, ranges in enumerate(self.ranges):
-                own = [
-                    n for n, point in zip(sizes, self._points, strict=True) if n is not None and point.profile == number
-                ]
-                ranges.setdefault(self._symbols[sizes], Range(min(own), own[1], max(own)))
-        return self._symbols[sizes]
+            fresh = next(name for name in numbered if name not in names)
+            self._symbols[key] = self._alike(*key) or self._named(sizes, wide) or fresh
+            self._widen(self._symbols[key], sizes, wide)
+        return self._symbols[key]
 
-    def _named(self, sizes: tuple[int | None, ...]) -> str:
+    def _alike(self, sizes: Column, wide: bytes | None) -> str:
+        """Returns the name of another size that is the same wherever both are known; empty where none is."""
+        pairs = self._symbols.items()
+        return next((name for (own, more), name in pairs if own == sizes and None in (wide, more)), "")
+
+    def _widen(self, name: str, sizes: Column, wide: NDArray[np.int64] | None) -> None:
+        """Has the range of a size reach as far as that does; those of the inputs are what they are."""
+        if name in self._profiles[0].dims:
+            return
+        for number, ranges in enumerate(self.ranges):
+            places = zip(sizes, self._points, strict=True)
+            own = [size for size, point in places if size is not None and point.profile == number]
+            reach = (
+                own if wide is None or self._spread is None else [*own, *wide[self._spread.homes == number].tolist()]
+            )
+            before = ranges.get(name, Range(own[1], own[1], own[1]))
+            ranges[name] = Range(min(before.min, *reach), before.opt, max(before.max, *reach))
+
+    def _named(self, sizes: Column, wide: NDArray[np.int64] | None) -> str:
         """Returns the name of a dimension of the inputs that has these sizes; empty where none has."""
         for spec in self._model.inputs:
             for axis, dim in enumerate(spec.dims):
                 own = (point.inputs[spec.name][axis] for point in self._points)
-                if isinstance(dim, str) and all(n in (None, size) for n, size in zip(sizes, own, strict=True)):
+                more = None if wide is None else self._wide(spec.name, axis)
+                if (
+                    isinstance(dim, str)
+                    and all(n in (None, size) for n, size in zip(sizes, own, strict=True))
+                    and (wide is None or more is None or np.array_equal(wide, more))
+                ):
                     return dim
         return ""
 
@@ -266,7 +315,9 @@ class CutShapes:
         if columns is None:
             return None
         return tuple(
-            self._bounded(f"{name}:{axis}", name, axis) if None in sizes[:picks] else self._size(sizes)
+            self._bounded(f"{name}:{axis}", name, axis)
+            if None in sizes[:picks]
+            else self._size(sizes, self._wide(name, axis))
             for axis, sizes in enumerate(columns)
         )
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from trtconv.core.dims import Range, ShapeProfile
 from trtconv.core.documents.pipeline import PartKind, PartTensor, PlannedCut, PlannedPart
 from trtconv.core.frozen import frozen
+from trtconv.graph.between import nodes_between
 from trtconv.graph.cut_shapes import CutShapes, Run
 from trtconv.graph.divisible import Divisible
 from trtconv.graph.model import OnnxModel
@@ -14,6 +15,7 @@ from trtconv.graph.partition import cut
 from trtconv.pipeline.refusals import Reasons, left_nodes
 from trtconv.shapes.lattice import sizes_of
 from trtconv.shapes.points import accepted_points
+from trtconv.shapes.spread import Spread
 
 _SEED = 7
 _INSIDE = 6
@@ -50,6 +52,7 @@ class Cutting:
         profiles: Sizes of the model's inputs.
         bounds: Bounds of sizes that only values tell.
         run: Runs the model; see `trtconv.graph.cut_shapes.Run`.
+        file: Returns the model as its file has it; None: it has the same nodes.
 
     Attributes:
         slices: The parts, in the order in which they run.
@@ -64,11 +67,13 @@ class Cutting:
         profiles: Sequence[ShapeProfile],
         bounds: Mapping[str, Range],
         run: Run,
+        file: Callable[[], OnnxModel] | None = None,
     ) -> None:
-        self._divisible = Divisible(model, reasons)
+        self._divisible, self._file = Divisible(model, reasons), file
         sizes = sizes_of(model)
         inside = [accepted_points(sizes, profile, _SEED)[:_INSIDE] for profile in profiles]
-        self._shapes = CutShapes(self._divisible, profiles, bounds, run, inside)
+        spread = Spread(sizes, sum(map(len, model.main.columns.outputs)), profiles, _SEED)
+        self._shapes = CutShapes(self._divisible, profiles, bounds, run, inside, spread)
         self._lost: list[int] = []
         self.slices = self._slices(reasons)
         self.unbounded = tuple(dict.fromkeys(name for index in self._lost for name in self._shapes.unbounded(index)))
@@ -102,10 +107,25 @@ class Cutting:
         """Returns a part as a model with its weights inside."""
         inputs = [self._shapes.value(tensor.name) for tensor in part.inputs]
         outputs = [self._shapes.result(tensor.name) for tensor in part.outputs]
-        proto = self._divisible.part(part.nodes, inputs, outputs)
-        model = OnnxModel(proto, self._divisible.model.path)
+        divisible, nodes = self._as_in_file(part) or (self._divisible, part.nodes)
+        model = OnnxModel(divisible.part(nodes, inputs, outputs), divisible.model.path)
         model.embed()
         return model
+
+    def _as_in_file(self, part: Slice) -> tuple[Divisible, Sequence[int]] | None:
+        """Returns the nodes of the file that do what a part for ONNX Runtime does, which knows nothing of what passes
+        write for TensorRT; None where no nodes of the file do."""
+        if part.is_engine or self._file is None:
+            return None
+        file, model = self._file(), self._divisible.model
+        sources, targets = ([tensor.name for tensor in tensors] for tensors in (part.inputs, part.outputs))
+        links = self._divisible.links
+        elsewhere = {name for index in links.keys() - set(part.nodes) for name in links[index].makes}
+        nodes = nodes_between(file, sources, targets, elsewhere)
+        kinds = file.whole.element_types, model.whole.element_types
+        if nodes is None or any(kinds[0][name] != kinds[1][name] for name in (*sources, *targets)):
+            return None
+        return Divisible(file, ()), nodes
 
     def origin(self, part: Slice) -> Sequence[int]:
         """Returns where the nodes of a part's model are in the whole model."""

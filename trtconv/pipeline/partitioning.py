@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from trtconv.core import foreign
@@ -145,7 +146,8 @@ class _Partitioning:
 
     def run(self, model: OnnxModel, draft: BuildReport) -> tuple[PipelineReport, tuple[BuiltPart, ...]]:
         """Cuts, builds, and cuts again without what turned out to be refused, until all that is left builds."""
-        sized = self._prepare(model, draft)
+        sized, is_rewritten = self._prepare(model, draft)
+        file = functools.cache(functools.partial(_as_filed, model.path)) if is_rewritten else None
         errors = [finding for finding in sized.findings if finding.severity is Severity.ERROR]
         if errors:
             return PipelineReport(None, findings=tuple(sized.findings), exit_code=1), ()
@@ -154,7 +156,7 @@ class _Partitioning:
         builds: dict[tuple[int, tuple[int, ...]], BuiltPart] = {}
         unbounded: list[str] = []
         while True:
-            cutting = self._cut(model, reasons, sized)
+            cutting = self._cut(model, reasons, sized, file)
             unbounded += cutting.unbounded
             parts, blame = self._build(cutting, builds)
             if blame is None:
@@ -174,9 +176,10 @@ class _Partitioning:
         reports = tuple(part.report for part in parts if part.report is not None)
         return PipelineReport(document, engines=reports, findings=sized.findings), parts
 
-    def _prepare(self, model: OnnxModel, draft: BuildReport) -> Sized:
+    def _prepare(self, model: OnnxModel, draft: BuildReport) -> tuple[Sized, bool]:
+        """Rewrites the model and settles its sizes; tells whether anything was rewritten."""
         preparation = Preparation(model, self.engine.info.target, self.clock)
-        preparation.judge(passes_of(draft.plan))
+        judged = preparation.judge(passes_of(draft.plan))
         covered = self.request.dims if self.request.profiles else None
         sized = preparation.size(
             draft.profiles, rounded=self.request.rounded, split=self.request.split, covered=covered
@@ -184,14 +187,14 @@ class _Partitioning:
         preparation.name(sorted(set(model.main.columns.ops)))
         sort(model)
         hold_outputs(model)
-        return sized
+        return sized, bool(judged.rewrite.edits)
 
-    def _cut(self, model: OnnxModel, reasons: Reasons, sized: Sized) -> Cutting:
+    def _cut(self, model: OnnxModel, reasons: Reasons, sized: Sized, file: Callable[[], OnnxModel] | None) -> Cutting:
         def run(names: Sequence[str], sizes: Sequence[Mapping[str, Shape]]) -> list[Seen]:
             return observe(model, names, sizes)
 
         with self.clock.stage(Stage.SIZES):
-            cutting = Cutting(model, reasons, sized.profiles, self.bounds, run)
+            cutting = Cutting(model, reasons, sized.profiles, self.bounds, run, file)
         if not any(part.is_engine for part in cutting.slices):
             nodes = "; ".join(f"{node.op} {node.node}: {node.reason}" for node in left_nodes(model, reasons)[:3])
             raise BuildFailed(f"{model.path}: no part of it is enough for an engine ({nodes})", _NO_ENGINE)
@@ -316,6 +319,13 @@ class _Partitioning:
             tuple(notes),
             source_checksum(),
         )
+
+
+def _as_filed(path: Path) -> OnnxModel:
+    """Returns a model as it lies in its file, its nodes in order."""
+    model = OnnxModel.load(path)
+    sort(model)
+    return model
 
 
 def _some(names: Sequence[str]) -> str:

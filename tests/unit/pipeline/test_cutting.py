@@ -212,6 +212,7 @@ def test_a_cut_model_computes_what_it_did(proto: onnx.ModelProto, data: st.DataO
         profiles_of(model, {"rows": "1:3:5"} if is_dynamic else {}),
         {},
         watching(model),
+        data.draw(st.sampled_from((None, lambda: OnnxModel(proto, Path("g.onnx"))))),
     )
     random = np.random.default_rng(0)
     feeds = {name: random.standard_normal((3, 4)).astype(np.float32) for name in ("a", "b")}
@@ -248,6 +249,71 @@ def test_a_network_is_cut_where_it_must_be(name: str) -> None:
             arrays["mask"] = arrays["mask"] > 0
         for expected, got in zip(run(model.proto, arrays), joined(model, cutting, arrays), strict=True):
             np.testing.assert_array_equal(expected, got)
+
+
+FILE = """
+    <ir_version: 8, opset_import: ["": 17]>
+    g (float[1,2,8,8] x) => (float[1,2,16,16] y) <float[2,2,3,3] w = {WEIGHTS}>
+    {
+        c1 = Neg (x)  c2 = Abs (c1)  c3 = Sin (c2)  c4 = Cos (c3)  c5 = Tanh (c4)  c6 = Sigmoid (c5)
+        a = Relu (c6)  b = Exp (a)
+        u = ConvTranspose <strides = [2, 2], pads = [1, 1, 1, 1], output_padding = [1, 1]> (b, w)
+        y = Neg (u)
+    }
+""".replace("WEIGHTS", ", ".join(map(str, range(36))))
+
+
+def parts_of(file: str, rewritten: str, refused: Sequence[str]) -> list[onnx.ModelProto]:
+    """Returns the parts of a model of which passes made another."""
+    given = OnnxModel(onnx.parser.parse_model(file), Path("g.onnx"))
+    model = OnnxModel(onnx.parser.parse_model(rewritten), Path("g.onnx"))
+    reasons = dict.fromkeys(matching(model, [f"type:{op}" for op in refused]), "as the test has it")
+    cutting = Cutting(model, reasons, profiles_of(model, {}), {}, watching(model), lambda: given)
+    feeds = {"x": np.random.default_rng(0).standard_normal((1, 2, 8, 8)).astype(np.float32)}
+    for expected, got in zip(run(given.proto, feeds), joined(given, cutting, feeds), strict=True):
+        np.testing.assert_allclose(expected, got, rtol=1e-6)
+    return [cutting.model_of(part).proto for part in cutting.slices if not part.is_engine]
+
+
+def ops(model: onnx.ModelProto) -> list[str]:
+    return [node.op_type for node in model.graph.node]
+
+
+def test_what_is_left_has_the_nodes_of_the_file() -> None:
+    rewritten = FILE.replace("pads = [1, 1, 1, 1], output_padding = [1, 1]", "pads = [1, 1, 0, 0]")
+    (left,) = parts_of(FILE, rewritten, ["Exp", "ConvTranspose"])
+    assert ops(left) == ["Exp", "ConvTranspose", "Neg"]
+    assert "output_padding" in {attribute.name for attribute in left.graph.node[1].attribute}
+
+
+@pytest.mark.parametrize(
+    ("rewritten", "left"),
+    [
+        # What crosses is none of the file's tensors, or one of another type.
+        (FILE.replace("b = Exp (a)", "q = Neg (a)  r = Exp (q)  b = Reciprocal (r)"), ["Exp", "Reciprocal"]),
+        (
+            FILE.replace("a = Relu (c6)  b", "z = Relu (c6)  a = Cast <to = 11> (z)  e").replace(
+                "u =", "b = Cast <to = 1> (e)  u ="
+            ),
+            ["Exp", "Cast"],
+        ),
+    ],
+)
+def test_what_the_file_does_not_make_of_what_crosses_is_left_as_it_was_rewritten(
+    rewritten: str, left: list[str]
+) -> None:
+    (part,) = parts_of(FILE, rewritten, ["Exp", "ConvTranspose"])
+    assert ops(part) == [*left, "ConvTranspose", "Neg"]
+
+
+def test_what_another_part_makes_is_not_made_again() -> None:
+    # In the file the sum takes what an engine makes here, of what its own part has too.
+    file = FILE.replace("b = Exp (a)", "t = Sin (x)  b = Add (t, a)")
+    rewritten = FILE.replace("b = Exp (a)", "t = Sin (x)  n = Neg (t)  m = Neg (n)  b = Sum (m, a, zero)").replace(
+        "a = Relu (c6)", "zero = Sub (x, x)  a = Relu (c6)"
+    )
+    (part,) = parts_of(file, rewritten, ["Sum", "Sub", "ConvTranspose"])
+    assert ops(part) == ["Sub", "Sum", "ConvTranspose", "Neg"]
 
 
 def test_what_is_seen_is_seen_in_a_process_of_its_own() -> None:
