@@ -181,6 +181,86 @@ def test_graphs_inside_are_no_excuse_for_sizes_that_do_not_fit(tmp_path: Path, c
     assert [path.name for path in tmp_path.iterdir()] == ["m.onnx"]
 
 
+TABLE = """<ir_version: 8, opset_import: ["": 17]>
+g (float[1,3,h,w] x) => (float[1,8,p,q] y)
+<int64[1] two = {2}, int64[1] four = {4}, int64[6] none = {0, 0, 0, 0, 0, 0}, int64[2] ends = {1, 8}> {
+    a = Conv <pads = [1,1,1,1]> (x, w1)  b = Relu (a)  c = Conv <pads = [1,1,1,1]> (b, w2)  d = Relu (c)
+    s = Shape (x)  hw = Slice (s, two, four)  e = Gather (table, hw)  r = Concat <axis = 0> (none, e)
+    f = Pad (d, r)  g = Conv <pads = [1,1,1,1], strides = [2,2]> (f, w2)  i = Shape (f)  j = Slice (i, two, four)
+    k = Concat <axis = 0> (ends, j)  [Last0] y = Resize <mode = "linear"> (g, "", "", k)
+}"""
+
+
+def test_what_the_builder_refuses_by_the_name_of_its_layer_is_left(tmp_path: Path, call: Call) -> None:
+    """What the pads reach is nothing that the builder can know, and it takes the sizes for negative."""
+    proto = onnx.parser.parse_model(TABLE)
+    for name, shape in {"w1": (8, 3, 3, 3), "w2": (8, 8, 3, 3)}.items():
+        proto.graph.initializer.append(onnx.numpy_helper.from_array(np.full(shape, 0.1, np.float32), name))
+    proto.graph.initializer.append(onnx.numpy_helper.from_array(np.arange(65, dtype=np.int64) % 5, "table"))
+    onnx.save(proto, tmp_path / "m.onnx")
+    dims = ("--dim", "h=16:32:64", "--dim", "w=16:32:64", "--target", "rtx")
+    assert call("build", str(tmp_path / "m.onnx"), *dims, *QUICK).code == 1, "the builder takes it now: make another"
+    assert call("build", str(tmp_path / "m.onnx"), "--partition", *dims, *QUICK).code == 0
+    document = load_document(tmp_path / "m.pipeline.json").document
+    assert [node.node for node in document.left] == ["Last0"]
+    assert PartKind.ENGINE in {part.kind for part in document.parts}
+
+
+TYPED = """<ir_version: 8, opset_import: ["": 17]>
+g (float[1,3,16,16] x) => (float[1,8,16,16] y) <float scale = {0.05}, int8 zero = {0}> {
+    xq = QuantizeLinear (x, scale, zero)  xd = DequantizeLinear (xq, scale, zero)
+    wq = QuantizeLinear (w1, scale, zero)  wd = DequantizeLinear (wq, scale, zero)
+    [first] a = Conv <pads = [1,1,1,1]> (xd, wd)  b = Relu (a)  c = Tanh (b)  [left] d = Erf (c)
+    [second] e = Conv <pads = [1,1,1,1]> (d, w2)  f = Relu (e)
+    [third] g = Conv <pads = [1,1,1,1]> (f, w2)  y = Relu (g)
+}"""
+
+
+@pytest.fixture
+def typed(tmp_path: Path) -> Path:
+    proto = onnx.parser.parse_model(TYPED)
+    for name, shape in {"w1": (8, 3, 3, 3), "w2": (8, 8, 3, 3)}.items():
+        proto.graph.initializer.append(onnx.numpy_helper.from_array(np.full(shape, 0.1, np.float32), name))
+    onnx.save(proto, tmp_path / "m.onnx")
+    return tmp_path / "m.onnx"
+
+
+def precisions(model: Path) -> list[str]:
+    parts = load_document(model.with_suffix(".pipeline.json")).document.parts
+    engines = [part for part in parts if part.kind is PartKind.ENGINE]
+    return [load_report(model.parent / f"{part.file}.json").report.plan.precision for part in engines]
+
+
+def test_a_part_without_quantisers_of_an_int8_model_is_of_float16(typed: Path, call: Call) -> None:
+    command = ["build", str(typed), "--partition", "--leave", "left", "--target", "rtx", "--precision", "int8", *QUICK]
+    assert call(*command).code == 0
+    assert precisions(typed) == ["int8", "fp16"]
+
+
+def test_a_model_without_quantisers_is_no_int8_model(tmp_path: Path, call: Call) -> None:
+    model = write("detector", tmp_path)
+    ended = call("build", str(model), "--partition", *flags("detector"), "--precision", "int8", *QUICK)
+    assert ended.code == 2
+    assert f"{model}: --precision int8 needs QuantizeLinear" in ended.err
+
+
+def test_types_of_nodes_go_to_the_parts_that_have_them(typed: Path, call: Call) -> None:
+    command = ["build", str(typed), "--partition", "--leave", "left", "--target", "rtx", *QUICK]
+    ended = call(*command, "--node-precision", "nothing=fp16")
+    assert (ended.code, "the model has no node of that name" in ended.err) == (2, True)
+    ended = call(*command, "--node-precision", "type:LSTM=fp16")
+    assert (ended.code, "has no effect" in ended.err) == (2, True)
+    assert call(*command, "--node-precision", "third=fp16", "--node-precision", "type:Re*=fp16").code == 0
+    parts = load_document(typed.with_suffix(".pipeline.json")).document.parts
+    plans = [
+        load_report(typed.parent / f"{part.file}.json").report.plan for part in parts if part.kind is PartKind.ENGINE
+    ]
+    assert [dict(plan.node_precisions) for plan in plans] == [
+        {"type:Re*": "fp16"},
+        {"third": "fp16", "type:Re*": "fp16"},
+    ]
+
+
 def feeds(name: str) -> dict[str, np.ndarray]:
     random = np.random.default_rng(5)
     if name == "packer":

@@ -58,7 +58,7 @@ Run = Callable[[Sequence[str], Sequence[Mapping[str, Shape]]], Sequence[Seen]]
 cannot be run."""
 
 
-class Spread(Protocol):
+class ManySizes(Protocol):
     """Sizes of tensors at many sizes of the inputs.
 
     Attributes:
@@ -107,7 +107,7 @@ class CutShapes:
         bounds: Mapping[str, Range],
         run: Run,
         inside: Sequence[Sequence[Mapping[str, int]]] = (),
-        spread: Spread | None = None,
+        spread: ManySizes | None = None,
     ) -> None:
         self._divisible = divisible
         self._model = divisible.model

@@ -71,6 +71,7 @@ from trtconv.passes.spelling.quantize import QuantizeInArithmetic
 from trtconv.passes.spelling.ranges import RangeBySize
 from trtconv.passes.spelling.reduction_over_nothing import WriteElementwise
 from trtconv.passes.spelling.regions import DeformBySamples, RegionsByMatrix
+from trtconv.passes.spelling.remainders import SubtractRemainders
 from trtconv.passes.spelling.resize import ResizeByMatrix
 from trtconv.passes.spelling.resize_axes import ResizeAllAxes
 from trtconv.passes.spelling.rounded_pools import PadBeforeAverage, RoundPoolsAtRunTime
@@ -187,6 +188,7 @@ PASSES: tuple[Pass, ...] = (
     SumIntegerProducts(),
     ComputeWider(),
     PickAboveZero(),
+    SubtractRemainders(),
     CompareForSign(),
     CastInt8Constants(),
     CastInfiniteConstants(),

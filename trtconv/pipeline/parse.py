@@ -156,15 +156,15 @@ def _placed(model: OnnxModel, finding: Finding) -> Finding:
 
 
 def _named(model: OnnxModel, message: str) -> Location | None:
-    """Returns the first node that a message names; layers are called as nodes, with a number behind."""
+    """Returns the first node that a message names; layers are called as nodes, with a number or a word behind."""
     words = [word.strip(".:;") for word in _BETWEEN_NAMES.split(message)]
-    candidates = dict.fromkeys([*words, *(_NUMBER.sub("", word) for word in words)])
+    candidates = dict.fromkeys([*words, *(_BEHIND.sub("", word) for word in words)])
     places = {name: scope.location(i) for scope in model.scopes for i, name in enumerate(scope.columns.names) if name}
     return next((places[word] for word in candidates if word in places), None)
 
 
-_BETWEEN_NAMES = re.compile(r"[\s\[\]{}()\"',+|]+|\.\.\.")
-_NUMBER = re.compile(r"_\d+$")
+_BETWEEN_NAMES = re.compile(r"[\s\[\]{}()\"',+|=]+|\.\.\.")
+_BEHIND = re.compile(r"_(\d+|[a-z]+)$")
 
 
 def fails(findings: Iterable[Finding], fail_on: Severity | None) -> bool:

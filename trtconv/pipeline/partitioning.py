@@ -13,6 +13,7 @@ from trtconv.core.bounds import divided_bounds
 from trtconv.core.dims import Range, Shape
 from trtconv.core.documents.build import BuildReport
 from trtconv.core.documents.parts import FileIdentity
+from trtconv.core.documents.pinned import Pinned
 from trtconv.core.documents.pipeline import (
     PartFile,
     PartKind,
@@ -25,7 +26,7 @@ from trtconv.core.errors import BuildFailed, InputError
 from trtconv.core.files import atomic_write, source_checksum
 from trtconv.core.findings import Finding, Severity
 from trtconv.core.frozen import frozen
-from trtconv.core.node_patterns import matches
+from trtconv.core.node_patterns import is_pattern
 from trtconv.core.options import refuse_unmet
 from trtconv.core.progress import Progress
 from trtconv.core.requests.base import takes_request
@@ -37,6 +38,7 @@ from trtconv.graph.divisible import hold_outputs
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.order import sort
 from trtconv.graph.sealing import sealed
+from trtconv.graph.views import quantizes
 from trtconv.pipeline.building import build_model, planned
 from trtconv.pipeline.cutting import Cutting, Slice
 from trtconv.pipeline.extending.added import code_of
@@ -45,7 +47,14 @@ from trtconv.pipeline.part_files import BuiltPart, Names, check_pipeline_outputs
 from trtconv.pipeline.preparation import Preparation, passes_of
 from trtconv.pipeline.profiles import Sized
 from trtconv.pipeline.racing import require_gpu
-from trtconv.pipeline.refusals import Reasons, blamed, is_curable, left_nodes, refused_nodes
+from trtconv.pipeline.refusals import (
+    Reasons,
+    blamed,
+    is_curable,
+    left_nodes,
+    nodes_of_computed_sizes,
+    refused_nodes,
+)
 from trtconv.runtimes import tensorrt
 from trtconv.runtimes.observed import Seen, observe, why_not_loaded
 from trtconv.runtimes.tensorrt import Runtime
@@ -125,6 +134,21 @@ def refuse_single(request: BuildRequest, why: str) -> None:
 
 
 @frozen
+class _Cuttable:
+    """What is cut, besides the model.
+
+    Args:
+        sized: The profiles.
+        file: Returns the model as its file has it; None: nothing was rewritten.
+        pins: Which nodes have types of their own.
+    """
+
+    sized: Sized
+    file: Callable[[], OnnxModel] | None
+    pins: tuple[Pinned, ...]
+
+
+@frozen
 class _Partitioning:
     """The build of a pipeline on its way.
 
@@ -146,8 +170,8 @@ class _Partitioning:
 
     def run(self, model: OnnxModel, draft: BuildReport) -> tuple[PipelineReport, tuple[BuiltPart, ...]]:
         """Cuts, builds, and cuts again without what turned out to be refused, until all that is left builds."""
-        sized, is_rewritten = self._prepare(model, draft)
-        file = functools.cache(functools.partial(_as_filed, model.path)) if is_rewritten else None
+        prepared = self._prepare(model, draft)
+        sized = prepared.sized
         errors = [finding for finding in sized.findings if finding.severity is Severity.ERROR]
         if errors:
             return PipelineReport(None, findings=tuple(sized.findings), exit_code=1), ()
@@ -156,9 +180,9 @@ class _Partitioning:
         builds: dict[tuple[int, tuple[int, ...]], BuiltPart] = {}
         unbounded: list[str] = []
         while True:
-            cutting = self._cut(model, reasons, sized, file)
+            cutting = self._cut(model, reasons, prepared)
             unbounded += cutting.unbounded
-            parts, blame = self._build(cutting, builds)
+            parts, blame = self._build(cutting, builds, prepared.pins)
             if blame is None:
                 failed = tuple(part.report for part in parts if part.report is not None)
                 return PipelineReport(None, engines=failed, findings=sized.findings, exit_code=1), ()
@@ -176,8 +200,8 @@ class _Partitioning:
         reports = tuple(part.report for part in parts if part.report is not None)
         return PipelineReport(document, engines=reports, findings=sized.findings), parts
 
-    def _prepare(self, model: OnnxModel, draft: BuildReport) -> tuple[Sized, bool]:
-        """Rewrites the model and settles its sizes; tells whether anything was rewritten."""
+    def _prepare(self, model: OnnxModel, draft: BuildReport) -> _Cuttable:
+        """Rewrites the model, and settles its sizes and types."""
         preparation = Preparation(model, self.engine.info.target, self.clock)
         judged = preparation.judge(passes_of(draft.plan))
         covered = self.request.dims if self.request.profiles else None
@@ -185,16 +209,32 @@ class _Partitioning:
             draft.profiles, rounded=self.request.rounded, split=self.request.split, covered=covered
         )
         preparation.name(sorted(set(model.main.columns.ops)))
+        pins = self._pins(model)
         sort(model)
         hold_outputs(model)
-        return sized, bool(judged.rewrite.edits)
+        file = functools.cache(functools.partial(_as_filed, model.path)) if judged.rewrite.edits else None
+        return _Cuttable(sized, file, pins)
 
-    def _cut(self, model: OnnxModel, reasons: Reasons, sized: Sized, file: Callable[[], OnnxModel] | None) -> Cutting:
+    def _pins(self, model: OnnxModel) -> tuple[Pinned, ...]:
+        """Returns which nodes have types of their own; raises InputError for types that no node can have."""
+        types = self.request.node_precisions
+        if not types and self.request.precision != "int8":
+            return ()
+        # Loaded only here: most builds ask for none.
+        from trtconv.precision.apply import require_quantizers
+        from trtconv.precision.pinned import pin, refuse_unknown
+
+        if self.request.precision == "int8":
+            require_quantizers(model)
+        refuse_unknown(model, {name: kind for name, kind in types.items() if not is_pattern(name)})
+        return pin(model, types, by_flags=self.engine.info.capabilities.builder_precision_flags)
+
+    def _cut(self, model: OnnxModel, reasons: Reasons, prepared: _Cuttable) -> Cutting:
         def run(names: Sequence[str], sizes: Sequence[Mapping[str, Shape]]) -> list[Seen]:
             return observe(model, names, sizes)
 
         with self.clock.stage(Stage.SIZES):
-            cutting = Cutting(model, reasons, sized.profiles, self.bounds, run, file)
+            cutting = Cutting(model, reasons, prepared.sized.profiles, self.bounds, run, prepared.file)
         if not any(part.is_engine for part in cutting.slices):
             nodes = "; ".join(f"{node.op} {node.node}: {node.reason}" for node in left_nodes(model, reasons)[:3])
             raise BuildFailed(f"{model.path}: no part of it is enough for an engine ({nodes})", _NO_ENGINE)
@@ -206,13 +246,13 @@ class _Partitioning:
         return cutting
 
     def _build(
-        self, cutting: Cutting, cache: dict[tuple[int, tuple[int, ...]], BuiltPart]
+        self, cutting: Cutting, cache: dict[tuple[int, tuple[int, ...]], BuiltPart], pins: Sequence[Pinned]
     ) -> tuple[tuple[BuiltPart, ...], Reasons | None]:
         """Builds all parts; returns them, and what to leave out; None for that where leaving out does not help."""
         parts: list[BuiltPart] = []
         for number, part in enumerate(cutting.slices, 1):
             key = number, part.nodes
-            candidate = cache.get(key) or self._part(cutting, part, number)
+            candidate = cache.get(key) or self._part(cutting, part, number, pins)
             report = candidate.report
             if report is not None and report.exit_code:
                 blame = self._blame(cutting, part, number, report.findings)
@@ -232,12 +272,13 @@ class _Partitioning:
         blame = {places[index]: why for index, why in blamed(own, findings).items()}
         fresh = {index: why for index, why in blame.items() if index in part.nodes}
         # Where it names no node: those that hold graphs, about which the builder is most particular.
-        bodies = sorted({places[index] for index, _, _ in own.main.columns.bodies()} & set(part.nodes))
+        bodies = {places[index] for index, _, _ in own.main.columns.bodies()} & set(part.nodes)
         if not is_curable(findings) and (fresh or not bodies):
             return None
-        return fresh or dict.fromkeys(bodies or part.nodes, errors[0].message)
+        suspects = bodies or {places[index] for index in nodes_of_computed_sizes(own)} & set(part.nodes)
+        return fresh or dict.fromkeys(sorted(suspects) or part.nodes, errors[0].message)
 
-    def _part(self, cutting: Cutting, part: Slice, number: int) -> BuiltPart:
+    def _part(self, cutting: Cutting, part: Slice, number: int, pins: Sequence[Pinned]) -> BuiltPart:
         """Builds one part."""
         own = cutting.model_of(part)
         data = b"".join(sealed(own.proto, own.serialize))
@@ -249,7 +290,7 @@ class _Partitioning:
             return BuiltPart(PartRecord(PartKind.ONNX, file.file, digest, part.inputs, part.outputs, nodes=count), data)
         atomic_write(self.folder / path.name, data)
         model = OnnxModel.load(self.folder / path.name, hashed=True)
-        request = self._request(part, model, number)
+        request = self._request(part, model, number, pins)
         draft = planned(request, model, self.engine.info)
         report, blob = build_model(request, model, draft, self.engine, self.clock)
         report = dataclasses.replace(report, model=FileIdentity(str(path), digest))
@@ -258,10 +299,11 @@ class _Partitioning:
         record = PartRecord(PartKind.ENGINE, name, sha256, part.inputs, part.outputs, file, count)
         return BuiltPart(record, data, report, blob)
 
-    def _request(self, part: Slice, model: OnnxModel, number: int) -> BuildRequest:
+    def _request(self, part: Slice, model: OnnxModel, number: int, pins: Sequence[Pinned]) -> BuildRequest:
         """Returns what is asked of the engine of a part."""
-        nodes = list(zip(model.main.columns.names, model.main.columns.ops, strict=True))
+        nodes = set(model.main.columns.names)
         inputs = {tensor.name for tensor in part.inputs}
+        precision = self.request.precision
         return dataclasses.replace(
             self.request,
             model=model.path,
@@ -270,11 +312,9 @@ class _Partitioning:
             dims={},
             profiles=part.dims,
             values={name: bound for name, bound in self.request.values.items() if name in inputs},
-            node_precisions={
-                pattern: kind
-                for pattern, kind in self.request.node_precisions.items()
-                if any(matches(pattern, *node) for node in nodes)
-            },
+            # Where an int8 engine has layers that are not quantised, it runs these in float16.
+            precision="fp16" if precision == "int8" and not quantizes(model) else precision,
+            node_precisions={pin.pattern: pin.type for pin in pins if not nodes.isdisjoint(pin.nodes)},
             rounded=False,
             split=None,
             partition=False,

@@ -37,6 +37,11 @@ CURABLE = frozenset(
     )
 ) | {DataDependentShape.code}
 """What TensorRT says, or is known to say, that is about nodes."""
+_TOLD_SIZES = {
+    **{"Pad": 1, "Tile": 1, "Range": 0, "ConstantOfShape": 0, "Expand": 1},
+    **{"Resize": 1, "Upsample": 1, "Slice": 1, "Reshape": 1},
+}
+"""Operators and the first of their inputs that says sizes, the seldom ones first."""
 _BY_USER = "it was asked to be left to ONNX Runtime"
 
 Reasons = dict[int, str]
@@ -151,6 +156,23 @@ def selections(model: OnnxModel, nodes: Iterable[int]) -> list[int]:
         for index in nodes
         if any(node.op_type in SELECTIONS for node in all_nodes([model.main.columns.nodes[index]]))
     ]
+
+
+def nodes_of_computed_sizes(model: OnnxModel) -> list[int]:
+    """Returns the nodes of the main graph that are told sizes by others: those of one operator, the first that has any.
+
+    A builder that names no node for its refusal stumbles over these more often than over any other.
+    """
+    main = model.main
+    for op in _TOLD_SIZES:
+        nodes = [
+            index
+            for index in main.positions(op)
+            if any(name and main.constant(name) is None for name in main.columns.inputs[index][_TOLD_SIZES[op] :])
+        ]
+        if nodes:
+            return nodes
+    return []
 
 
 def matching(model: OnnxModel, patterns: Sequence[str]) -> list[int]:

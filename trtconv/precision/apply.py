@@ -84,7 +84,7 @@ def apply_precision(
     if types.sample is None:
         refuse_idle(model, types.required, by_flags=capabilities.builder_precision_flags)
     if types.precision == "int8":
-        _require_quantizers(model)
+        require_quantizers(model)
     if not capabilities.casts(types.precision, types.nodes) or not kinds_of(types.precision, types.nodes):
         return Applied()
     _inline(model)
@@ -147,7 +147,7 @@ def _cast_ends(model: OnnxModel, types: Types, interface: bool) -> None:
         cast_floats(model, _KINDS[types.precision].code)
 
 
-def _require_quantizers(model: OnnxModel) -> None:
+def require_quantizers(model: OnnxModel) -> None:
     """Raises InputError where there is nothing to compute in int8."""
     if not any(True for _ in model.nodes(*_QUANTIZERS)):
         if model.has({"TRT_FP8QuantizeLinear", "TRT_FP8DequantizeLinear"}):

@@ -77,6 +77,7 @@ OF_SOME = {
     "part-skip-scales": "8.6",
     "regions-by-matrix": "8.6 rtx",
     "sample-by-gather": "8.6",
+    "subtract-remainders": "9.0 10.0 11.0 rtx",
     "take-from-shape": "8.6 9.0",
     "ungroup-deconv": "8.6",
     "write-kernel-shape": "8.6 9.0 10.0 11.0",

@@ -28,7 +28,7 @@ from trtconv.graph.lacking_types import readers_of_lacking_types
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.partition import Links, NodeGroup, crossings, cut
 from trtconv.pipeline.cutting import Cutting
-from trtconv.pipeline.refusals import at_nodes, matching, refused_nodes, selections
+from trtconv.pipeline.refusals import at_nodes, matching, nodes_of_computed_sizes, refused_nodes, selections
 from trtconv.runtimes import observed
 
 
@@ -386,6 +386,22 @@ def test_what_reads_a_type_that_tensorrt_has_not_is_left() -> None:
     reasons = refused_nodes(model, Target("tensorrt", (10, 0)), None, (), clock)
     assert reasons[2] == "TensorRT has no string, which 'names' is of"
     assert {2, 3, 5} <= reasons.keys() and 0 not in reasons
+
+
+def test_sizes_that_are_computed_are_blamed_operator_by_operator() -> None:
+    text = """
+        <ir_version: 8, opset_import: ["": 17]>
+        g (float[h,4] x) => (float[p,q] y) <int64[1] k = {2}, int64[2] two = {2, 2}, int64[4] none = {0, 0, 0, 1}> {
+            a = Tile (x, two)  s = Shape (a)  n = Gather (s, k)  b = Pad (a, none)  m = Concat <axis = 0> (n, k)
+            c = Reshape (b, m)  d = Pad (c, none)  l = Concat <axis = 0> (m, m)  e = Pad (d, l)  y = Reshape (e, two)
+        }
+    """
+    model = OnnxModel(onnx.parser.parse_model(text), Path("g.onnx"))
+    assert nodes_of_computed_sizes(model) == [8]
+    proto = onnx.parser.parse_model(text.replace("e = Pad (d, l)", "e = Pad (d, none)"))
+    assert nodes_of_computed_sizes(OnnxModel(proto, Path("g.onnx"))) == [5]
+    proto = onnx.parser.parse_model(text.replace("e = Pad (d, l)", "e = Relu (d)").replace("(b, m)", "(b, two)"))
+    assert nodes_of_computed_sizes(OnnxModel(proto, Path("g.onnx"))) == []
 
 
 def test_a_fault_inside_a_branch_refuses_the_whole_if() -> None:

@@ -13,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trtconv.shapes.lattice.number import (
-    UNKNOWN,
     Num,
     cancel,
     ceil_div,
@@ -35,6 +34,7 @@ from trtconv.shapes.lattice.number import (
 from trtconv.shapes.lattice.tensor import MAX_ELEMENTS, Tensor, boxed, map_elements
 
 ROWS = [(h, w) for h in (1, 2, 3, 6) for w in (1, 2, 5)]
+UNKNOWN = Num(None)
 H, W = 1, 2
 
 
@@ -235,7 +235,9 @@ def test_elements_are_kept_where_they_are_few(count: int) -> None:
     assert tensor.ints == (list(range(count)) if count == MAX_ELEMENTS else None)
     assert [num.value for num in tensor.shape or ()] == [count]
     nums = Tensor([Num(count)]).nums
-    assert nums == ([UNKNOWN] * count if count == MAX_ELEMENTS else None)
+    assert (nums and len(nums)) == (count if count == MAX_ELEMENTS else None)
+    # Each another one.
+    assert not nums or not (nums[0].is_known or same(nums[0], nums[1]))
 
 
 def test_elements_of_tensors() -> None:

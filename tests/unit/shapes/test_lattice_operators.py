@@ -108,6 +108,18 @@ def test_what_meets_an_unknown_size_has_its_own_where_that_is_not_1(known: str, 
     assert [dim.value for dim in shape] == [1, size]
 
 
+@pytest.mark.parametrize(
+    "product",
+    ["m = Mul (u, w)", "v = Abs (u)  m = Mul (v, w)", "f = Cast <to = 1> (u)  v = Cast <to = 7> (f)  m = Mul (v, w)"],
+)
+def test_a_size_that_nobody_knows_is_not_taken_for_another(product: str) -> None:
+    text = f"""g (float[h,w0] x) => (float[a] y) <int64[1] zero = {{0}}, int64[1] one = {{1}}, float[1,1] k = {{1}}> {{
+        s = Shape (x)  h = Gather (s, zero)  w = Gather (s, one)  c = Cast <to = 1> (h)  e = Exp (c)
+        u = Cast <to = 7> (e)  d = Concat <axis = 0> (u, w)  q = Expand (k, d)  {product}  y = Reshape (q, m) }}"""
+    trial = Sizes(parse(text)).run([{"h": 2, "w0": 5}, {"h": 3, "w0": 7}], keep=True)
+    assert first_faults(trial.checks, 2) == [None, None]
+
+
 @pytest.mark.parametrize("end", ["2147483647", "9223372036854775807", "size"])
 @pytest.mark.parametrize(("start", "step", "kept"), [(0, 1, True), (1, 1, False), (0, 2, False)])
 def test_a_slice_of_the_whole_keeps_the_size_that_it_is(end: str, start: int, step: int, kept: bool) -> None:

@@ -18,7 +18,7 @@ _SAME = (
     *("CumProd", "CumSum", "DynamicQuantizeLinear", "Elu", "Erf", "Exp", "EyeLike", "Gelu", "GroupNormalization"),
     *("Hardmax", "HardSigmoid", "HardSwish", "InstanceNormalization", "IsInf", "IsNaN", "LeakyRelu", "Log"),
     *("LogSoftmax", "LpNormalization", "LRN", "MeanVarianceNormalization", "Mish", "RandomNormalLike"),
-    *("RandomUniformLike", "Reciprocal", "Relu", "ReverseSequence", "RotaryEmbedding", "Round", "Selu", "Shrink"),
+    *("RandomUniformLike", "Reciprocal", "Relu", "ReverseSequence", "RotaryEmbedding", "Selu", "Shrink"),
     *("Sigmoid", "Sin", "Sinh", "Softmax", "Softplus", "Softsign", "Swish", "Tan", "Tanh"),
     *("ThresholdedRelu", "Trilu"),
 )
@@ -81,10 +81,13 @@ def _quantize(trial: Trial, node: Node, inputs: Inputs) -> Tensor:
     return Tensor(source.shape)
 
 
-def _cast_value(dtype: np.dtype[Any]) -> Callable[[Num], Num]:
+def _cast_value(dtype: np.dtype[Any], source: np.dtype[Any] | None) -> Callable[[Num], Num]:
+    is_integer = dtype.kind in "iu" and source is not None and source.kind in "iu"
+
     def cast(num: Num) -> Num:
         if num.value is None:
-            return num
+            # What is cut off is another number.
+            return num if is_integer else Num(None, num.mask)
         if dtype.kind == "f":
             value = np.asarray(num.value).astype(dtype)
             return Num(value if value.ndim else value[()], num.mask)
@@ -106,7 +109,7 @@ def _cast(trial: Trial, node: Node, inputs: Inputs) -> Tensor:
     dtype = node.attrs.get("to") if node.op == "Cast" else tensor(inputs, 1).dtype
     if source.data is None or not isinstance(dtype, np.dtype) or dtype.kind not in "iufb":
         return like(source, dtype=dtype if isinstance(dtype, np.dtype) else None)
-    return Tensor(source.shape, map_elements(_cast_value(dtype), source.data), dtype)
+    return Tensor(source.shape, map_elements(_cast_value(dtype, source.dtype), source.data), dtype)
 
 
 _ONE: dict[str, Callable[[Any], Any]] = {
@@ -114,6 +117,7 @@ _ONE: dict[str, Callable[[Any], Any]] = {
     "Abs": np.abs,
     "Floor": np.floor,
     "Ceil": np.ceil,
+    "Round": np.rint,
     "Sign": np.sign,
     "Sqrt": np.sqrt,
     "Not": np.logical_not,
@@ -130,7 +134,7 @@ def _unary(trial: Trial, node: Node, inputs: Inputs) -> Tensor:
 
 def _apply(function: Callable[[Any], Any], a: Num) -> Num:
     if a.value is None:
-        return a
+        return Num(None, a.mask)
     value = function(a.value)
     return Num(value, a.mask) if isinstance(value, np.ndarray | np.floating) else lift(np.asarray(value).item())
 

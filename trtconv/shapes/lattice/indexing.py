@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from trtconv.shapes.lattice.number import ONE, UNKNOWN, Num, ceil_div, combine, is_just, larger, select, smaller
+from trtconv.shapes.lattice.number import ONE, Num, ceil_div, combine, is_just, larger, select, smaller
 from trtconv.shapes.lattice.reach import lies_within, reach_by_place
 from trtconv.shapes.lattice.registry import Inputs, axis_of, given, ints_of, like, normal, operator, shape_of, tensor
 from trtconv.shapes.lattice.reshaping import FAR
@@ -41,7 +41,7 @@ def _slice_plan(node: Node, inputs: Inputs) -> list[tuple[int, Num, Num, Num]]:
     subset = ints_of(node, inputs, "axes", 3)
     axes = list(range(len(first))) if subset is None else subset
     step_input = given(inputs, 4)
-    steps = [ONE] * len(first) if step_input is None else step_input.nums or [UNKNOWN] * len(first)
+    steps = [ONE] * len(first) if step_input is None else step_input.nums or [Num(None) for _ in range(len(first))]
     return list(zip(axes, first, last, steps, strict=True))
 
 
@@ -58,7 +58,7 @@ def _slice_size(dim: Num, start: Num, end: Num, step: Num) -> Num:
     if whole and is_just(step, 1):
         return dim
     if not all(num.is_known for num in (dim, start, end)) or not step.constant or step.value == 0:
-        return UNKNOWN
+        return Num(None)
     if step.value > 0:
         first, last = (smaller(larger(_from_front(n, dim), Num(0)), dim) for n in (start, end))
         return larger(ceil_div(last - first, step.value), Num(0))
@@ -155,5 +155,5 @@ def _one_hot(trial: Trial, node: Node, inputs: Inputs) -> Tensor:
     dims, depth = list(shape_of(inputs)), tensor(inputs, 1).data
     axis = int(node.attrs.get("axis", -1))
     at = axis + len(dims) + 1 if axis < 0 else axis
-    dims.insert(at, UNKNOWN if depth is None else next(iter(depth.flat)))
+    dims.insert(at, Num(None) if depth is None else next(iter(depth.flat)))
     return like(tensor(inputs, 2), dims)

@@ -113,7 +113,6 @@ def lift(value: Num | Value) -> Num:
     return Num(None) if isinstance(plain, int) and plain.bit_length() > _BITS else Num(plain)
 
 
-UNKNOWN = Num(None)
 ONE = Num(1)
 
 
@@ -170,7 +169,7 @@ def product(nums: Iterable[Num]) -> Num:
         if atom.constant:
             constant = constant * atom.value
             if isinstance(constant, int) and constant.bit_length() > _BITS:
-                return UNKNOWN
+                return Num(None)
         else:
             atoms.append(atom)
     if not atoms or isinstance(constant, float | np.floating):

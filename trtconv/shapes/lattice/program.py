@@ -21,7 +21,7 @@ from trtconv.graph.model import OnnxModel
 from trtconv.graph.scope import python_line
 from trtconv.graph.walk import constant_of, reads
 from trtconv.shapes.lattice import elementwise, indexing, reducing, reshaping, windows
-from trtconv.shapes.lattice.number import UNKNOWN, Num, is_mixed
+from trtconv.shapes.lattice.number import Num, is_mixed
 from trtconv.shapes.lattice.reach import reach_of
 from trtconv.shapes.lattice.registry import OPERATORS
 from trtconv.shapes.lattice.repeats import Repeats
@@ -163,7 +163,7 @@ class Program:
         outputs = []
         for name in node.outputs:
             shape = shapes.get(name)
-            outputs.append(Tensor(None if shape is None else [UNKNOWN if n is None else Num(n) for n in shape]))
+            outputs.append(Tensor(None if shape is None else [Num(None) if n is None else Num(n) for n in shape]))
         return outputs
 
     def _branch(self, node: Node, inputs: Sequence[Tensor | None]) -> Any:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from trtconv.shapes.lattice.number import UNKNOWN, Num, combine, is_just, larger, smaller
+from trtconv.shapes.lattice.number import Num, combine, is_just, larger, smaller
 from trtconv.shapes.lattice.tensor import Elements, Reach, Tensor
 from trtconv.shapes.lattice.trial import Node
 
@@ -15,7 +15,7 @@ _REARRANGED = frozenset(
     ("Cast", "Expand", "Flatten", "Identity", "Reshape", "Squeeze", "Tile", "Transpose", "Unsqueeze")
 )
 """Operators whose result has the elements of their first input, all of them and no others, if it has any."""
-_NOT_KNOWN = (UNKNOWN, UNKNOWN)
+_NOT_KNOWN = (Num(None), Num(None))
 _BOUNDS = {"Max": larger, "Min": smaller}
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from trtconv.shapes.lattice.number import ONE, UNKNOWN, Num, combine, floor_div, larger, product, smaller
+from trtconv.shapes.lattice.number import ONE, Num, combine, floor_div, larger, product, smaller
 from trtconv.shapes.lattice.registry import Inputs, axis_of, given, ints_of, like, normal, operator, shape_of, tensor
 from trtconv.shapes.lattice.tensor import Tensor, boxed
 from trtconv.shapes.lattice.trial import Node, Opaque, Trial
@@ -65,7 +65,7 @@ def _top_k(trial: Trial, node: Node, inputs: Inputs) -> list[Tensor]:
     dims = list(shape_of(inputs))
     axis = axis_of(trial, int(node.attrs.get("axis", -1)), len(dims))
     nums = [Num(int(node.attrs["k"]))] if "k" in node.attrs else tensor(inputs, 1).nums
-    count = nums[0] if nums else UNKNOWN
+    count = nums[0] if nums else Num(None)
     fits = combine(np.less_equal, count, dims[axis])
     trial.require(fits, f"takes the best {{0}} of {{1}} at axis {axis}", count, dims[axis])
     dims[axis] = count
@@ -156,7 +156,7 @@ def _depends(trial: Trial, node: Node) -> None:
 def _non_zero(trial: Trial, node: Node, inputs: Inputs) -> Tensor:
     _depends(trial, node)
     source = tensor(inputs)
-    return Tensor([UNKNOWN if source.shape is None else Num(len(source.shape)), UNKNOWN], None, _INT64)
+    return Tensor([Num(None) if source.shape is None else Num(len(source.shape)), Num(None)], None, _INT64)
 
 
 @operator("NonMaxSuppression")
@@ -169,7 +169,7 @@ def _non_max_suppression(trial: Trial, node: Node, inputs: Inputs) -> Tensor:
         trial.equal(boxes[0], scores[0], "meets batches of {0} and {1}")
         trial.equal(boxes[1], scores[2], "meets {0} boxes and scores for {1}")
         trial.equal(boxes[2], Num(4), "takes boxes of {0} numbers, not 4")
-    return Tensor([UNKNOWN, Num(3)], None, _INT64)
+    return Tensor([Num(None), Num(3)], None, _INT64)
 
 
 @operator("Unique")
@@ -178,10 +178,10 @@ def _unique(trial: Trial, node: Node, inputs: Inputs) -> list[Tensor]:
     source = tensor(inputs)
     if "axis" in node.attrs and source.shape is not None:
         dims = list(source.shape)
-        dims[normal(int(node.attrs["axis"]), len(dims))] = UNKNOWN
+        dims[normal(int(node.attrs["axis"]), len(dims))] = Num(None)
     else:
-        dims = [UNKNOWN]
-    return [like(source, dims), *(Tensor([UNKNOWN], None, _INT64) for _ in range(3))]
+        dims = [Num(None)]
+    return [like(source, dims), *(Tensor([Num(None)], None, _INT64) for _ in range(3))]
 
 
 @operator("Compress")
@@ -189,9 +189,9 @@ def _compress(trial: Trial, node: Node, inputs: Inputs) -> Tensor:
     _depends(trial, node)
     source = tensor(inputs)
     if "axis" not in node.attrs:
-        return like(source, [UNKNOWN])
+        return like(source, [Num(None)])
     dims = list(shape_of(inputs))
-    dims[normal(int(node.attrs["axis"]), len(dims))] = UNKNOWN
+    dims[normal(int(node.attrs["axis"]), len(dims))] = Num(None)
     return like(source, dims)
 
 

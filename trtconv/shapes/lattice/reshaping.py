@@ -9,7 +9,6 @@ import numpy as np
 
 from trtconv.shapes.lattice.number import (
     ONE,
-    UNKNOWN,
     Num,
     cancel,
     ceil_div,
@@ -47,7 +46,7 @@ def _reshape(trial: Trial, node: Node, inputs: Inputs) -> Tensor:
     if target is None:
         raise Opaque("its target shape is not known")
     if source.shape is None:
-        return like(source, [n if n.constant and n.value > 0 else UNKNOWN for n in target])
+        return like(source, [n if n.constant and n.value > 0 else Num(None) for n in target])
     shape = _target_shape(trial, source.shape, target, bool(node.attrs.get("allowzero", 0)))
     data = source.data
     if data is not None:

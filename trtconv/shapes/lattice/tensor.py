@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trtconv.shapes.lattice.number import UNKNOWN, Num, lift
+from trtconv.shapes.lattice.number import Num, lift
 
 MAX_ELEMENTS = 256
 """Elements up to this number are followed: shapes, sizes, pads and indices are that small."""
@@ -60,7 +60,7 @@ class Tensor:
             and self.shape[0].constant
             and 0 <= self.shape[0].value <= MAX_ELEMENTS
         ):
-            return [UNKNOWN] * int(self.shape[0].value)
+            return [Num(None) for _ in range(int(self.shape[0].value))]
         return None
 
     @classmethod

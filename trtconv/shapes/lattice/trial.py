@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from trtconv.core.findings import Location
 from trtconv.core.frozen import frozen
-from trtconv.shapes.lattice.number import UNKNOWN, Num, combine, identical, is_mixed, same
+from trtconv.shapes.lattice.number import Num, combine, identical, is_mixed, same
 from trtconv.shapes.lattice.tensor import Tensor
 
 
@@ -163,7 +163,7 @@ class Trial:
             return b
         if not (a.is_known and b.is_known):
             sure = a if a.is_known else b
-            return sure if sure.is_known and not np.any(np.equal(sure.value, 1)) else UNKNOWN
+            return sure if sure.is_known and not np.any(np.equal(sure.value, 1)) else Num(None)
         if same(a, b):
             self.compared += is_mixed(a.mask | b.mask)
             return a if a.mask.bit_count() <= b.mask.bit_count() else b

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from trtconv.graph import deconv
-from trtconv.shapes.lattice.number import ONE, UNKNOWN, Num, ceil_div, combine, floor_div
+from trtconv.shapes.lattice.number import ONE, Num, ceil_div, combine, floor_div
 from trtconv.shapes.lattice.registry import Inputs, given, ints_of, like, normal, operator, shape_of, tensor
 from trtconv.shapes.lattice.tensor import Tensor
 from trtconv.shapes.lattice.trial import Node, Opaque, Trial
@@ -199,7 +199,7 @@ def _recurrent(trial: Trial, node: Node, inputs: Inputs) -> list[Tensor]:
 def _center_crop_pad(trial: Trial, node: Node, inputs: Inputs) -> Tensor:
     dims = list(shape_of(inputs))
     axes = ints_of(node, (), "axes", 0)
-    target = tensor(inputs, 1).nums or [UNKNOWN] * len(axes or dims)
+    target = tensor(inputs, 1).nums or [Num(None) for _ in range(len(axes or dims))]
     for axis, size in zip(range(len(dims)) if axes is None else axes, target, strict=True):
         dims[axis] = size
     return like(tensor(inputs), dims)
