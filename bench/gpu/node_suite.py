@@ -17,7 +17,8 @@ FOLDER/gpu-node-suite-8.6.json anew and prints a table. Delete the .jsonl to beg
 tests, or files of such, a line each (node_suite_again.txt: whatever was wrong, lost, crashed or is written otherwise
 since); --base takes the rows of a result over for whatever is not run. With --family rtx, which needs no GPU, nothing
 is run: the interpreter is compared with the suite alone. --cases takes other tests in place of ONNX's: a pickle each of
-(the model's bytes, its inputs, its outputs), as ONNX Runtime runs it.
+(the model's bytes, its inputs, its outputs), as ONNX Runtime runs it, and where the engine is to be for more sizes than
+those of the test (min, opt, max) by dimension behind it.
 
 Exit status: 0 whatever trtconv built is right; 1 something is not.
 """
@@ -52,6 +53,8 @@ WAYS = ("raw", "trtconv")
 _RANDOM = {"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"}
 _JOB_SECONDS = 60.0
 TEXT = 300
+Ranges = Mapping[str, tuple[int, int, int]]
+"""Dimension to min, opt, max."""
 LEVEL = 0
 """Of the builder's optimisation: which kernels run fastest is not the question."""
 
@@ -175,7 +178,7 @@ class Bench:
         row = self.raw(*case) if task["way"] == "raw" else self.trtconv(*case)
         return {**row, "seconds": round(time.monotonic() - started, 2)}
 
-    def raw(self, data: bytes, inputs: list[Any], outputs: list[Any]) -> Row:
+    def raw(self, data: bytes, inputs: list[Any], outputs: list[Any], ranges: Ranges | None = None) -> Row:
         """Parses, reads back and interprets, builds and runs a model as it is."""
         import onnx
         from trt86 import Options, Refused
@@ -197,7 +200,10 @@ class Bench:
         if self._family == "rtx":
             return {**row, "verdict": "not run", "why": "no GPU is used"}
         try:
-            shapes = {name: (feeds[name].shape,) * 3 for name in _dynamic(model)}
+            shapes = {
+                name: tuple(_sized(feeds[name].shape, places, ranges or {}, pick) for pick in range(3))
+                for name, places in _dynamic(model).items()
+            }
             options = Options(flags=_flags(model), profile=shapes, level=LEVEL)
             executed = self.execute(self.plain.build(data, options), feeds, expected)
         except Refused as error:
@@ -208,7 +214,7 @@ class Bench:
         row["difference"] = difference
         return {**row, "verdict": verdict, "why": why}
 
-    def trtconv(self, data: bytes, inputs: list[Any], outputs: list[Any]) -> Row:
+    def trtconv(self, data: bytes, inputs: list[Any], outputs: list[Any], ranges: Ranges | None = None) -> Row:
         """Builds a model as `trtconv build` does, and runs the engine."""
         import onnx
         from trt86 import Refused
@@ -225,7 +231,7 @@ class Bench:
             options = BuilderOptions(optimization_level=LEVEL, tf32=False)
             try:
                 dims = {
-                    name: trtconv.Range(*(feeds[source].shape[axis],) * 3)
+                    name: trtconv.Range(*(ranges or {}).get(name, (feeds[source].shape[axis],) * 3))
                     for source, places in _dynamic(model).items()
                     for axis, name in places.items()
                 }
@@ -275,6 +281,14 @@ def _dynamic(model: Any) -> dict[str, dict[int, str]]:
         for value in model.graph.input
     }
     return {name: places for name, places in inputs.items() if places}
+
+
+def _sized(shape: tuple[int, ...], places: Mapping[int, str], ranges: Ranges, pick: int) -> tuple[int, ...]:
+    """Returns the shape of an input at min (0), opt (1) or max (2) of the ranges that some of its dimensions have."""
+    sizes = list(shape)
+    for axis, name in places.items():
+        sizes[axis] = ranges.get(name, (shape[axis],) * 3)[pick]
+    return tuple(sizes)
 
 
 def _named(model: Any, inputs: list[Any], outputs: list[Any]) -> tuple[dict[str, Any], dict[str, Any]]:
