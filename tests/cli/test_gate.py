@@ -94,10 +94,23 @@ def test_what_a_configuration_ignores_does_not_count_in_a_build(call, tmp_path, 
     assert ([f["code"] for f in run["findings"]], run["up_to_date"]) == (["TC101"], True)
 
 
-def test_a_code_that_no_rule_has_lets_nothing_pass(call) -> None:
-    ended = call("check", UNET, "--target", "rtx", "-q", "--select", "TC999")
+@pytest.mark.parametrize("flag", ["--select", "--ignore"])
+def test_a_code_that_no_rule_has_is_refused(call, flag: str) -> None:
+    ended = call("check", UNET, "--target", "rtx", "-q", flag, "TC999")
     assert ended.code == 2
-    assert "no rule is selected by 'TC999'" in ended.err
+    assert "by 'TC999'" in ended.err
+
+
+@pytest.mark.parametrize("command", ["check", "build"])
+def test_a_code_that_no_rule_has_is_refused_in_a_configuration(call, tmp_path, monkeypatch, command: str) -> None:
+    (tmp_path / "m.onnx").write_bytes(Path(UNET).read_bytes())
+    entry = '[[models]]\npath = "m.onnx"\ntargets = ["rtx"]\ndims = { batch = 1, height = 16, width = 16 }\n'
+    (tmp_path / "trtconv.toml").write_text(f'{entry}ignore = [{{ code = "TC999", reason = "accepted" }}]\n')
+    monkeypatch.chdir(tmp_path)
+    ended = call(command, "-q", "--format", "json")
+    (run,) = json.loads(ended.out)["runs"]
+    assert (ended.code, run["exit_code"]) == (2, 2)
+    assert "TC999" in run["error"]["message"]
 
 
 def test_rules_are_in_the_order_of_their_codes() -> None:

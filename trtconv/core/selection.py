@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from trtconv.core.errors import InputError
 from trtconv.core.findings import Finding, Ignored
 from trtconv.core.frozen import frozen
+from trtconv.core.suggest import did_you_mean
 
 _CODE = re.compile(r"TC\d{0,3}|(?!TC)[A-Z][A-Z0-9]{1,11}\d{3}")
 _HINT = "'trtconv rule' lists them; TC3 means all TC3xx."
@@ -39,17 +40,19 @@ class Selection:
         return cls(tuple(codes), dict.fromkeys(left_out, ""))
 
     def require(self, rules: Mapping[str, str]) -> None:
-        """Refuses to select what no rule can find: a misspelt code would let everything pass.
+        """Refuses what means no rule: selected, a misspelt code would let everything pass; ignored, it would do nothing.
 
         Args:
             rules: Codes of all rules to their names.
 
         Raises:
-            InputError: No rule is meant by one of `select`.
+            InputError: No rule is meant by one of `select` or `ignore`.
         """
-        for selector in self.select:
-            if not any(_means(selector, code, name) for code, name in rules.items()):
-                raise InputError(f"no rule is selected by {selector!r}", _HINT)
+        for verb, selectors in (("selected", self.select), ("ignored", self.ignore)):
+            for selector in selectors:
+                if not any(_means(selector, code, name) for code, name in rules.items()):
+                    choices = rules.keys() if selector.isupper() else rules.values()
+                    raise InputError(f"no rule is {verb} by {selector!r}", did_you_mean(selector, choices, _HINT))
 
     def divide(self, findings: Iterable[Finding]) -> tuple[tuple[Finding, ...], tuple[Ignored, ...]]:
         """Returns the findings that count, and those that are to be ignored; what is not selected is in neither."""

@@ -25,7 +25,7 @@ from trtconv.graph.fitting import reloaded
 from trtconv.graph.inner_tensors import tensors_meant
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.provenance import Origin
-from trtconv.pipeline.extending.added import admit, checks_of, code_of, require_proof
+from trtconv.pipeline.extending.added import admit, checks_of, code_of, require_proof, require_rules
 from trtconv.pipeline.freed import freed_otherwise
 from trtconv.pipeline.mended import explained
 from trtconv.pipeline.outputs import (
@@ -137,7 +137,7 @@ def planned(
         cast_by: Versions of what a cast depends on there; None: those that are here.
 
     Raises:
-        InputError: A dimension has no bounds, or wrong ones.
+        InputError: A dimension has no bounds, or wrong ones; or what is selected or ignored is no rule.
     """
     profiles = asked_profiles(model, request)
     # A family alone means the version that is installed: the plan is then the same however it was asked for.
@@ -152,6 +152,7 @@ def planned(
     code, added = code_of(request), admit(request.extend, request.agree)
     identities = {"plugins": code.plugin_identities, "references": code.reference_identities, "extensions": added}
     plan = BuildPlan(target, profiles, original, cast_by, **identities, **shared(request, BuildSettings))  # type: ignore[arg-type]
+    require_rules(request.selection, plan)
     if request.precision == "auto" and (request.data is not None or request.metric is not None):
         # Loaded only here: most builds measure nothing.
         from trtconv.pipeline.mixing import sampled

@@ -23,21 +23,20 @@ from trtconv.core.progress import Progress
 from trtconv.core.requests.base import takes_request
 from trtconv.core.requests.build import BuildSettings
 from trtconv.core.requests.check import CheckRequest
-from trtconv.core.selection import Selection
 from trtconv.core.stages import Stage
 from trtconv.core.stopwatch import Stopwatch
 from trtconv.core.target import Target
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.stored_bounds import stored_bounds
 from trtconv.graph.views import quantizes
-from trtconv.pipeline.extending.added import admit, checks_of, code_of
+from trtconv.pipeline.extending.added import admit, checks_of, code_of, require_rules
 from trtconv.pipeline.freed import freed_otherwise
 from trtconv.pipeline.gpu_memory import short_of_memory
 from trtconv.pipeline.mended import after_rules, explained
 from trtconv.pipeline.outputs import asked_profiles, model_identity
 from trtconv.pipeline.parse import build_in_thread, fails, findings_of, parse_model
 from trtconv.pipeline.preparation import Preparation, hand_over, passes_of, promise_of
-from trtconv.rules import RULES, STANDING, Rule
+from trtconv.rules import STANDING
 from trtconv.rules.sizes import MISFITS
 from trtconv.runtimes import tensorrt
 from trtconv.runtimes.foreign_nodes import typed_model
@@ -80,8 +79,9 @@ def _check(request: CheckRequest, clock: Stopwatch) -> CheckReport:
     with clock.stage(Stage.RUNTIME):
         target, engine = target_and_runtime(request.target)
     preparation, plan = Preparation(model, target, clock), _planned(request, target, profiles)
+    require_rules(request.selection, plan)
     offered = _offered(model, target, request)
-    judged = preparation.judge(passes := passes_of(plan), STANDING, _checks(plan, request.selection))
+    judged = preparation.judge(passes := passes_of(plan), STANDING, checks_of(plan))
     findings = (*judged.findings, *offered)
     # Sizes that do not fit in a static model are the parser's to find, which is faster.
     memory: MemoryRecord | None = None
@@ -176,13 +176,6 @@ def _cut(
 def _planned(request: CheckRequest, target: Target, profiles: Sequence[ShapeProfile]) -> BuildPlan:
     added = admit(request.extend, request.agree)
     return BuildPlan(target, tuple(profiles), extensions=added, **shared(request, BuildSettings))
-
-
-def _checks(plan: BuildPlan, selection: Selection) -> tuple[Rule, ...]:
-    """Returns the rules of a plan; raises InputError where none is meant by what is selected."""
-    checks = checks_of(plan)
-    selection.require({rule.code: rule.name for rule in (*RULES, *checks)})
-    return checks
 
 
 def _not_told_yet(findings: Iterable[Finding], earlier: Sequence[Finding]) -> tuple[Finding, ...]:

@@ -33,9 +33,17 @@ def test_refuses_what_is_no_code(asked: str) -> None:
         Selection((asked,))
 
 
-def test_refuses_to_select_what_no_rule_finds() -> None:
+def test_refuses_what_means_no_rule() -> None:
     rules = {finding.code: finding.name for finding in FINDINGS}
-    Selection(("TC1", "TC301", "a-b", "TC"), {"TC999": "of another version"}).require(rules)
+    Selection(("TC1", "TC301", "a-b", "TC"), {"TC3": "", "c-d": ""}).require(rules)
     for asked in ("TC999", "TC31", "b-a"):
         with pytest.raises(InputError, match="no rule is selected"):
             Selection(("TC1", asked)).require(rules)
+        with pytest.raises(InputError, match="no rule is ignored"):
+            Selection((), {"TC1": "", asked: "of another version"}).require(rules)
+
+
+def test_proposes_the_rule_that_may_be_meant() -> None:
+    with pytest.raises(InputError) as refusal:
+        Selection((), {"TC310": ""}).require({"TC101": "a-b", "TC301": "c-d"})
+    assert "TC301" in refusal.value.hint

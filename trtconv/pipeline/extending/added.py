@@ -11,8 +11,9 @@ from trtconv.core.documents.build import BuildPlan
 from trtconv.core.documents.parts import CodeIdentity
 from trtconv.core.errors import InputError
 from trtconv.core.foreign import ForeignCode
+from trtconv.core.selection import Selection
 from trtconv.passes import Pass
-from trtconv.rules import CHECKS, Rule
+from trtconv.rules import CHECKS, RULES, Rule
 
 if TYPE_CHECKING:
     from trtconv.pipeline.extending.loading import Extension
@@ -105,6 +106,16 @@ def added_passes(plan: BuildPlan) -> tuple[Pass, ...]:
 def checks_of(plan: BuildPlan) -> tuple[Rule, ...]:
     """Returns the checks of a plan: those of trtconv, and those of extensions."""
     return (*CHECKS, *(rule for extension in extensions(plan) for rule in extension.rules))
+
+
+def require_rules(selection: Selection, plan: BuildPlan) -> None:
+    """Refuses to select or to ignore findings that no rule makes, neither one of trtconv nor one of an extension.
+
+    Raises:
+        InputError: It is asked for.
+    """
+    if selection.select or selection.ignore:
+        selection.require({rule.code: rule.name for rule in (*RULES, *checks_of(plan))})
 
 
 def require_proof(files: Sequence[CodeFile], level: str) -> None:
