@@ -185,6 +185,15 @@ def test_hints_are_kept(call, project: Path) -> None:
     assert "        hint: Did you mean batch? It has: batch (x:0), height (x:2), width (x:3)." in ended.out
 
 
+def test_lacking_bounds_are_listed_with_the_key_of_the_configuration(call, project: Path) -> None:
+    (project / "trtconv.toml").write_text(CONFIG.replace(", height = 64, width = 64", ""))
+    ended = call("build", "-q")
+    assert ended.code == 2
+    assert "height at x:2, width at x:3" in ended.out
+    assert 'dims = { "height" = "64:256:512", "width" = "64:256:512" }' in ended.out
+    assert "--dim" not in ended.out
+
+
 def test_no_configuration(call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     ended = call("check")

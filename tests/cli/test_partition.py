@@ -348,7 +348,13 @@ def test_check_says_where_it_would_be_cut(tmp_path: Path, call: Call, target: st
 def test_check_cannot_cut_without_bounds_nor_where_nothing_is_left(tmp_path: Path, call: Call) -> None:
     path = str(write("matcher", tmp_path))
     ended = call("check", path, "--partition", "--format", "json", "-q")
-    assert (ended.code, json.loads(ended.out)["partition"]["parts"]) == (1, [])
+    cut = json.loads(ended.out)["partition"]
+    assert (ended.code, cut["parts"]) == (1, [])
+    text = call("check", path, "--partition", "-q").out
+    for name in ("height", "width"):
+        assert f"--dim {name}=MIN:OPT:MAX" in cut["why"]
+        assert f"--dim {name}=MIN:OPT:MAX" in text
+    assert "no cut" in text.splitlines()[-1]
     assert call("check", path, "--partition", *flags("matcher"), "--leave", "*", "-q").code == 1
 
 

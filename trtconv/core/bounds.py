@@ -154,7 +154,7 @@ def _set_symbol(ranges: dict[str, Range], expression: Expression, bound: Range) 
             return
         raise InputError(
             f"dimension {expression.text} is computed from {', '.join(expression.symbols)}",
-            f"Give bounds of that instead: {_flags(expression.symbols)}.",
+            f"Give bounds of that instead: {flags_of(expression.symbols)}.",
         )
     sizes = []
     for size in (bound.min, bound.opt, bound.max):
@@ -234,12 +234,13 @@ def _missing_bounds(inputs: Sequence[InputSpec], missing: Sequence[str], ranges:
             needs.append(name)
     # What follows from a symbol that is asked for need not be given.
     needs = [name for name in dict.fromkeys(needs) if not set(_symbols(expressions, name)) & set(needs)]
-    return InputError("\n".join(lines), f"Add: {_flags(needs)}", lacks_bounds=True)
+    return InputError("\n".join(lines), f"Add: {flags_of(needs)}", lacks_bounds=True)
 
 
 def _symbols(expressions: Mapping[str, Expression], name: str) -> tuple[str, ...]:
     return expressions[name].symbols if name in expressions else ()
 
 
-def _flags(names: Sequence[str]) -> str:
+def flags_of(names: Sequence[str]) -> str:
+    """Returns the flags that give bounds of dimensions, to be filled in."""
     return " ".join(f"--dim {quoted(name)}=MIN:OPT:MAX" for name in names)

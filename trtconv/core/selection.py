@@ -40,7 +40,7 @@ class Selection:
         return cls(tuple(codes), dict.fromkeys(left_out, ""))
 
     def require(self, rules: Mapping[str, str]) -> None:
-        """Refuses what means no rule: selected, a misspelt code would let everything pass; ignored, it would do nothing.
+        """Refuses what means no rule: a misspelt code would let everything pass, or would be ignored in vain.
 
         Args:
             rules: Codes of all rules to their names.

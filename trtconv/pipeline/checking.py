@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from trtconv.core import codes, foreign
-from trtconv.core.bounds import divided_bounds
+from trtconv.core.bounds import divided_bounds, flags_of
 from trtconv.core.dims import Range, ShapeProfile, dynamic_dims
 from trtconv.core.documents.build import BuildPlan
 from trtconv.core.documents.check import CheckReport, ParserVerdict
@@ -103,7 +103,9 @@ def _check(request: CheckRequest, clock: Stopwatch) -> CheckReport:
         findings += _not_told_yet(judged.origin.place(faults, model), findings)
     model.require_unchanged_data()
     active, ignored = request.selection.divide(sorted(findings, key=_worst_first))
-    cut = _cut(model, target, engine, profiles, bounds, request, clock) if request.partition else None
+    cut = None
+    if request.partition:
+        cut = _cut(model, target, engine, profiles, bounds, request, clock) if profiles else _no_cut(unbounded)
     code = _exit_code(active, cut, request)
     return CheckReport(identity, target, active, parser, code, ignored, request.fail_on, unbounded, proof, memory, cut)
 
@@ -146,6 +148,13 @@ def _exit_code(findings: Sequence[Finding], cut: PlannedCut | None, request: Che
     )
 
 
+def _no_cut(unbounded: Sequence[str]) -> PlannedCut:
+    """Says what is missing where it cannot be told where a model would be cut."""
+    return PlannedCut(
+        why=f"where depends on the sizes, and these have no bounds: {', '.join(unbounded)}: add {flags_of(unbounded)}"
+    )
+
+
 def _cut(
     model: OnnxModel,
     target: Target,
@@ -156,8 +165,6 @@ def _cut(
     clock: Stopwatch,
 ) -> PlannedCut:
     """Says where `build --partition` would cut a model that the passes have been at."""
-    if not profiles:
-        return PlannedCut(why="where it is cut depends on the sizes: give bounds, --dim NAME=MIN:OPT:MAX")
     # Loaded only here: most models are not cut.
     from trtconv.graph.divisible import hold_outputs
     from trtconv.graph.order import sort

@@ -84,7 +84,19 @@ def each_of(requests: Sequence[Request], flags: ManyFlags, config: Config | None
 def outcome_of(results: list[Result], flags: ManyFlags, config: Config | None) -> Outcome:
     """Returns what a command about many models ends with."""
     github = flags.output_format == "github"
+    if config is not None:
+        results = [_as_listed(result) for result in results]
     return Outcome(_render(flags, config, results), _exit_code(results), github, verdict_of(results))
+
+
+def _as_listed(result: Result) -> Result:
+    """Returns a result whose hint names what the configuration has in the place of flags."""
+    from trtconv.core.configuration_words import in_configuration
+    from trtconv.core.documents.check import FailedRun
+
+    if not isinstance(result, FailedRun):
+        return result
+    return dataclasses.replace(result, hint=in_configuration(result.hint))
 
 
 _NAMED = 3

@@ -51,14 +51,16 @@ def check_text(report: CheckReport, verbose: bool = False) -> str:
 
 def check_summary(report: CheckReport) -> str:
     """Returns the outcome of a check in one line."""
-    return f"{leading(report.model.path)}: {_summary(report.findings)} for {report.target}"
+    no_cut = report.partition is not None and bool(report.partition.why)
+    parts = ["no cut"] * no_cut + [_summary(report.findings)] * (not no_cut or bool(report.findings))
+    return f"{leading(report.model.path)}: {', '.join(parts)} for {report.target}"
 
 
 def run_summary(report: CheckReport) -> str:
     """Returns the outcome of a check in one line that stands by itself: it says what was not asked, too."""
     notes = ["no sizes checked"] if report.unbounded else []
     notes += ["by rules alone"] if report.parser.accepted is None else []
-    notes += [clean(f"no cut: {report.partition.why}")] if report.partition is not None and report.partition.why else []
+    notes += [clean(report.partition.why)] if report.partition is not None and report.partition.why else []
     return "; ".join([check_summary(report), *notes])
 
 
@@ -327,7 +329,8 @@ def run_row(result: CheckReport | BuildReport | FailedRun) -> str:
         # Most messages begin with the path themselves.
         first, *rest = result.message.splitlines() or [""]
         # What a colon announces is the rest.
-        whole = " ".join([first, *map(str.strip, rest)]) if first.endswith(":") else first
+        listed = ", ".join(" ".join(line.split()) for line in rest)
+        whole = f"{first} {listed}" if first.endswith(":") else first
         message = whole.removeprefix(result.model).removeprefix(":").strip()
         where = f" (on {result.worker})" if result.worker else ""
         return f"{mark}{leading(result.model)} for {clean(f'{result.target}: {message}{where}')}"
