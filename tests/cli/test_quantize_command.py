@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 
 from support.cli import Ended
 from support.float_nets import ATTENTION, RESIDUAL, saved_net, saved_samples
+from trtconv.cli.commands.build import _as_old_as_its_bytes
 
 Call = Callable[..., Ended]
 
@@ -68,6 +70,20 @@ def test_a_build_quantises_attention_where_asked(
     assert ended.code == 0 or "Cuda Runtime" in ended.out, ended.err
     layers = {layer["node"] for layer in json.loads(ended.out)["quantization"]["quantized"]}
     assert len(layers & {"scores", "mix"}) == quantised
+
+
+def test_a_model_that_is_written_again_keeps_the_age_of_all_its_files(tmp_path: Path) -> None:
+    files = (tmp_path / "m.onnx", tmp_path / "m.onnx.data")
+    for path in files:
+        path.write_bytes(b"x")
+        os.utime(path, (1000, 1000))
+    with _as_old_as_its_bytes(files[0]):
+        for path in files:
+            path.write_bytes(b"x")
+    assert [path.stat().st_mtime for path in files] == [1000, 1000]
+    with _as_old_as_its_bytes(files[0]):
+        files[1].write_bytes(b"y")
+    assert files[1].stat().st_mtime > 1000
 
 
 def test_the_same_call_again_replaces_what_it_wrote(call: Call, tmp_path: Path) -> None:

@@ -93,7 +93,7 @@ def _build(request: BuildRequest, clock: Stopwatch) -> BuildReport:
     # MEASURE has no time limit: the user's samples may be slow.
     with clock.stage(Stage.PLAN if request.data is None else Stage.MEASURE):
         draft = planned(request, model, engine.info)
-        previous = Stale() if request.force else standing(request, draft)
+        previous = Stale() if request.force else standing(request, draft, model)
     if not isinstance(previous, Stale):
         return previous
     draft = dataclasses.replace(draft, rebuilt=previous.why or None)

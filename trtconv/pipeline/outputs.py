@@ -289,13 +289,25 @@ class Stale:
     why: str = ""
 
 
-def standing(request: BuildRequest, draft: BuildReport) -> BuildReport | Stale:
-    """Returns a report of the engine that is there, if it was built from just this model, plan and runtime."""
+def standing(request: BuildRequest, draft: BuildReport, model: OnnxModel) -> BuildReport | Stale:
+    """Returns a report of the engine that is there, if it was built from just this model, plan and runtime.
+
+    Args:
+        request: What to build.
+        draft: The report that the build begins with.
+        model: Its model, as it was loaded.
+    """
     try:
+        has_engine, has_report = request.engine_path.exists(), request.report_path.exists()
+        if not has_engine or not has_report:
+            reasons = {(True, False): "its report is missing", (False, True): "the engine's file is missing"}
+            return Stale(reasons.get((has_engine, has_report), ""))
         saved = load_report(request.report_path)
-        stale = _difference(request, draft, saved)
-    except (OSError, InputError):
-        return Stale()
+        stale = _difference(request, draft, saved, (request.model, *model.external_files))
+    except InputError:
+        return Stale("its report is damaged, or was changed by hand")
+    except OSError:
+        return Stale("the engine's file cannot be read")
     if stale:
         return Stale(stale)
     owner = None if request.sign is None else signatures.owner(request.sign)
@@ -306,8 +318,8 @@ def standing(request: BuildRequest, draft: BuildReport) -> BuildReport | Stale:
     return dataclasses.replace(report, findings=findings, ignored=ignored)
 
 
-def _difference(request: BuildRequest, draft: BuildReport, saved: SavedReport) -> str:
-    """Returns why an engine is not the one that is asked for; nothing where it is."""
+def _difference(request: BuildRequest, draft: BuildReport, saved: SavedReport, sources: Sequence[Path]) -> str:
+    """Returns why an engine is not the one that is asked for, made of these files; nothing where it is."""
     old = saved.report
     if not saved.is_intact:
         return "its report was changed by hand"
@@ -318,8 +330,9 @@ def _difference(request: BuildRequest, draft: BuildReport, saved: SavedReport) -
     if changes := Identity.of(old).changes(Identity.of(draft)):
         return changes
     # As make does: whoever touches a model wants it built.
-    if request.model.stat().st_mtime_ns > request.engine_path.stat().st_mtime_ns:
-        return "the model's file is newer"
+    age = request.engine_path.stat().st_mtime_ns
+    if newer := [path for path in sources if path.stat().st_mtime_ns > age]:
+        return "the model's file is newer" if newer[0] == request.model else "the model's external data is newer"
     # Its size first: to hash what is another file may take long.
     same = request.engine_path.stat().st_size == old.engine.bytes
     if not same or sha256_of(request.engine_path) != old.engine.sha256:

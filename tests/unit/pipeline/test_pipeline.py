@@ -221,7 +221,13 @@ class TestUpToDate:
             (lambda model: model.write_bytes(model.read_bytes() + b"\x12\x01x") and {}, "the model changed"),
             (lambda model: model.with_suffix(".engine").write_bytes(b"other") and {}, "the engine's file was changed"),
             (lambda model: os.utime(model, (time.time() + 9, time.time() + 9)) or {}, "the model's file is newer"),
-            (lambda model: model.with_name("m.engine.json").unlink() or {}, None),
+            (lambda model: model.with_name("m.engine.json").unlink() or {}, "its report is missing"),
+            (
+                lambda model: model.with_name("m.engine.json").write_bytes(b"x") and {},
+                "its report is damaged, or was changed by hand",
+            ),
+            (lambda model: _edit(model.with_name("m.engine.json")), "its report is damaged, or was changed by hand"),
+            (lambda model: model.with_suffix(".engine").unlink() or {}, "the engine's file is missing"),
             (lambda model: {"force": True}, None),
         ],
     )
@@ -249,12 +255,25 @@ class TestUpToDate:
         (tmp_path / "w.bin").write_bytes(bytes(36))
         assert not build(path, dims={}).up_to_date
 
+    def test_touched_external_data_builds_again_as_a_touched_model_does(self, use: Use, tmp_path: Path) -> None:
+        path = saved_outside(tmp_path / "m.onnx")
+        use(FakeRuntime(FakeNetwork(deconvolutions=(layer(),))))
+        build(path, dims={})
+        os.utime(tmp_path / "w.bin", (time.time() + 9, time.time() + 9))
+        assert build(path, dims={}).rebuilt == "the model's external data is newer"
+
     def test_findings_that_were_let_pass_once_fail_later(self, use: Use, tmp_path: Path) -> None:
         path = saved(tmp_path / "m.onnx", "strides=[2,2], output_padding=[1,1]")
         use(FakeRuntime(FakeNetwork(deconvolutions=(layer(),))))
         assert build(path, dims={}, rewrite=False).exit_code == 0
         assert build(path, dims={}, rewrite=False, fail_on=Severity.WARNING).exit_code == 1
         assert build(path, dims={}, rewrite=False).up_to_date
+
+
+def _edit(report: Path) -> dict[str, Any]:
+    document = json.loads(report.read_text())
+    report.write_text(json.dumps({**document, "exit_code": 1}))
+    return {}
 
 
 def _missing(model: Path) -> dict[str, Any]:

@@ -279,15 +279,17 @@ def _divided(request: BuildRequest, flags: Collection[str]) -> tuple[QuantizeReq
 @contextlib.contextmanager
 def _as_old_as_its_bytes(path: Path) -> Iterator[None]:
     """Has a file that is written again with the same bytes keep its age: what was built of it is up to date."""
-    before = (path.stat(), _sums(path)) if path.is_file() else None
+    before = _sums(path)
+    ages = {file: file.stat() for file in before}
     yield
-    if before is not None and _sums(path) == before[1]:
-        os.utime(path, ns=(before[0].st_atime_ns, before[0].st_mtime_ns))
+    if before and _sums(path) == before:
+        for file, age in ages.items():
+            os.utime(file, ns=(age.st_atime_ns, age.st_mtime_ns))
 
 
-def _sums(path: Path) -> list[str]:
-    """Returns the SHA-256 of a model, and of its weights where they lie beside it."""
-    return [sha256_of(file) for file in (path, path.with_name(f"{path.name}.data")) if file.is_file()]
+def _sums(path: Path) -> dict[Path, str]:
+    """Returns the SHA-256 of a model's file, and of that of its weights where they lie beside it."""
+    return {file: sha256_of(file) for file in (path, path.with_name(f"{path.name}.data")) if file.is_file()}
 
 
 def _quantize_and_build(

@@ -161,7 +161,7 @@ def _current_report(
             measured = read_plain(request.beside(kind).path, DOCUMENT_BYTES)
             if old.engine is None or str(old.engine.sha256).encode() not in measured:
                 return None
-        verdict = standing(request, as_told(request, model, old))
+        verdict = standing(request, as_told(request, model, old), model)
         return None if isinstance(verdict, Stale) else verdict
     return None
 
