@@ -86,6 +86,18 @@ def test_a_model_that_is_written_again_keeps_the_age_of_all_its_files(tmp_path: 
     assert files[1].stat().st_mtime > 1000
 
 
+def test_verify_of_the_float_model_says_how_both_are_compared(call: Call, tmp_path: Path) -> None:
+    pytest.importorskip("tensorrt_rtx")
+    net, engine = saved_net(RESIDUAL, tmp_path), tmp_path / "e.engine"
+    data = ("--precision", "int8", "--data", str(saved_samples(tmp_path, [(1, 4, 8, 8)])), "--target", "rtx", "-q")
+    assert call("build", str(net), *data, "-o", str(engine)).code == 0
+    ended = call("verify", str(net), str(engine), "-q")
+    assert ended.code == 2
+    command = ended.err.strip().partition("trtconv ")[2]
+    assert command == f"verify {tmp_path / 'e.int8.onnx'} {engine} --against {net}"
+    assert call(*command.split(), "-q").code == 0
+
+
 def test_the_same_call_again_replaces_what_it_wrote(call: Call, tmp_path: Path) -> None:
     pytest.importorskip("tensorrt_rtx")
     data = ("--precision", "int8", "--data", str(saved_samples(tmp_path, [(1, 4, 8, 8)])))

@@ -51,6 +51,7 @@ def verify(request: VerifyRequest, progress: Progress | None = None) -> VerifyRe
         EnvironmentMissing: The engine was built for another TensorRT or GPU, or nothing could be compared here.
         EngineFailed: TensorRT does not load the engine, or it ended its process.
     """
+    refuse_unmet(request)
     started = time.monotonic()
     listener = progress or NullProgress()
     seconds: dict[str, float] = {}
@@ -207,6 +208,7 @@ def verify_pipeline(request: VerifyRequest, progress: Progress | None = None) ->
         EnvironmentMissing: The engines were built for another machine, or nothing could be compared here.
         EngineFailed: TensorRT does not load an engine, or it ended its process.
     """
+    refuse_unmet(request)
     started = time.monotonic()
     path = request.engine if request.engine is not None and is_pipeline(request.engine) else request.model
     task = "trtconv.engine.pipeline_verifying:serve"

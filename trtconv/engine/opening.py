@@ -11,14 +11,16 @@ from pathlib import Path
 
 from trtconv.core import foreign, signatures
 from trtconv.core.builder_options import BuilderOptions
+from trtconv.core.decode import Fault, checked_schema, decoded, json_of
 from trtconv.core.documents.build import BuildReport
 from trtconv.core.documents.parts import CodeIdentity, FileIdentity
+from trtconv.core.documents.quantize import QuantizeReport
 from trtconv.core.documents.saved import SavedReport, load_report
 from trtconv.core.errors import EnvironmentMissing, InputError
 from trtconv.core.file_kinds import ENGINE, kind_of
 from trtconv.core.files import real_path, report_beside, with_ending
 from trtconv.core.frozen import frozen
-from trtconv.core.reading import read_plain
+from trtconv.core.reading import DOCUMENT_BYTES, read_plain
 from trtconv.core.target import Target
 from trtconv.runtimes.tensorrt import Engine, EngineLoader
 
@@ -179,11 +181,28 @@ def require_model(subject: EngineFile, model: Path, sha256: str) -> None:
     Raises:
         InputError: Its report says that it was another one.
     """
-    if subject.build is not None and subject.build.model.sha256 != sha256:
+    if subject.report is None or subject.report.report.model.sha256 == sha256:
+        return
+    built_from = subject.report.report.model.path
+    if _quantized_model(subject.report.path) == sha256:
+        words = ("trtconv", "verify", built_from, str(subject.path), "--against", str(model))
         raise InputError(
-            f"{subject.path} was built from another version of {subject.build.model.path} than {model} is",
-            "Build the engine again, or give the model that it was built from.",
+            f"{subject.path} was built from {built_from}, which is {model} quantised",
+            f"Compare it with both: {shlex.join(words)}",
         )
+    raise InputError(
+        f"{subject.path} was built from another version of {built_from} than {model} is",
+        "Build the engine again, or give the model that it was built from.",
+    )
+
+
+def _quantized_model(report: Path) -> str | None:
+    """Returns the SHA-256 of the float model that was quantised for an engine; None where nothing tells of one."""
+    record = report.with_name(f"{report.name.removesuffix('.json')}.quantize.json")
+    try:
+        return decoded(QuantizeReport, checked_schema(json_of(read_plain(record, DOCUMENT_BYTES)))).model.sha256
+    except (OSError, InputError, Fault):
+        return None
 
 
 def require_machine(subject: EngineFile, engines: EngineLoader, *, with_weights: bool = True) -> None:

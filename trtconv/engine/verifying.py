@@ -15,7 +15,7 @@ from trtconv.core.documents.proof import BuildProof
 from trtconv.core.documents.saved import SavedReport
 from trtconv.core.documents.verify import Disagreement, Tolerance, VerifyCase, VerifyReport
 from trtconv.core.errors import EngineFailed, EnvironmentMissing, InputError
-from trtconv.core.findings import Finding, Severity
+from trtconv.core.findings import Finding
 from trtconv.core.frozen import frozen
 from trtconv.core.process import Tell
 from trtconv.core.requests.engine import VerifyRequest
@@ -31,6 +31,7 @@ from trtconv.engine.rebuilding import Recipe, as_built, changes_numbers, subject
 from trtconv.engine.runs import WAYS_TO_LOAD, CannotRun, EngineRuns, NetworkRuns, OnnxRuns, Runs
 from trtconv.engine.saving import TensorFolder, folder_of
 from trtconv.engine.self_check import check_profiles, self_check
+from trtconv.engine.sizes import refuse_inputs, refuse_sizes
 from trtconv.engine.tolerances import precision_of, tolerance_of
 from trtconv.engine.traced_sizes import TracedSizes
 from trtconv.graph.chance import random_outputs
@@ -41,7 +42,6 @@ from trtconv.pipeline.extending.added import admit
 from trtconv.pipeline.outputs import model_identity
 from trtconv.pipeline.parse import parse_model
 from trtconv.pipeline.preparation import Preparation
-from trtconv.pipeline.profiles import settle
 from trtconv.runtimes.compare import compare
 from trtconv.runtimes.inputs import Feeds, load_generator, read_inputs
 from trtconv.runtimes.onnxruntime import output_steps
@@ -296,19 +296,14 @@ def choose_cases(request: VerifyRequest, setting: Setting) -> list[Case]:
     if request.inputs is not None:
         feeds = read_inputs(model.inputs, request.inputs)
         shapes = {name: values.shape for name, values in feeds.items()}
-        return [Case(profile_for(profiles, shapes), "inputs", shapes, request.seed, feeds)]
+        index = profile_for(profiles, shapes)
+        refuse_inputs(model, request.inputs, feeds, profiles[index])
+        return [Case(index, "inputs", shapes, request.seed, feeds)]
     within = narrowed(model.inputs, profiles, request.dims)
     if request.dims:
-        _refuse_sizes(model, [profile for _, profile in within])
+        refuse_sizes(model, [profile for _, profile in within])
     cases = cases_of_profiles(model, [profile for _, profile in within], random=request.random, seed=request.seed)
     return [dataclasses.replace(case, profile=within[case.profile][0]) for case in cases]
-
-
-def _refuse_sizes(model: OnnxModel, profiles: Sequence[ShapeProfile]) -> None:
-    """Raises InputError where a size that the user asked for is none that the network accepts."""
-    faults = [f for f in settle(model, profiles).findings if f.severity is Severity.ERROR]
-    if faults:
-        raise InputError(faults[0].message, faults[0].fix)
 
 
 def _built_profiles(request: VerifyRequest, setting: Setting) -> Sequence[ShapeProfile]:

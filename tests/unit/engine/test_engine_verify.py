@@ -202,6 +202,26 @@ def test_inputs_that_do_not_fit(gpu: FakeDriver, tmp_path: Path, arrays: dict[st
         run(build(tmp_path), inputs=save(tmp_path / "i.npz", **arrays))
 
 
+@pytest.mark.parametrize(("height", "width"), [(9, 8), (8, 11)])
+def test_inputs_of_a_size_that_the_network_does_not_accept(
+    gpu: FakeDriver, tmp_path: Path, height: int, width: int
+) -> None:
+    path = save(tmp_path / "i.npz", x=np.ones((1, 3, height, width), np.float32))
+    with pytest.raises(InputError) as refused:
+        run(build(tmp_path), inputs=path)
+    name, size = ("h", height) if height % 2 else ("w", width)
+    assert f"{path}: x 1x3x{height}x{width}" in refused.value.message
+    assert f"no {name} of {size}" in refused.value.message
+    assert f"nearest sizes of {name} that it accepts are {size - 1} and {size + 1}." in refused.value.hint
+
+
+def test_a_generator_beside_inputs_is_refused(gpu: FakeDriver, tmp_path: Path) -> None:
+    inputs = save(tmp_path / "i.npz", x=np.ones((1, 3, 8, 8), np.float32))
+    (tmp_path / "make.py").write_text("def make(shapes, seed):\n    raise ValueError\n")
+    with pytest.raises(InputError, match="--generator would not be called"):
+        run(build(tmp_path), inputs=inputs, generator=f"{tmp_path / 'make.py'}:make")
+
+
 def test_a_file_that_is_no_npz(gpu: FakeDriver, tmp_path: Path) -> None:
     (tmp_path / "i.npz").write_text("no")
     with pytest.raises(InputError, match=r"is not an \.npz file"):

@@ -9,7 +9,7 @@ from trtconv.core.agreement import CodeFile
 from trtconv.core.dim_flags import parse_dims
 from trtconv.core.files import with_ending
 from trtconv.core.frozen import frozen
-from trtconv.core.options import group, option
+from trtconv.core.options import Requirement, group, option
 from trtconv.core.requests.base import Bounds, Request, settle
 from trtconv.core.requests.code import EXTEND, LEAN_RUNTIME, PLUGINS, REFERENCES
 from trtconv.core.requests.common import PROOFS, PROVE, PROVE_TIME
@@ -94,6 +94,14 @@ class Limits:
         settle(self)
 
 
+_WITHOUT_INPUTS = Requirement(
+    frozenset({"inputs"}),
+    lambda request: request.inputs is None,
+    "{flag} would not be called: --inputs has the inputs",
+    "Leave out {flag} or --inputs.",
+)
+
+
 @frozen
 class VerifyRequest(Request):
     """A call of `trtconv verify`.
@@ -139,6 +147,7 @@ class VerifyRequest(Request):
         metavar="FILE.py:FUNC",
         default=None,
         reads="what makes inputs",
+        requires=_WITHOUT_INPUTS,
     )
     seed: int = option("--seed", "Seed of inputs and random sizes.", takes=int, least=0, default=0)
     random: int = option("--random", "Random sizes of each profile.", takes=int, least=0, most=1000, default=2)
