@@ -98,11 +98,33 @@ def lies_in(tensor: onnx.TensorProto, path: Path) -> bool:
     return external_entry(tensor).get("location") == path.name
 
 
-def check_external_all(tensors: Sequence[onnx.TensorProto], path: Path) -> None:
-    """Raises InputError unless all external data is there, and BudgetExceeded where it is too much."""
+def check_external_all(tensors: Sequence[onnx.TensorProto], path: Path) -> Path:
+    """Checks the external data of a model.
+
+    Returns:
+        The path of the model beside which it lies: where that is a link, it may be what the link leads to.
+
+    Raises:
+        InputError: Some is not there, or not as it should be.
+        BudgetExceeded: It is too much.
+    """
     budget.spend("bytes", sum(map(nbytes, tensors)), "its external data")
+    path = _home_of(tensors, path)
     for tensor in tensors:
         check_external(tensor, path)
+    return path
+
+
+def _home_of(tensors: Sequence[onnx.TensorProto], path: Path) -> Path:
+    if not path.is_symlink():
+        return path
+    places = [external_entry(tensor).get("location", "") for tensor in tensors]
+    own, real = path.parent, real_path(path)
+    try:
+        is_beside_real = all((real.parent / place).is_file() for place in places)
+        return real if is_beside_real and not any((own / place).exists() for place in places) else path
+    except (OSError, ValueError):
+        return path
 
 
 def check_external(tensor: onnx.TensorProto, path: Path) -> None:

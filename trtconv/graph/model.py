@@ -109,7 +109,7 @@ class OnnxModel:
         model._size, data = len(data), b""  # What follows copies each tensor that it looks at.
         model.whole = model._whole_of(admit(model.proto, hashing, path))
         if external := list(model.external_tensors()):
-            check_external_all(external, path)
+            model.path = check_external_all(external, path)
             model._data = FileStates.of(model.external_files)
             model._embed_small_tensors()
         return model

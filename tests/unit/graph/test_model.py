@@ -217,6 +217,27 @@ def test_a_model_and_its_data_may_both_be_links(tmp_path: Path) -> None:
     assert OnnxModel.load(path).external_files
 
 
+def test_external_data_may_lie_beside_what_a_link_leads_to(tmp_path: Path) -> None:
+    path = external(tmp_path / "in")
+    (tmp_path / "links").mkdir()
+    link = tmp_path / "links" / "m.onnx"
+    link.symlink_to(path)
+    model = OnnxModel.load(link)
+    np.testing.assert_array_equal(model.array(model.proto.graph.initializer[0]), numpy_helper.to_array(W))
+    assert model.digest() == OnnxModel.load(path).digest()
+    # What lies beside the link counts first, as other readers have it.
+    (tmp_path / "links" / "weights.bin").write_bytes(bytes(36))
+    assert not OnnxModel.load(link).array(model.proto.graph.initializer[0]).any()
+
+
+def test_external_data_that_is_neither_beside_a_link_nor_its_target_is_missing(tmp_path: Path) -> None:
+    path = external(tmp_path / "in")
+    (tmp_path / "link.onnx").symlink_to(path)
+    (tmp_path / "in" / "weights.bin").unlink()
+    with pytest.raises(InputError, match="is missing"):
+        OnnxModel.load(tmp_path / "link.onnx")
+
+
 def test_the_digest_is_of_the_model_and_its_data(tmp_path: Path) -> None:
     path = external(tmp_path)
     first = OnnxModel.load(path).digest()
