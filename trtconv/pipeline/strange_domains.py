@@ -7,12 +7,15 @@ import dataclasses
 from trtconv.core.frozen import frozen
 from trtconv.graph.checker import attribute_names
 from trtconv.graph.model import OnnxModel
+from trtconv.graph.node_validity import fault_of_node
 from trtconv.graph.types import MICROSOFT, ONNX_DOMAINS
 from trtconv.runtimes.tensorrt import ParserIssue
 
 PARTITION = "leave it to ONNX Runtime: build --partition (docs/partition.md)"
 _UNKNOWN = "Plugin not found"
 """What the parser says of an operator that it does not know."""
+_TEXT = "object"
+"""What NumPy calls the type of strings."""
 
 
 _OF_NO_DOMAIN = (
@@ -56,8 +59,21 @@ def advice(model: OnnxModel, issue: ParserIssue) -> Advice:
             return Advice(issue.message, remedy)
     fix = "Replace the operator, or change what the message names"
     has_node = 0 <= issue.node_index < len(model.proto.graph.node)
+    if not has_node and (texts := _texts(model)):
+        return Advice(issue.message, f"TensorRT has no tensors of strings: compute {texts} outside of the network.")
+    if has_node and not (is_strange or issue.inside) and (fault := fault_of_node(model, issue.node_index)):
+        return Advice(
+            issue.message,
+            f"The node is not valid, so ONNX Runtime refuses it too ({fault}): correct it, or export the model again.",
+        )
     runs = has_node and (not is_strange or bool(remedy) or _is_function(model, domain, issue.op))
     return Advice(issue.message, f"{fix}; or {PARTITION}." if runs else f"{fix}.")
+
+
+def _texts(model: OnnxModel) -> str:
+    """Returns the inputs and initializers of the main graph that hold strings, in words; "" where there are none."""
+    names = [*(spec.name for spec in model.inputs), *model.main.initializers]
+    return ", ".join(repr(name) for name in names if model.main.dtype(name) == _TEXT)
 
 
 def _remedy(domain: str) -> str:
