@@ -242,3 +242,11 @@ def test_one_changed_byte_is_built_again(call: Any, collected: Collected) -> Non
     assert call("run-job", str(job), "out").code == 0
     assert hashlib.sha256(collected.engine.read_bytes()).hexdigest() == collected.engine.name
     assert call("collect", "out", "-q").code == 0
+
+
+def test_run_job_names_the_file_that_is_no_job(call, tmp_path: Path) -> None:
+    path = tmp_path / "trtconv.toml"
+    path.write_text("targets = []")
+    ended = call("run-job", str(path), str(tmp_path / "out"))
+    assert ended.code == 2
+    assert f"{path}: it is no job" in ended.err

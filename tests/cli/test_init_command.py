@@ -51,3 +51,12 @@ def test_what_init_proposes_runs_where_the_user_stands(call, tmp_path: Path, mon
         proposed = shlex.split(said.rpartition("then run ")[2])
         assert proposed == ["trtconv", "build", *words]
         assert "no trtconv.toml" not in call("check", *words, "--target", "tensorrt-8.6").err
+
+
+def test_init_into_what_cannot_be_written_proposes_no_other_output(call, tmp_path: Path) -> None:
+    shutil.copy(ROOT / "models" / "gan_generator.onnx", tmp_path)
+    (tmp_path / "trtconv.toml").mkdir()
+    ended = call("init", str(tmp_path), "--force")
+    assert ended.code == 2
+    assert "cannot be written" in ended.err
+    assert "output path" not in ended.err

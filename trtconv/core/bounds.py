@@ -16,6 +16,9 @@ from trtconv.core.export_command import freeing_command, own_names
 from trtconv.core.expressions import Expression, derived, free_names
 from trtconv.core.suggest import did_you_mean
 
+_LARGEST = (1 << 31) - 1
+"""Size of an axis that TensorRT counts to."""
+
 
 def make_profile(
     inputs: Sequence[InputSpec], bounds: Mapping[str, Range], values: Mapping[str, InputRange] | None = None
@@ -32,13 +35,19 @@ def make_profile(
         The profile; every input is in it.
 
     Raises:
-        InputError: For a name that the model does not have, a range given to a static axis, or a dynamic dimension
-            without bounds. The message lists what exists and a command line to copy.
+        InputError: For a name that the model does not have, a range given to a static axis, a size that is too large,
+            or a dynamic dimension without bounds. The message lists what exists and a command line to copy.
     """
     ranges = bounds_by_name(inputs, bounds)
     missing = [name for name in dynamic_dims(inputs) if name not in ranges]
     if missing:
         raise _missing_bounds(inputs, missing, ranges)
+    for name, bound in ranges.items():
+        if bound.max > _LARGEST:
+            raise InputError(
+                f"dimension {name}={bound.short} is too large: TensorRT takes sizes up to {_LARGEST}",
+                f"Give at most that: --dim {quoted(name)}=MIN:OPT:{_LARGEST}.",
+            )
 
     def shape(spec: InputSpec, pick: str) -> Shape:
         return tuple(d if isinstance(d, int) else getattr(ranges[d], pick) for d in spec.dims)

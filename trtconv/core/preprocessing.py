@@ -141,7 +141,7 @@ def _setting(key: str, value: str) -> Iterator[tuple[str, Any]]:
     if key in ("size", "image"):
         yield "sizes" if key == "size" else "images", _sizes(value, alike=key == "size")
     elif key == "scale":
-        yield key, _fraction(value)
+        yield key, _scale(value)
     elif key in ("mean", "std"):
         numbers = tuple(_finite(float(number)) for number in value.split(":"))
         if key == "std" and 0.0 in numbers:
@@ -168,14 +168,17 @@ def _sizes(text: str, *, alike: bool) -> tuple[Size, ...]:
     return sizes
 
 
-def _fraction(text: str) -> float:
+def _scale(text: str) -> float:
     # Loaded only here: few models take images, and it takes a hundredth of a small build.
     from fractions import Fraction
 
     try:
-        return _finite(float(Fraction(text)))
+        scale = _finite(float(Fraction(text)))
     except ZeroDivisionError as error:
         raise ValueError("a division by 0") from error
+    if scale == 0:
+        raise ValueError("a scale of 0, which makes all images the same")
+    return scale
 
 
 def _finite(number: float) -> float:

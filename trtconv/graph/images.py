@@ -64,6 +64,13 @@ def take_images(model: OnnxModel, how: Preprocessing) -> ImageInput:
 
 def _input(model: OnnxModel, how: Preprocessing) -> InputSpec:
     """Returns the input that is to take images."""
+    for name, values in (("mean", how.mean), ("std", how.std)):
+        count = CHANNELS[how.color]
+        if len(values) not in (1, count):
+            raise InputError(
+                f"images: one in color={how.color} has {count} channels, and {name} {len(values)} values",
+                f"Write {name}= with one value" + (f", or with {count}: one for each channel." if count > 1 else "."),
+            )
     objections = {spec.name: _why_not(spec, how) for spec in model.inputs}
     if how.input and how.input not in objections:
         raise InputError(f"images: {model.path} has no input {how.input!r}", f"It has {', '.join(objections)}.")
@@ -89,9 +96,6 @@ def _why_not(spec: InputSpec, how: Preprocessing) -> str | None:
     channels, count = spec.dims[_AXES[how.layout][0]], CHANNELS[how.color]
     if isinstance(channels, int) and channels != count:
         return f"has {channels} channels, and an image {count}"
-    for name, values in (("mean", how.mean), ("std", how.std)):
-        if len(values) not in (1, count):
-            return f"has {count} channels, and {name} {len(values)} values"
     return None
 
 

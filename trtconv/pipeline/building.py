@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from trtconv.core import foreign
 from trtconv.core.documents.best_of import BestOf
 from trtconv.core.documents.build import BuildPlan, BuildReport
+from trtconv.core.documents.rewrite import Edit
 from trtconv.core.documents.tuned import Tuned
 from trtconv.core.errors import BuildFailed, InputError
 from trtconv.core.files import source_checksum
@@ -167,6 +168,15 @@ def planned(
     return with_tactics(report, request, info)
 
 
+def _unused(plan: BuildPlan, edits: Sequence[Edit]) -> Iterator[str]:
+    """Yields in words what `--substitute` asks for and the passes have put nowhere."""
+    if plan.substitute:
+        # Loaded only here: most builds substitute nothing.
+        from trtconv.pipeline.substituting.passes import unused
+
+        yield from unused(plan.substitute, edits, plan.target)
+
+
 @frozen
 class _Prepared:
     """A model that is ready for TensorRT's parser.
@@ -293,7 +303,7 @@ class _Work:
             findings=(*sized.milder(judged.findings), *sized.findings, *otherwise),
             tuned=tuned,
             lattice=sized.record,
-            notes=(*map(str, tuned), *sized.notes, *told_level(plan, capabilities)),
+            notes=(*map(str, tuned), *sized.notes, *told_level(plan, capabilities), *_unused(plan, edits)),
         )
         if self._fails(report):
             return report, None

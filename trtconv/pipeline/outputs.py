@@ -178,7 +178,7 @@ def asked_profiles(model: OnnxModel, request: BuildRequest | CheckRequest) -> tu
     stored = stored_bounds(model)
     profiles = []
     sized = sides(model.images)
-    for own, sizes in itertools.product(request.profiles or ({},), sized):
+    for (number, own), sizes in itertools.product(enumerate(request.profiles or ({},)), sized):
         ranges = {**request.dims, **own, **sizes}
         by_name = bounds_by_name(model.inputs, ranges) if stored else {}
         rest = {name: bound for name, bound in stored.items() if name not in by_name}
@@ -189,7 +189,10 @@ def asked_profiles(model: OnnxModel, request: BuildRequest | CheckRequest) -> tu
                 hint = "Sizes of images are what --preprocess size= or --images says: leave out the --dim of these."
                 raise InputError(error.message, hint) from error
             example = propose(model, {**rest, **ranges}) if error.lacks_bounds else ""
-            raise InputError(error.message, f"{error.hint}, {example}" if example else error.hint) from error
+            bounds = ", ".join(f"{name}={bound.short}" for name, bound in own.items())
+            which = f"profile {number} ({bounds}): " if len(request.profiles) > 1 else ""
+            hint = f"{error.hint}, {example}" if example else error.hint
+            raise InputError(f"{which}{error.message}", hint, lacks_bounds=error.lacks_bounds) from error
     return tuple(profiles)
 
 

@@ -40,6 +40,8 @@ def read_arrays(path: Path) -> Feeds:
     try:
         # Without pickles: they would run code.
         with open_plain(path) as file:
+            _require_arrays(path, file.read(_MAGIC_BYTES))
+            file.seek(0)
             loaded = np.load(file, allow_pickle=False)
             if isinstance(loaded, np.ndarray):
                 raise InputError(
@@ -60,6 +62,16 @@ def read_arrays(path: Path) -> Feeds:
         ) from error
 
 
+_MAGIC_BYTES = 6
+_MAGIC = (b"PK\x03\x04", b"PK\x05\x06", b"\x93NUMPY")
+"""How archives, empty ones, and single arrays begin: NumPy takes all else for a pickle."""
+
+
+def _require_arrays(path: Path, head: bytes) -> None:
+    if not head.startswith(_MAGIC):
+        raise InputError(f"{path} is not an .npz file", "Write it with numpy.savez.")
+
+
 def _stated_bytes(archive: zipfile.ZipFile) -> int:
     """Returns the bytes that the arrays of an .npz file take, as their headers and the archive say."""
     stated = 0
@@ -68,6 +80,8 @@ def _stated_bytes(archive: zipfile.ZipFile) -> int:
             shape, dtype = (
                 header_of(member) if entry.filename.endswith(".npy") else ((entry.file_size,), np.dtype("u1"))
             )
+        if dtype.hasobject:
+            raise ValueError(f"{entry.filename.removesuffix('.npy')!r} holds Python objects")
         stated += max(entry.file_size, math.prod(shape) * dtype.itemsize)
     return stated
 

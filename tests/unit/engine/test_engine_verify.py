@@ -230,8 +230,17 @@ def test_a_file_that_is_no_npz(gpu: FakeDriver, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="one array without a name"):
         run(build(tmp_path), inputs=tmp_path / "i.npy")
     np.savez(tmp_path / "o.npz", x=np.array([{"a": 1}], dtype=object))
-    with pytest.raises(InputError, match=r"is not an \.npz file of plain arrays"):
+    with pytest.raises(InputError, match=r"is not an \.npz file of plain arrays: .*'x' holds Python objects"):
         run(build(tmp_path), inputs=tmp_path / "o.npz")
+
+
+@pytest.mark.parametrize("content", [b"def make(shapes, seed): ...", b"", b"\x80\x04K\x01."])
+def test_another_file_is_no_pickle_to_be_trusted(gpu: FakeDriver, tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "i.py").write_bytes(content)
+    with pytest.raises(InputError) as refused:
+        run(build(tmp_path), inputs=tmp_path / "i.py")
+    assert refused.value.message == f"{tmp_path / 'i.py'} is not an .npz file"
+    assert "pickle" not in refused.value.hint
 
 
 @pytest.mark.parametrize("method", [zipfile.ZIP_DEFLATED, 99])

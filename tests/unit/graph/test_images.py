@@ -215,12 +215,18 @@ def test_old_opsets_and_returned_inputs_are_refused(fitted: Fitted, tmp_path: Pa
         fit(OnnxModel.load(tmp_path / "r.onnx"), Interface(parse_images("")))
 
 
+def test_a_wrong_number_of_means_is_told_as_that() -> None:
+    with pytest.raises(InputError) as refused:
+        fitted("mean=1:2", NET)
+    assert refused.value.hint == "Write mean= with one value, or with 3: one for each channel."
+
+
 @pytest.mark.parametrize(
     "text",
     [
         "image=8", "image=8x8+8x8", "image=0x8", "image=20000x8", "pixels=yuv", "filter=box", "letterbox=256",
         "letterbox=nan", "scale=inf", "mean=nan", "crop,letterbox", "size=8x8,size=9x9", "size=8x8+9x9", "input=",
-        "crop=1", "std=0", "image=" + "+".join(f"{n}x8" for n in range(1, 40)),
+        "crop=1", "std=0", "scale=0", "scale=0/3", "image=" + "+".join(f"{n}x8" for n in range(1, 40)),
     ],
 )  # fmt: skip
 def test_what_is_no_preprocessing_is_refused(text: str) -> None:

@@ -322,6 +322,14 @@ BAD_INPUT: dict[str, tuple[Callable[[Path], dict[str, Any]], str]] = {
     "missing bounds": (lambda model: {"dims": {"height": Range(8, 8, 8)}}, "width  at x:3"),
     "range for a static dimension": (lambda model: {"dims": {**DIMS, "x:1": Range(1, 3, 4)}}, "x:1 is static"),
     "a profile that misses one": (lambda model: {"dims": {}, "profiles": (DIMS, {"width": DIMS["width"]})}, "height"),
+    "which profile that is": (
+        lambda model: {"dims": {}, "profiles": (DIMS, {"width": Range(8, 8, 8)})},
+        "profile 1 (width=8): ",
+    ),
+    "a size beyond TensorRT's": (
+        lambda model: {"dims": {**DIMS, "height": Range(8, 8, 1 << 31)}},
+        "height=8:8:2147483648 is too large: TensorRT takes sizes up to 2147483647",
+    ),
     "engine in a file": (_in_a_file, "m.engine cannot be written"),
     "engine is a folder": (lambda model: {"engine": model.parent}, "is a folder"),
     "engine is the model": (lambda model: {"engine": model}, "is the model itself"),

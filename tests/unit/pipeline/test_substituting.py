@@ -11,12 +11,13 @@ import pytest
 from onnx import numpy_helper
 
 import trtconv
+from support.paths import MODELS as NETS
 from trtconv.core.requests.check import CheckRequest
 from trtconv.core.requests.rewrite import RewriteRequest
 from trtconv.core.target import Target
 from trtconv.graph.model import OnnxModel
 from trtconv.passes import run_passes
-from trtconv.pipeline.substituting.passes import offers, substitutions
+from trtconv.pipeline.substituting.passes import offers, substitutions, unused
 from trtconv.pipeline.substituting.trial import SUBSTITUTES, serve
 from trtconv.runtimes.onnxruntime import session
 
@@ -133,6 +134,32 @@ def test_rewrite_substitutes_and_compares(tmp_path: Path) -> None:
     report = trtconv.rewrite(request)
     assert report.verified.max_relative_error is not None and report.verified.max_relative_error < 1e-4
     assert any(node.domain == "TRT" for node in onnx.load(tmp_path / "m.onnx").graph.node)
+
+
+@pytest.mark.parametrize(
+    ("name", "asked", "target", "said"),
+    [
+        ("attention", "deformable-attention", "tensorrt-8.6", []),
+        ("attention", "efficient-nms", "tensorrt-8.6", ["EfficientNMS_TRT does"]),
+        ("attention", "deformable-attention", "rtx-1.7", ["rtx-1.7 has no plugin"]),
+    ],
+)
+def test_a_substitute_that_changes_nothing_is_told(name: str, asked: str, target: str, said: list[str]) -> None:
+    result = run_passes(load(name), substitutions([asked]), Target.parse(target))
+    notes = list(unused([asked], result.edits, Target.parse(target)))
+    assert len(notes) == len(said)
+    assert all(
+        f"--substitute {asked} changed nothing" in n and words in n for n, words in zip(notes, said, strict=True)
+    )
+
+
+def test_a_build_notes_a_substitute_that_changes_nothing(tmp_path: Path) -> None:
+    pytest.importorskip("tensorrt_rtx")
+    path, dims = NETS / "unet.onnx", {"batch": 1, "height": 16, "width": 16}
+    request = trtconv.BuildRequest(
+        path, tmp_path / "e.engine", dims, target=Target.parse("rtx"), substitute=("efficient-nms",)
+    )
+    assert any("--substitute efficient-nms changed nothing" in note for note in trtconv.build(request).notes)
 
 
 def test_a_target_without_plugins_keeps_the_nodes() -> None:

@@ -56,7 +56,10 @@ def command(folder: str, force: bool, output_format: str) -> Outcome:
         raise InputError(
             f"no .onnx file in {folder} can be read: {candidates[0].path}: {candidates[0].fault}", "Export it again."
         )
-    atomic_write(path, toml(candidates).encode())
+    try:
+        atomic_write(path, toml(candidates).encode())
+    except InputError as error:
+        raise InputError(error.message, f"It lies beside the models: make {folder} writable, or copy them.") from error
     if output_format == "json":
         from trtconv.cli.formats.json import render
         from trtconv.core.documents.commands import InitModel, InitReport, LeftOut

@@ -59,9 +59,13 @@ def command(job: str, out: str, gpu: str | None, load_code: Callable[[], HeldCod
 
     path = Path(job)
     try:
-        build_job = BuildJob.read(read_plain(path, DOCUMENT_BYTES))
+        text = read_plain(path, DOCUMENT_BYTES)
     except OSError as error:
         raise InputError(f"{job} cannot be read: {error.strerror or error}", "Give a job of plan --write.") from error
+    try:
+        build_job = BuildJob.read(text)
+    except InputError as error:
+        raise InputError(f"{job}: {error.message}", error.hint) from error
     if build_job.name != path.stem:
         raise InputError(f"{job} was changed: what it says has the name {build_job.name}", "Plan again.")
     store = Store(Path(out))

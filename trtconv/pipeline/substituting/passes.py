@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import onnx
 
@@ -86,6 +86,17 @@ def _import(model: OnnxModel) -> None:
 def substitutions(names: Sequence[str]) -> tuple[Pass, ...]:
     """Returns the passes that `--substitute` asks for."""
     return tuple(PutPlugin(SUBSTITUTES[name]) for name in names)
+
+
+def unused(names: Sequence[str], edits: Iterable[Edit], target: Target) -> Iterator[str]:
+    """Yields in words which of what `--substitute` asks for was put nowhere, and why."""
+    acted = {edit.pass_name for edit in edits}
+    for name in names:
+        plugin = SUBSTITUTES[name].plugin
+        if f"substitute-{name}" not in acted:
+            has_plugin = KNOWN[plugin].is_in(target)
+            why = f"no part of the model was shown to compute what plugin {plugin} does"
+            yield f"--substitute {name} changed nothing: {why if has_plugin else f'{target} has no plugin {plugin}'}"
 
 
 def offers(model: OnnxModel, target: Target, names: Sequence[str] = ()) -> Iterator[Finding]:
