@@ -28,7 +28,7 @@ def refuse_inputs(model: OnnxModel, path: Path, feeds: Feeds, profile: ShapeProf
     sizes = {f"{name}:{axis}": Range(n, n, n) for name, array in feeds.items() for axis, n in enumerate(array.shape)}
     elements = {name: tuple(map(int, feeds[name].reshape(-1))) for name in profile.values}
     try:
-        values = {name: InputRange(each, each, each) for name, each in elements.items()}
+        values = {name: InputRange(*[numbers] * 3) for name, numbers in elements.items()}
         settled = settle(model, [make_profile(model.inputs, sizes, values)])
     except InputError as error:
         raise InputError(f"{path}: {error.message}", "Give inputs whose sizes go together.") from error

@@ -215,7 +215,7 @@ def test_old_opsets_and_returned_inputs_are_refused(fitted: Fitted, tmp_path: Pa
         fit(OnnxModel.load(tmp_path / "r.onnx"), Interface(parse_images("")))
 
 
-def test_a_wrong_number_of_means_is_told_as_that() -> None:
+def test_a_wrong_number_of_means_is_told_as_that(fitted: Fitted) -> None:
     with pytest.raises(InputError) as refused:
         fitted("mean=1:2", NET)
     assert refused.value.hint == "Write mean= with one value, or with 3: one for each channel."

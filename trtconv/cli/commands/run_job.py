@@ -19,6 +19,7 @@ from trtconv.core.text import clean, indented
 
 if TYPE_CHECKING:
     from trtconv.engine.farm.code import HeldCode
+    from trtconv.engine.farm.job import BuildJob
 
 
 @click.command(
@@ -51,23 +52,13 @@ def command(job: str, out: str, gpu: str | None, load_code: Callable[[], HeldCod
     from trtconv.cli.formats.json import render
     from trtconv.core.decode import decoded
     from trtconv.core.documents.farm import Followed
-    from trtconv.engine.farm.job import BuildJob
     from trtconv.engine.farm.machines import choose
     from trtconv.engine.farm.running import JobRunner
     from trtconv.engine.farm.store import Store
     from trtconv.engine.farm.worker import keep, look, offered
 
     path = Path(job)
-    try:
-        text = read_plain(path, DOCUMENT_BYTES)
-    except OSError as error:
-        raise InputError(f"{job} cannot be read: {error.strerror or error}", "Give a job of plan --write.") from error
-    try:
-        build_job = BuildJob.read(text)
-    except InputError as error:
-        raise InputError(f"{job}: {error.message}", error.hint) from error
-    if build_job.name != path.stem:
-        raise InputError(f"{job} was changed: what it says has the name {build_job.name}", "Plan again.")
+    build_job = _job(path)
     store = Store(Path(out))
     before = store.answer(build_job.name, build_job.then)
     if before is not None:
@@ -95,3 +86,25 @@ def command(job: str, out: str, gpu: str | None, load_code: Callable[[], HeldCod
     lines = indented(f"{build_job.name}: {outcome}", "  ", "")
     hint = indented(f"hint: {failed.hint}", "  ", "  ") if failed and failed.hint else []
     return Outcome("\n".join([*lines, *hint]), code)
+
+
+def _job(path: Path) -> BuildJob:
+    """Reads a job.
+
+    Raises:
+        InputError: It cannot be read, or is not as plan --write made it.
+        EnvironmentMissing: Another version of trtconv made it.
+    """
+    from trtconv.engine.farm.job import BuildJob
+
+    try:
+        text = read_plain(path, DOCUMENT_BYTES)
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror or error}", "Give a job of plan --write.") from error
+    try:
+        job = BuildJob.read(text)
+    except InputError as error:
+        raise InputError(f"{path}: {error.message}", error.hint) from error
+    if job.name != path.stem:
+        raise InputError(f"{path} was changed: what it says has the name {job.name}", "Plan again.")
+    return job
