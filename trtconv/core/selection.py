@@ -48,11 +48,15 @@ class Selection:
         Raises:
             InputError: No rule is meant by one of `select` or `ignore`.
         """
-        for verb, selectors in (("selected", self.select), ("ignored", self.ignore)):
-            for selector in selectors:
-                if not any(_means(selector, code, name) for code, name in rules.items()):
-                    choices = rules.keys() if selector.isupper() else rules.values()
-                    raise InputError(f"no rule is {verb} by {selector!r}", did_you_mean(selector, choices, _HINT))
+        for selector in self.unmet(rules):
+            verb = "selected" if selector in self.select else "ignored"
+            choices = rules.keys() if selector.isupper() else rules.values()
+            raise InputError(f"no rule is {verb} by {selector!r}", did_you_mean(selector, choices, _HINT))
+
+    def unmet(self, rules: Mapping[str, str]) -> tuple[str, ...]:
+        """Returns what of `select` and `ignore` means none of some rules, codes to names."""
+        selectors = (*self.select, *self.ignore)
+        return tuple(s for s in selectors if not any(_means(s, code, name) for code, name in rules.items()))
 
     def divide(self, findings: Iterable[Finding]) -> tuple[tuple[Finding, ...], tuple[Ignored, ...]]:
         """Returns the findings that count, and those that are to be ignored; what is not selected is in neither."""

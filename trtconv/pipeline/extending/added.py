@@ -114,8 +114,10 @@ def require_rules(selection: Selection, plan: BuildPlan) -> None:
     Raises:
         InputError: It is asked for.
     """
-    if selection.select or selection.ignore:
-        selection.require({rule.code: rule.name for rule in (*RULES, *checks_of(plan))})
+    rules = {rule.code: rule.name for rule in RULES}
+    if selection.unmet(rules):
+        # Loaded only here: to ask for the rules of extensions runs their code.
+        selection.require({**rules, **{rule.code: rule.name for rule in checks_of(plan)}})
 
 
 def require_proof(files: Sequence[CodeFile], level: str) -> None:
