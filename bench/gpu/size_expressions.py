@@ -88,7 +88,8 @@ def model_of(expression: str, use: str) -> onnx.ModelProto:
         <ir_version: 8, opset_import: ["": 17]>
         g (float[1, 3, height, width] x) => (float[{rank}] y)
         <{numbers}, int64[1] k3 = {{3}}, int64[1] far = {{100000}}, int64[2] ends = {{1, 3}}, int64 zero = {{0}},
-         int64 one = {{1}}, int64[6] none = {{0, 0, 0, 0, 0, 0}}, int64[4] none4 = {{0, 0, 0, 0}}, float f8 = {{8}}, float f15 = {{1.5}}>
+         int64 one = {{1}}, int64[6] none = {{0, 0, 0, 0, 0, 0}}, int64[4] none4 = {{0, 0, 0, 0}},
+         float f8 = {{8}}, float f15 = {{1.5}}>
         {{ s = Shape (x)  h = Gather (s, k2)  w = Gather (s, k3)  {EXPRESSIONS[expression]}  {USES[use]} }}""")
 
 

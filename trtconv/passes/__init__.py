@@ -57,7 +57,7 @@ from trtconv.passes.spelling.halves import ComputeInFloat
 from trtconv.passes.spelling.infinite_constants import CastInfiniteConstants
 from trtconv.passes.spelling.int8_constants import CastInt8Constants
 from trtconv.passes.spelling.integer_products import MultiplyInFloat, SumIntegerProducts
-from trtconv.passes.spelling.integer_signs import CompareForSign, PickAboveZero
+from trtconv.passes.spelling.integer_signs import CompareForSign, MultiplyForPower, PickAboveZero
 from trtconv.passes.spelling.iterations import CompleteIterations
 from trtconv.passes.spelling.learned import ExpandLearned
 from trtconv.passes.spelling.masked import AssignByWhere
@@ -190,6 +190,7 @@ PASSES: tuple[Pass, ...] = (
     PickAboveZero(),
     SubtractRemainders(),
     CompareForSign(),
+    MultiplyForPower(),
     CastInt8Constants(),
     CastInfiniteConstants(),
     LowerOpset(),

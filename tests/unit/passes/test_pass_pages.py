@@ -73,6 +73,7 @@ OF_SOME = {
     "fold-weight-quantizers": "8.6",
     "join-axes": "8.6",
     "lower-opset": "8.6",
+    "multiply-for-power": "8.6",
     "overlap-add": "8.6",
     "part-skip-scales": "8.6",
     "regions-by-matrix": "8.6 rtx",

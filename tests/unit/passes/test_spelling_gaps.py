@@ -387,3 +387,23 @@ def test_a_mask_of_what_nothing_is_dropped_from_for_tensorrt_8(opset: int) -> No
     assert_equal(proto, rewritten, x=np.arange(6, dtype=np.float32).reshape(2, 3))
     alone = "(float[n,3] x) => (float[n,3] y) { y = Dropout (x) }"
     assert "drop-nothing" not in both(alone, opset, Target("tensorrt", (8, 6)))[2]
+
+
+@pytest.mark.parametrize("exponent", ["int32 e = {3}", "int64[1] e = {2}", "float e = {8}", "float[1,1] e = {2}"])
+def test_small_powers_of_integers_on_tensorrt_8(exponent: str) -> None:
+    text = f"(int32[2,n] x) => (int32[2,n] y) <{exponent}> {{ y = Pow (x, e) }}"
+    proto, rewritten, edits = both(text, 17, Target("tensorrt", (8, 6)))
+    assert edits == {"multiply-for-power"}
+    assert_equal(proto, rewritten, x=np.array([[-3, 0, 1], [2, 7, -9]], np.int32))
+
+
+@pytest.mark.parametrize(
+    ("exponent", "target"),
+    [
+        *((each, Target("tensorrt", (8, 6))) for each in ("int32 e = {9}", "int32 e = {-1}", "float e = {2.5}")),
+        ("int32[2] e = {2, 3}", Target("tensorrt", (8, 6))),
+        ("int32 e = {2}", RTX),
+    ],
+)
+def test_other_powers_are_left(exponent: str, target: Target) -> None:
+    assert both(f"(int32[2,2] x) => (int32[2,2] y) <{exponent}> {{ y = Pow (x, e) }}", 17, target)[2] == set()

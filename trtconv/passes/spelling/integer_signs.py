@@ -1,4 +1,4 @@
-"""Relu and Sign of integers, which some parsers have of floats alone."""
+"""Relu, Sign and Pow of integers, which some parsers have of floats alone."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ import numpy as np
 from trtconv.core.target import Target
 from trtconv.graph.scope import Scope
 from trtconv.passes.spelling.base import Spelling
-from trtconv.passes.spelling.writer import Writer
+from trtconv.passes.spelling.writer import Unwritable, Writer
+
+_LARGEST_POWER = 8
 
 
 class PickAboveZero(Spelling):
@@ -60,4 +62,32 @@ class CompareForSign(Spelling):
         zero = writer.constant(0, dtype)
         above, below = (writer.cast(writer(op, tensor, zero), dtype) for op in ("Greater", "Less"))
         writer("Sub", above, below, to=writer.output())
+        return None
+
+
+class MultiplyForPower(Spelling):
+    """Writes small powers of integers as products, for TensorRT 8.
+
+    Before (tensorrt-8.6):
+        <ir_version: 8, opset_import: ["": 17]>
+        g (int32[4] x) => (int32[4] y) <int32 three = {3}> { y = Pow (x, three) }
+    After:
+        <ir_version: 8, opset_import: ["": 17]>
+        g (int32[4] x) => (int32[4] y) { a = Mul (x, x)  y = Mul (a, x) }
+    """
+
+    name = "multiply-for-power"
+    ops = frozenset({"Pow"})
+
+    def lacks(self, scope: Scope, index: int, target: Target) -> bool:
+        return target.before(9) and scope.dtype(scope.columns.inputs[index][0]) in ("int32", "int64")
+
+    def write(self, writer: Writer, target: Target) -> str | None:
+        base, powers = writer.input(0), writer.values(1, "its exponent")
+        power = powers.flat[0] if powers.size == 1 and powers.ndim <= len(writer.shape(base)) else 0
+        if power not in range(2, _LARGEST_POWER + 1):
+            raise Unwritable(f"its exponent is no whole number from 2 to {_LARGEST_POWER} alone")
+        product = base
+        for step in range(2, int(power) + 1):
+            product = writer("Mul", product, base, to=writer.output() if step == power else "")
         return None
