@@ -261,6 +261,61 @@ def test_types_of_nodes_go_to_the_parts_that_have_them(typed: Path, call: Call) 
     ]
 
 
+OTHERWISE = {
+    # Sizes that the exporter fixed, which are freed; codes that are quantised anew; copies of what another part makes.
+    "freed": (
+        """<ir_version: 8, opset_import: ["": 17], producer_name: "pytorch">
+        g (float[b,3,h,w] x) => (float[1,8,16,24] y) <int64[3] flat = {1,8,384}, int64[4] full = {1,8,16,24}> {
+            a = Conv <pads = [1,1,1,1]> (x, w1)  c = Relu (a)  d = Conv <pads = [1,1,1,1]> (c, w2)  e = Relu (d)
+            f = Reshape (e, flat)  g = Tanh (f)  i = Reshape (g, full)
+            j = Conv <pads = [1,1,1,1]> (i, w2)  k = Relu (j)  l = Conv <pads = [1,1,1,1]> (k, w2)  y = Relu (l)
+        }""",
+        ("--dim", "b=1:1:3", "--dim", "h=16:16:64", "--dim", "w=24:24:64", "--leave", "type:Reshape"),
+    ),
+    "requantised": (
+        """<ir_version: 8, opset_import: ["": 17]>
+        g (float[1,3,16,16] x) => (float[1,8,16,16] y) <float s = {0.02}, int8 z = {3}> {
+            a = Conv <pads = [1,1,1,1]> (x, w1)  b = Relu (a)  c = Conv <pads = [1,1,1,1]> (b, w2)
+            q = QuantizeLinear (c, s, z)  [D] d = DequantizeLinear (q, s, z)  e = Conv <pads = [1,1,1,1]> (d, w2)
+            f = Relu (e)  g = Conv <pads = [1,1,1,1]> (f, w2)  r = QuantizeLinear (g, s, z)
+            [D1] h = DequantizeLinear (r, s, z)  y = Tanh (h)
+        }""",
+        ("--requantize", "--leave", "D*"),
+    ),
+    "copied": (
+        """<ir_version: 8, opset_import: ["": 17]>
+        g (float[1,8,t,t] x) => (float[1,8,t,t] y)
+        <int64[1] three = {3}, int64[1] zero = {0}, int64 four = {4}, int64 one = {1}> {
+            a = Conv <pads = [1,1,1,1]> (x, w2)  b = Relu (a)  c = Conv <pads = [1,1,1,1]> (b, w2)  d = Tanh (c)
+            l = SplitToSequence <axis = 1> (d, four)  e = SequenceAt (l, one)  v = Concat <axis = 1> (e, e)
+            s = Shape (x)  n = Gather (s, three)  m = Slice (v, zero, n, three)
+            f = Conv <pads = [1,1,1,1]> (m, w2)  g = Relu (f)  i = Conv <pads = [1,1,1,1]> (g, w2)  y = Tanh (i)
+        }""",
+        ("--dim", "t=4:8:16", "--leave", "type:Shape", "--leave", "type:Slice"),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OTHERWISE)
+def test_parts_are_of_one_model(name: str, tmp_path: Path, call: Call) -> None:
+    text, arguments = OTHERWISE[name]
+    proto = onnx.parser.parse_model(text)
+    random = np.random.default_rng(0)
+    for weight, shape in {"w1": (8, 3, 3, 3), "w2": (8, 8, 3, 3)}.items():
+        values = random.standard_normal(shape).astype(np.float32) / 8
+        proto.graph.initializer.append(onnx.numpy_helper.from_array(values, weight))
+    onnx.save(proto, tmp_path / "m.onnx")
+    assert call("build", str(tmp_path / "m.onnx"), "--partition", "--target", "rtx", *arguments, "-q").code == 0
+    if name == "freed":
+        np.savez(tmp_path / "in.npz", x=np.zeros((2, 3, 32, 48), np.float32))
+        command = ["run", str(tmp_path / "m.pipeline.json"), "--inputs", str(tmp_path / "in.npz"), "-q"]
+        assert call(*command, "-o", str(tmp_path / "y.npz"), "--engines", "onnxruntime").code == 0
+        with np.load(tmp_path / "y.npz") as arrays:
+            assert arrays["y"].shape == (2, 8, 32, 48)
+        return
+    assert call("verify", str(tmp_path / "m.onnx"), str(tmp_path / "m.pipeline.json"), "-q").code == 0
+
+
 def feeds(name: str) -> dict[str, np.ndarray]:
     random = np.random.default_rng(5)
     if name == "packer":

@@ -92,15 +92,15 @@ class Divisible:
         sources, copied = self._trace(names)
         return sources.union(*(self._reads[index] for index in copied)) - self._constants - self._free.keys()
 
-    def _trace(self, names: Iterable[str]) -> tuple[set[str], set[int]]:
-        """Returns tensors that are not copied, and the copied nodes behind the others."""
+    def _trace(self, names: Iterable[str], inputs: Collection[str] = ()) -> tuple[set[str], set[int]]:
+        """Returns tensors that are not copied, or are inputs, and the copied nodes behind the others."""
         copied: set[int] = set()
         sources: set[str] = set()
         open_ = list(names)
         while open_:
             name = open_.pop()
             index = self._free.get(name)
-            if index is None:
+            if index is None or name in inputs:
                 sources.add(name)
             elif index not in copied:
                 copied.add(index)
@@ -115,9 +115,9 @@ class Divisible:
         op = self._columns.ops[index]
         return 0 if op in _MOVES else _HEAVY_WORK if op in _HEAVY else 1
 
-    def with_copies(self, nodes: Sequence[int]) -> list[int]:
-        """Returns the positions of nodes and of what is copied for them, in order."""
-        _, copied = self._trace(name for index in nodes for name in self._reads[index])
+    def with_copies(self, nodes: Sequence[int], inputs: Collection[str] = ()) -> list[int]:
+        """Returns the positions of nodes and of what is copied for them, in order; inputs are there without."""
+        _, copied = self._trace((name for index in nodes for name in self._reads[index]), inputs)
         return sorted({*nodes, *copied})
 
     def inputs(self, nodes: Sequence[int]) -> list[str]:
@@ -141,7 +141,8 @@ class Divisible:
             inputs: What they read.
             outputs: What they make.
         """
-        whole, indices = self.model.proto, self.with_copies(nodes)
+        whole, inputs = self.model.proto, list(inputs)
+        indices = self.with_copies(nodes, {value.name for value in inputs})
         part = onnx.ModelProto(ir_version=whole.ir_version, producer_name=whole.producer_name)
         part.opset_import.extend(whole.opset_import)
         used = {(node.domain, node.op_type) for index in indices for node in all_nodes([self._columns.nodes[index]])}

@@ -20,6 +20,7 @@ from trtconv.shapes.spread import Spread
 _SEED = 7
 _INSIDE = 6
 """Random sizes of each profile at which tensors that cross are looked at."""
+_CODES = ("int8", "uint8")
 _UNBOUNDED = "a tensor that it reads has a size that only values tell, and no bounds"
 _UNKNOWN = "nobody knows what a tensor is that it reads: values decide it, or nothing here runs what makes it"
 
@@ -124,6 +125,9 @@ class Cutting:
         nodes = nodes_between(file, sources, targets, elsewhere)
         kinds = file.whole.element_types, model.whole.element_types
         if nodes is None or any(kinds[0][name] != kinds[1][name] for name in (*sources, *targets)):
+            return None
+        # Codes mean what their quantiser says, which passes may have changed.
+        if any(tensor.dtype in _CODES for tensor in (*part.inputs, *part.outputs)):
             return None
         return Divisible(file, ()), nodes
 

@@ -44,7 +44,7 @@ from trtconv.pipeline.cutting import Cutting, Slice
 from trtconv.pipeline.extending.added import code_of
 from trtconv.pipeline.outputs import protect_data
 from trtconv.pipeline.part_files import BuiltPart, Names, check_pipeline_outputs, kept_pipeline, write_pipeline
-from trtconv.pipeline.preparation import Preparation, passes_of
+from trtconv.pipeline.preparation import Preparation, passes_of, promise_of
 from trtconv.pipeline.profiles import Sized
 from trtconv.pipeline.racing import require_gpu
 from trtconv.pipeline.refusals import (
@@ -203,7 +203,7 @@ class _Partitioning:
     def _prepare(self, model: OnnxModel, draft: BuildReport) -> _Cuttable:
         """Rewrites the model, and settles its sizes and types."""
         preparation = Preparation(model, self.engine.info.target, self.clock)
-        judged = preparation.judge(passes_of(draft.plan))
+        judged = preparation.judge(passes := passes_of(draft.plan))
         covered = self.request.dims if self.request.profiles else None
         sized = preparation.size(
             draft.profiles, rounded=self.request.rounded, split=self.request.split, covered=covered
@@ -212,7 +212,10 @@ class _Partitioning:
         pins = self._pins(model)
         sort(model)
         hold_outputs(model)
-        file = functools.cache(functools.partial(_as_filed, model.path)) if judged.rewrite.edits else None
+        promise = promise_of(judged.rewrite.edits, passes)
+        # Sizes that were freed are fixed in the file, and codes that were quantised anew mean something else there.
+        is_other = promise.means_the_file and not promise.requantizes and judged.rewrite.edits
+        file = functools.cache(functools.partial(_as_filed, model.path)) if is_other else None
         return _Cuttable(sized, file, pins)
 
     def _pins(self, model: OnnxModel) -> tuple[Pinned, ...]:
