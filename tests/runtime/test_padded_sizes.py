@@ -1,4 +1,4 @@
-"""Networks that pad to a multiple and resize to what was padded, as image restoration does, are built."""
+"""Networks of dynamic sizes on the real builder: what pads to a multiple and resizes to that, and returns its input."""
 
 from __future__ import annotations
 
@@ -50,3 +50,14 @@ def test_a_padded_network_is_built(rows: str, rewrite: bool, tmp_path: Path) -> 
     errors = {finding.code for finding in report.findings if finding.severity is Severity.ERROR}
     # Where the builder takes them as they are one day, the pass may go.
     assert errors == (set() if rewrite or rows == PADS[2] else {"TC403"})
+
+
+@pytest.mark.parametrize("dims", [{"n": Range(1, 2, 4)}, {"n": Range(2, 2, 2)}])
+def test_an_output_that_is_an_input_is_named(dims: dict[str, Range], tmp_path: Path) -> None:
+    """The parser calls that input by another name, for which there is no profile."""
+    path = tmp_path / "m.onnx"
+    text = '<ir_version: 8, opset_import: ["": 17]> g (float[n,8] x) => (float[n,8] y, float[n,8] x) { y = Relu (x) }'
+    onnx.save(onnx.parser.parse_model(text), path)
+    report = check(CheckRequest(path, target=Target("rtx"), dims=dims, thorough=True))
+    assert [finding.code for finding in report.findings] == ["TC003"]
+    assert report.exit_code == 1

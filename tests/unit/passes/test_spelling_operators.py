@@ -269,19 +269,21 @@ def test_updates_of_caches(rank: int, axis: int, placed: bool, mode: str, data: 
     assert_same(proto, feeds, "update-by-scatter")
 
 
-@pytest.mark.parametrize("free", [False, True])
+@pytest.mark.parametrize("free", ["", "slices", "places"])
 @pytest.mark.parametrize(("reduction", "depth"), list(itertools.product(("add", "mul", "max", "min"), (1, 2, 3))))
-def test_scatters_of_slices(reduction: str, depth: int, free: bool) -> None:
+def test_scatters_of_slices(reduction: str, depth: int, free: str) -> None:
     random = np.random.default_rng(0)
     shape = (2, 3, 2)
     indices = np.stack([random.integers(-size, size, (2, 4)) for size in shape[:depth]], -1)
     feeds = {"a": normal(*shape), "b": indices, "c": random.standard_normal((2, 4, *shape[depth:])).astype(np.float32)}
     proto = model("ScatterND", feeds, 18, reduction=reduction)
     for value in proto.graph.input:
-        # The sizes that indices count in, and how many there are of these, have to be known.
-        fixed = {"a": depth, "b": 3, "c": 2}[value.name]
-        for number, dim in enumerate(value.type.tensor_type.shape.dim if free else ()):
-            if number >= fixed:
+        # How large slices are, or how many there are and in how many places: one of the two has to be known.
+        first, last = {"slices": ({"a": depth, "b": 3, "c": 2}[value.name], 9), "places": (0, 2)}.get(free, (9, 0))
+        if free == "places" and value.name == "a":
+            last = depth
+        for number, dim in enumerate(value.type.tensor_type.shape.dim):
+            if first <= number < last:
                 dim.dim_param = f"{value.name}{number}"
     assert_same(proto, feeds, "scatter-by-position")
 
@@ -310,13 +312,23 @@ def test_a_scatter_of_no_updates_leaves_what_it_was(last: str) -> None:
     assert_same(proto, feeds, "scatter-by-position")
 
 
-def test_a_scatter_into_places_of_any_number_is_refused() -> None:
+@pytest.mark.parametrize(
+    ("sizes", "reason"),
+    [
+        (
+            "float[n,m] d, int64[e,1] i, float[e,m] u",
+            "how many its updates are, and how large, is known only at run time",
+        ),
+        ("float[n,2] d, int64[e,k] i, float[e,2] u", "how many axes 'i' counts in is known only at run time"),
+    ],
+)
+def test_scatters_of_any_size_are_refused(sizes: str, reason: str) -> None:
     proto = parse(
-        """<ir_version: 8, opset_import: ["": 18]> g (float[n,2] d, int64[3,1] i, float[3,2] u) => (float[n,2] y)
-        { y = ScatterND <reduction = "add"> (d, i, u) }"""
+        f"""<ir_version: 8, opset_import: ["": 18]> g ({sizes}) => (float[n,p] y)
+        {{ y = ScatterND <reduction = "add"> (d, i, u) }}"""
     )
     (skip,) = run_passes(wrap(proto), PASSES, RTX).skipped
-    assert skip.reason == "the sizes of 'd' that it counts in are known only at run time"
+    assert skip.reason == reason
 
 
 @given(st.integers(2, 9), st.integers(1, 2), st.integers(0, 12), st.booleans(), st.booleans(), st.integers(1, 2))

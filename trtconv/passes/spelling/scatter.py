@@ -11,6 +11,7 @@ from trtconv.core.target import Target
 from trtconv.graph.resolve import resolved
 from trtconv.graph.scope import Scope
 from trtconv.passes.spelling.base import Spelling
+from trtconv.passes.spelling.sizes import Number, Size, joined, positions, sizes_of, times
 from trtconv.passes.spelling.writer import Unwritable, Writer
 
 _MOST = 2**24
@@ -120,19 +121,26 @@ def _range(writer: Writer, size: str) -> str:
 
 def _write_slices(writer: Writer, over: str, onto: str, neutral: np.ndarray) -> None:
     """Compares the place of each slice of updates with all places that there are."""
-    rows, updates, columns, inner = _rows(writer)
-    count = math.prod(updates)
-    if not count:
+    rows, count, columns, inner = _rows(writer)
+    if count == 0:
         writer("Identity", writer.input(0), to=writer.output())
         return
-    _refuse_many(count, columns * (_USUAL_SLICE if inner is None else inner))
-    places = np.arange(columns, dtype=np.int64)
-    hit = writer("Equal", writer.reshape(rows, [count, 1, 1]), places.reshape(1, columns, 1))
-    source = writer.reshape(writer.input(2), [count, 1, -1 if inner is None else inner])
+    if count is None and inner is None:
+        raise Unwritable("how many its updates are, and how large, is known only at run time")
+    most = columns if isinstance(columns, int) else _USUAL_SLICE
+    _refuse_many(count or 1, most * (_USUAL_SLICE if inner is None else inner))
+    places = writer.reshape(_as_tensor(writer, positions(writer, columns)), [1, -1, 1])
+    hit = writer("Equal", writer.reshape(rows, [count or -1, 1, 1]), places)
+    source = writer.reshape(writer.input(2), [count or -1, 1, -1 if inner is None else inner])
     sums = writer.reduce(over, writer("Where", hit, source, neutral), [0], keep=False)
     data = writer.input(0)
-    whole = writer.reshape(sums, writer("Shape", data) if inner is None else list(writer.sizes(data)))
+    shape = writer.shape(data)
+    whole = writer.reshape(sums, writer("Shape", data) if None in shape else list(writer.sizes(data)))
     writer(onto, data, whole, to=writer.output())
+
+
+def _as_tensor(writer: Writer, numbers: Number) -> str:
+    return numbers if isinstance(numbers, str) else writer.constant(numbers, np.int64)
 
 
 def _refuse_many(updates: int, elements: int) -> None:
@@ -148,22 +156,24 @@ def _indices(writer: Writer) -> tuple[str, tuple[int | None, ...]]:
     return writer.constant(values, np.int64), values.shape
 
 
-def _rows(writer: Writer) -> tuple[str, tuple[int, ...], int, int | None]:
+def _rows(writer: Writer) -> tuple[str, int | None, Size, int | None]:
     """Returns where each slice of updates goes, how many there are, in how many places, and the elements of a slice;
     None for these where they are known only at run time."""
-    shape, (name, indices) = writer.shape(writer.input(0)), _indices(writer)
-    sizes = tuple(size for size in indices if size is not None)
-    if len(sizes) < len(indices):
-        raise Unwritable(f"the sizes of {name!r} are known only at run time")
-    depth = sizes[-1]
-    outer = tuple(size for size in shape[:depth] if size is not None)
-    if len(outer) < depth:
-        raise Unwritable(f"the sizes of {writer.input(0)!r} that it counts in are known only at run time")
-    steps = np.array([math.prod(outer[axis + 1 :]) for axis in range(depth)], np.int64)
-    where = _not_negative(writer, name, writer.constant(outer, np.int64))
-    rows = writer.reduce("ReduceSum", writer("Mul", where, steps), [len(sizes) - 1], keep=False)
+    data, (name, indices) = writer.input(0), _indices(writer)
+    shape, depth = writer.shape(data), indices[-1]
+    if depth is None:
+        raise Unwritable(f"how many axes {name!r} counts in is known only at run time")
+    outer = sizes_of(writer, data, shape[:depth])
+    steps = [_size(times(writer, *outer[axis + 1 :])) for axis in range(depth)]
+    where = _not_negative(writer, name, joined(writer, outer))
+    rows = writer.reduce("ReduceSum", writer("Mul", where, joined(writer, steps)), [len(indices) - 1], keep=False)
+    count = None if None in indices else math.prod(size or 0 for size in indices[:-1])
     inner = None if None in shape[depth:] else math.prod(size or 0 for size in shape[depth:])
-    return rows, sizes[:-1], math.prod(outer), inner
+    return rows, count, _size(times(writer, *outer)), inner
+
+
+def _size(number: Number) -> Size:
+    return number if isinstance(number, str) else int(number)
 
 
 def _not_negative(writer: Writer, name: str, sizes: str) -> str:
