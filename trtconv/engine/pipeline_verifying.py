@@ -24,6 +24,7 @@ from trtconv.core.requests.engine import VerifyRequest
 from trtconv.core.stages import Stage
 from trtconv.core.stopwatch import Stopwatch, ToldProgress
 from trtconv.engine.cases import Case, cases_of_profiles, make_feeds
+from trtconv.engine.freed_sizes import OTHERWISE, means_otherwise
 from trtconv.engine.pipelines import Pipeline, Tensors, load_pipeline, opened
 from trtconv.engine.profiles import narrowed, profile_for
 from trtconv.engine.runs import WAYS_TO_LOAD, CannotRun, OnnxRuns
@@ -149,6 +150,9 @@ class PipelineJudge:
         try:
             tensors, _ = self._parts.run_all(feeds)
             cut = _differences(expected, tensors, self._model.outputs, self._exact)
+            plan, results = self._pipeline.saved.document.plan, {name: tensors[name] for name in self._model.outputs}
+            if plan is not None and means_otherwise(self._model, plan, feeds, results, expected):
+                return PipelineCase(dataclasses.replace(result, skipped=OTHERWISE))
             engines = tuple(difference for part in self._engines(tensors) for difference in part)
             whole = cut
             if self._pipeline.runtime is not None:
