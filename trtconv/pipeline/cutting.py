@@ -53,7 +53,7 @@ class Cutting:
         profiles: Sizes of the model's inputs.
         bounds: Bounds of sizes that only values tell.
         run: Runs the model; see `trtconv.graph.cut_shapes.Run`.
-        file: Returns the model as its file has it; None: it has the same nodes.
+        file: Returns the model as its file has it, whose nodes may stand for those of the passes; None: nothing does.
 
     Attributes:
         slices: The parts, in the order in which they run.

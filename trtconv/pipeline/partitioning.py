@@ -139,7 +139,7 @@ class _Cuttable:
 
     Args:
         sized: The profiles.
-        file: Returns the model as its file has it; None: nothing was rewritten.
+        file: Returns the model as its file has it; None: nothing was rewritten, or the file means something else.
         pins: Which nodes have types of their own.
     """
 
@@ -214,8 +214,8 @@ class _Partitioning:
         hold_outputs(model)
         promise = promise_of(judged.rewrite.edits, passes)
         # Sizes that were freed are fixed in the file, and codes that were quantised anew mean something else there.
-        is_other = promise.means_the_file and not promise.requantizes and judged.rewrite.edits
-        file = functools.cache(functools.partial(_as_filed, model.path)) if is_other else None
+        says_the_same = judged.rewrite.edits and promise.means_the_file and not promise.requantizes
+        file = functools.cache(functools.partial(_as_filed, model.path)) if says_the_same else None
         return _Cuttable(sized, file, pins)
 
     def _pins(self, model: OnnxModel) -> tuple[Pinned, ...]:
