@@ -7,8 +7,8 @@ from typing import Any
 
 from trtconv.core.dims import Shape
 from trtconv.core.documents.build import BuildPlan
+from trtconv.engine.rebuilding import rewrite_of
 from trtconv.graph.model import OnnxModel
-from trtconv.pipeline.preparation import Preparation, passes_of, promise_of
 from trtconv.runtimes.inputs import Feeds
 from trtconv.shapes.lattice import Sizes
 from trtconv.shapes.model_shapes import model_shapes
@@ -39,9 +39,8 @@ def means_otherwise(
 
 def _freed_shapes(model: OnnxModel, plan: BuildPlan, inputs: Mapping[str, Shape]) -> Mapping[str, Shape]:
     """Returns the shapes of tensors of the model as passes made it; nothing where they freed none."""
-    passes = passes_of(plan)
-    preparation = Preparation(model.copy(), plan.target)
-    if not promise_of(preparation.rewrite(passes).edits, passes).frees_sizes:
+    rewritten, promise = rewrite_of(model, plan)
+    if not promise.frees_sizes:
         return {}
     point = {
         dim: inputs[spec.name][axis]
@@ -49,5 +48,5 @@ def _freed_shapes(model: OnnxModel, plan: BuildPlan, inputs: Mapping[str, Shape]
         for axis, dim in enumerate(spec.dims)
         if isinstance(dim, str)
     }
-    sizes = Sizes(preparation.model)
+    sizes = Sizes(rewritten)
     return model_shapes(sizes, [point])[0] if point.keys() >= set(sizes.names) else {}

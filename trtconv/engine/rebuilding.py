@@ -14,7 +14,7 @@ from trtconv.graph.model import OnnxModel
 from trtconv.passes import PassResult
 from trtconv.pipeline.preparation import Preparation, passes_of, promise_of
 from trtconv.precision import Types
-from trtconv.runtimes.proof.subject import ProofSubject
+from trtconv.runtimes.proof.subject import Promise, ProofSubject
 from trtconv.runtimes.tensorrt import Capabilities
 
 
@@ -76,10 +76,13 @@ def as_built(model: OnnxModel, recipe: Recipe, *, emulated: bool = False) -> tup
 
 def changes_numbers(model: OnnxModel, recipe: Recipe) -> bool:
     """Whether a build's passes quantise some of the model's weights or tensors anew."""
-    passes = passes_of(recipe.plan)
-    requantizing = {pass_.name for pass_ in passes if pass_.requantizes}
-    result = Preparation(model.copy(), recipe.plan.target).rewrite(passes)
-    return any(edit.pass_name in requantizing for edit in result.edits)
+    return rewrite_of(model, recipe.plan)[1].requantizes
+
+
+def rewrite_of(model: OnnxModel, plan: BuildPlan) -> tuple[OnnxModel, Promise]:
+    """Returns a copy of a model that a plan's passes have been at, and what they say of it."""
+    passes, preparation = passes_of(plan), Preparation(model.copy(), plan.target)
+    return preparation.model, promise_of(preparation.rewrite(passes).edits, passes)
 
 
 def subject_as_built(model: OnnxModel, recipe: Recipe, capabilities: Capabilities) -> ProofSubject:

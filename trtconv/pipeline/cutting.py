@@ -68,7 +68,7 @@ class Cutting:
         profiles: Sequence[ShapeProfile],
         bounds: Mapping[str, Range],
         run: Run,
-        file: Callable[[], OnnxModel] | None = None,
+        file: Callable[[], Divisible] | None = None,
     ) -> None:
         self._divisible, self._file = Divisible(model, reasons), file
         sizes = sizes_of(model)
@@ -122,14 +122,14 @@ class Cutting:
         sources, targets = ([tensor.name for tensor in tensors] for tensors in (part.inputs, part.outputs))
         links = self._divisible.links
         elsewhere = {name for index in links.keys() - set(part.nodes) for name in links[index].makes}
-        nodes = nodes_between(file, sources, targets, elsewhere)
-        kinds = file.whole.element_types, model.whole.element_types
+        nodes = nodes_between(file.model, sources, targets, elsewhere)
+        kinds = file.model.whole.element_types, model.whole.element_types
         if nodes is None or any(kinds[0][name] != kinds[1][name] for name in (*sources, *targets)):
             return None
         # Codes mean what their quantiser says, which passes may have changed.
         if any(tensor.dtype in _CODES for tensor in (*part.inputs, *part.outputs)):
             return None
-        return Divisible(file, ()), nodes
+        return file, nodes
 
     def origin(self, part: Slice) -> Sequence[int]:
         """Returns where the nodes of a part's model are in the whole model."""

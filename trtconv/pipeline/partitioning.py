@@ -34,7 +34,7 @@ from trtconv.core.requests.build import BuildRequest
 from trtconv.core.scratch import Scratch
 from trtconv.core.stages import Stage
 from trtconv.core.stopwatch import Stopwatch
-from trtconv.graph.divisible import hold_outputs
+from trtconv.graph.divisible import Divisible, hold_outputs
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.order import sort
 from trtconv.graph.sealing import sealed
@@ -144,7 +144,7 @@ class _Cuttable:
     """
 
     sized: Sized
-    file: Callable[[], OnnxModel] | None
+    file: Callable[[], Divisible] | None
     pins: tuple[Pinned, ...]
 
 
@@ -364,11 +364,11 @@ class _Partitioning:
         )
 
 
-def _as_filed(path: Path) -> OnnxModel:
+def _as_filed(path: Path) -> Divisible:
     """Returns a model as it lies in its file, its nodes in order."""
     model = OnnxModel.load(path)
     sort(model)
-    return model
+    return Divisible(model, ())
 
 
 def _some(names: Sequence[str]) -> str:

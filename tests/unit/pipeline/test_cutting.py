@@ -24,6 +24,7 @@ from trtconv.core.findings import Location
 from trtconv.core.stopwatch import Stopwatch
 from trtconv.core.target import Target
 from trtconv.graph.cut_shapes import Run
+from trtconv.graph.divisible import Divisible
 from trtconv.graph.lacking_types import readers_of_lacking_types
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.partition import Links, NodeGroup, crossings, cut
@@ -212,7 +213,7 @@ def test_a_cut_model_computes_what_it_did(proto: onnx.ModelProto, data: st.DataO
         profiles_of(model, {"rows": "1:3:5"} if is_dynamic else {}),
         {},
         watching(model),
-        data.draw(st.sampled_from((None, lambda: OnnxModel(proto, Path("g.onnx"))))),
+        data.draw(st.sampled_from((None, lambda: Divisible(OnnxModel(proto, Path("g.onnx")), ())))),
     )
     random = np.random.default_rng(0)
     feeds = {name: random.standard_normal((3, 4)).astype(np.float32) for name in ("a", "b")}
@@ -268,7 +269,7 @@ def parts_of(file: str, rewritten: str, refused: Sequence[str]) -> list[onnx.Mod
     given = OnnxModel(onnx.parser.parse_model(file), Path("g.onnx"))
     model = OnnxModel(onnx.parser.parse_model(rewritten), Path("g.onnx"))
     reasons = dict.fromkeys(matching(model, [f"type:{op}" for op in refused]), "as the test has it")
-    cutting = Cutting(model, reasons, profiles_of(model, {}), {}, watching(model), lambda: given)
+    cutting = Cutting(model, reasons, profiles_of(model, {}), {}, watching(model), lambda: Divisible(given, ()))
     feeds = {"x": np.random.default_rng(0).standard_normal((1, 2, 8, 8)).astype(np.float32)}
     for expected, got in zip(run(given.proto, feeds), joined(given, cutting, feeds), strict=True):
         np.testing.assert_allclose(expected, got, rtol=1e-6)
