@@ -42,7 +42,8 @@ def compared(
     for edit in result.edits:
         edited.setdefault(edit.node, set()).add(edit.pass_name)
     ran = set().union(*edited.values())
-    mended = (_mended(finding, (edited.get(finding.location.node, set()), ran), passes, standing) for finding in absent)
+    places = ((finding, finding.location.node or str(finding.location)) for finding in absent)
+    mended = (_mended(finding, (edited.get(node, set()), ran), passes, standing) for finding, node in places)
     return (*mended, *declined(rest, result, passes))
 
 
@@ -125,6 +126,8 @@ def _mended(finding: Finding, edited: Sequence[set[str]], passes: Sequence[Pass]
     """
     able = [pass_.name for pass_ in passes if finding.code in pass_.fixes]
     by = next((name for names in (*edited, able) for name in able if name in names), None)
+    # Whichever pass writes a node in other operators mends what was wrong with the node's own.
+    by = by or next((pass_.name for pass_ in passes if pass_.name in edited[0]), None)
     milder = Severity.WARNING if finding.severity is Severity.ERROR else Severity.INFO
     severity = finding.severity if finding.code in standing else milder
     return dataclasses.replace(finding, severity=severity, mended_by=by)
