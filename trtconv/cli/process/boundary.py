@@ -34,7 +34,7 @@ from trtconv.core.text import indented
 
 INTERRUPTED = 130
 TERMINATED = 143
-COLLECT_EVERY = 1_000_000
+COLLECT_EVERY = 3_000_000
 """Objects that the process makes between two searches for cycles; Python's own 700 makes large models superlinear."""
 
 
