@@ -40,6 +40,7 @@ from trtconv.passes.spelling.arguments import (
     WriteSelections,
     WriteSliceAxes,
 )
+from trtconv.passes.spelling.bags import ReduceBags
 from trtconv.passes.spelling.bits import CombineBits, ShiftBits
 from trtconv.passes.spelling.branches import TakeDecidedBranches
 from trtconv.passes.spelling.caches import UpdateByScatter
@@ -99,6 +100,7 @@ PASSES: tuple[Pass, ...] = (
     ExpandLearned(),
     ExpandFunctions(),
     TakeDecidedBranches(),
+    ReduceBags(),
     CompleteIterations(),
     UnrollLoops(),
     UnpackSequences(),
