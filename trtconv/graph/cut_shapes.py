@@ -24,7 +24,7 @@ from trtconv.core.frozen import frozen
 from trtconv.graph.divisible import Divisible
 from trtconv.graph.extract import shapes_with
 from trtconv.graph.types import ONNX_DOMAINS, dtype_name
-from trtconv.graph.walk import all_nodes
+from trtconv.graph.walk import all_nodes, reads
 
 _PICKS = ("min", "opt", "max")
 _MOST_CORNERS = 24
@@ -33,7 +33,7 @@ BY_VALUES = "?"
 """Stands for a size that only values tell."""
 SELECTIONS = ("NonZero", "NonMaxSuppression", "Unique", "Compress")
 """Operators that return as much as they find."""
-_SHAPED_BY: Mapping[str, tuple[int, ...]] = {
+SHAPED_BY: Mapping[str, tuple[int, ...]] = {
     **dict.fromkeys(SELECTIONS, ()),
     **dict.fromkeys(("Reshape", "Expand", "Tile", "TopK", "Pad", "OneHot", "Split", "Squeeze", "Unsqueeze"), (1,)),
     **dict.fromkeys(("ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd", "AffineGrid"), (1,)),
@@ -47,7 +47,7 @@ _SHAPED_BY: Mapping[str, tuple[int, ...]] = {
     "Col2Im": (1, 2),
     "MaxUnpool": (2,),
 }
-"""Operator to the inputs whose values make its result's shape; without any, it depends on values always."""
+"""Operator to the inputs whose values make its result's shape; without any, those of all that it reads do."""
 
 Column = tuple[int | None, ...]
 """The sizes of one axis at some sizes of the inputs; None where they are not known."""
@@ -192,11 +192,11 @@ class CutShapes:
     def _is_shaped_by_values(self, node: onnx.NodeProto) -> bool:
         if (node.domain, node.op_type) in self._selecting:
             return True
-        if node.domain not in ONNX_DOMAINS or node.op_type not in _SHAPED_BY:
+        if node.domain not in ONNX_DOMAINS or node.op_type not in SHAPED_BY:
             return False
-        places = _SHAPED_BY[node.op_type]
-        inputs = [node.input[place] for place in places if place < len(node.input) and node.input[place]]
-        return not places or not all(self._divisible.is_free(name) for name in inputs)
+        places = SHAPED_BY[node.op_type]
+        inputs = [node.input[place] for place in places if place < len(node.input)] if places else reads(node)
+        return not all(self._divisible.is_of_shapes(name) for name in inputs if name)
 
     def observe(self, names: Sequence[str]) -> None:
         """Runs the model where inference does not tell of tensors, so that `tensor` knows them."""

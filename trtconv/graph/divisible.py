@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Sequence
 
 import onnx
 
@@ -51,12 +51,15 @@ class Divisible:
         self._constants.update(tensor.values.name for tensor in model.proto.graph.sparse_initializer)
         self._outputs = {value.name for value in model.proto.graph.output}
         self._free: dict[str, int] = {}
+        self._of_shapes: set[str] = set()
         for index in range(len(self._columns)):
-            if index not in refused and self._is_free(index):
+            if self._is_free(index, self._of_shapes):
+                self._of_shapes.update(self._outputs_of(index))
+            if index not in refused and self._is_free(index, self._free):
                 self._free.update(dict.fromkeys(self._outputs_of(index), index))
 
-    def _is_free(self, index: int) -> bool:
-        """Whether a node is copied: its results follow from shapes and constants, and are none of the model's."""
+    def _is_free(self, index: int, free: Container[str]) -> bool:
+        """Whether a node can be copied: its results follow from free tensors, and are none of the model's."""
         node = self._columns.nodes[index]
         if not self._outputs.isdisjoint(node.output):
             return False
@@ -64,11 +67,11 @@ class Divisible:
             return True
         if any(part.op_type in RANDOM for part in all_nodes([node])):
             return False
-        return all(self.is_free(name) for name in self._reads[index])
+        return all(name in self._constants or name in free for name in self._reads[index])
 
-    def is_free(self, name: str) -> bool:
-        """Whether a tensor follows from shapes and constants alone."""
-        return name in self._constants or name in self._free
+    def is_of_shapes(self, name: str) -> bool:
+        """Whether a tensor follows from shapes and constants alone, whoever computes it."""
+        return name in self._constants or name in self._of_shapes
 
     def _outputs_of(self, index: int) -> tuple[str, ...]:
         return tuple(name for name in self._columns.outputs[index] if name)
@@ -106,6 +109,14 @@ class Divisible:
                 copied.add(index)
                 open_ += self._reads[index]
         return sources, copied
+
+    def sources(self, name: str, inputs: Collection[str] = ()) -> set[str]:
+        """Returns the tensors from which a free one follows, besides constants: inputs, and what is not free."""
+        return self._trace([name], inputs)[0] - self._constants
+
+    def maker(self, name: str) -> int | None:
+        """Returns the position of the node that makes a free tensor; None for all else."""
+        return self._free.get(name)
 
     def is_worth_it(self, nodes: Sequence[int]) -> bool:
         """Whether nodes are work enough for an engine."""

@@ -13,8 +13,10 @@ from trtconv.graph.divisible import Divisible
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.partition import cut
 from trtconv.pipeline.refusals import Reasons, left_nodes
+from trtconv.runtimes.observed import NodeRuns
 from trtconv.shapes.lattice import sizes_of
 from trtconv.shapes.points import accepted_points
+from trtconv.shapes.size_values import SizeValues
 from trtconv.shapes.spread import Spread
 
 _SEED = 7
@@ -71,10 +73,8 @@ class Cutting:
         file: Callable[[], Divisible] | None = None,
     ) -> None:
         self._divisible, self._file = Divisible(model, reasons), file
-        sizes = sizes_of(model)
-        inside = [accepted_points(sizes, profile, _SEED)[:_INSIDE] for profile in profiles]
-        spread = Spread(sizes, sum(map(len, model.main.columns.outputs)), profiles, _SEED)
-        self._shapes = CutShapes(self._divisible, profiles, bounds, run, inside, spread)
+        inside = [accepted_points(sizes_of(model), profile, _SEED)[:_INSIDE] for profile in profiles]
+        self._shapes = CutShapes(self._divisible, profiles, bounds, run, inside, _spread(model, profiles))
         self._lost: list[int] = []
         self.slices = self._slices(reasons)
         self.unbounded = tuple(dict.fromkeys(name for index in self._lost for name in self._shapes.unbounded(index)))
@@ -134,6 +134,17 @@ class Cutting:
     def origin(self, part: Slice) -> Sequence[int]:
         """Returns where the nodes of a part's model are in the whole model."""
         return self._divisible.with_copies(part.nodes)
+
+
+def _spread(model: OnnxModel, profiles: Sequence[ShapeProfile]) -> Spread:
+    """Returns the sizes of a model's tensors, which are looked at once however often it is cut."""
+    spreads: dict[tuple[ShapeProfile, ...], Spread] = model.whole.derived.setdefault("spreads", {})
+    key = tuple(profiles)
+    if key not in spreads:
+        tensors = sum(map(len, model.main.columns.outputs))
+        with NodeRuns() as runs:
+            spreads[key] = Spread(sizes_of(model), tensors, profiles, _SEED, SizeValues(model, runs))
+    return spreads[key]
 
 
 def planned_cut(cutting: Cutting, model: OnnxModel, reasons: Reasons) -> PlannedCut:

@@ -55,6 +55,7 @@ from trtconv.pipeline.refusals import (
     nodes_of_computed_sizes,
     refused_nodes,
 )
+from trtconv.rules.sizes import MISFITS
 from trtconv.runtimes import tensorrt
 from trtconv.runtimes.observed import Seen, observe, why_not_loaded
 from trtconv.runtimes.tensorrt import Runtime
@@ -276,7 +277,8 @@ class _Partitioning:
         fresh = {index: why for index, why in blame.items() if index in part.nodes}
         # Where it names no node: those that hold graphs, about which the builder is most particular.
         bodies = {places[index] for index, _, _ in own.main.columns.bodies()} & set(part.nodes)
-        if not is_curable(findings) and (fresh or not bodies):
+        # Sizes that the whole model takes and a part does not are tied by a node that reads what crosses.
+        if not is_curable(findings, MISFITS) and (fresh or not bodies):
             return None
         suspects = bodies or {places[index] for index in nodes_of_computed_sizes(own)} & set(part.nodes)
         return fresh or dict.fromkeys(sorted(suspects) or part.nodes, errors[0].message)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from trtconv.core import codes
 from trtconv.core.codes import CodeFamily
@@ -100,10 +100,16 @@ def at_nodes(model: OnnxModel, findings: Iterable[Finding]) -> Reasons:
     return reasons
 
 
-def is_curable(findings: Iterable[Finding]) -> bool:
-    """Whether all errors of a build go where some nodes go."""
+def is_curable(findings: Iterable[Finding], also: Collection[str] = ()) -> bool:
+    """Whether all errors of a build go where some nodes go.
+
+    Args:
+        findings: Of the build.
+        also: Codes of errors that do, besides those that always do.
+    """
     errors = [finding for finding in findings if finding.severity is Severity.ERROR]
-    return bool(errors) and all(error.code in CURABLE or CodeFamily.of(error.code) in _OF_NODES for error in errors)
+    cures = CURABLE.union(also)
+    return bool(errors) and all(error.code in cures or CodeFamily.of(error.code) in _OF_NODES for error in errors)
 
 
 def blamed(model: OnnxModel, findings: Sequence[Finding]) -> Reasons:

@@ -8,11 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import onnx
+from numpy.typing import NDArray
 
 from trtconv.core import budget, process
 from trtconv.core.dims import Shape
 from trtconv.graph.model import OnnxModel
 from trtconv.runtimes.onnxruntime import first_line, raise_if_starved, random_feeds, session
+from trtconv.shapes.lattice.tensor import MAX_ELEMENTS
+from trtconv.shapes.size_values import Answer
 
 _SEEDS = (0, 1)
 _MOST_TWICE = 9
@@ -70,6 +73,46 @@ def _look(runs: Any, model: OnnxModel, names: list[str], shapes: Mapping[str, Sh
         name: (codes(array.dtype), list(array.shape)) if hasattr(array, "dtype") else None
         for name, array in arrays.items()
     }
+
+
+class NodeRuns(contextlib.AbstractContextManager["NodeRuns"]):
+    """Runs a few nodes with many inputs, in a process of its own, which is started with the first of them."""
+
+    def __init__(self) -> None:
+        _, megabytes = budget.allowance(0)
+        self._process = process.Process("trtconv.runtimes.observed:answer", megabytes)
+
+    def __exit__(self, *_: object) -> None:
+        self._process.close()
+
+    def __call__(self, part: onnx.ModelProto, feeds: Sequence[Mapping[str, NDArray[Any]]]) -> list[Answer | None]:
+        """Runs a model of one output with each of some inputs.
+
+        Returns:
+            The output's shape and its elements, None where these are many; None where it does not run. Fewer than the
+            inputs where it was stopped.
+        """
+        data = part.SerializeToString()
+        seconds, _ = budget.allowance(len(data))
+        rows: list[Mapping[str, Any]] = []
+        with contextlib.suppress(process.Lost, process.WorkerBug):
+            self._process.call((data, list(feeds)), seconds, rows.append)
+        return [None if row["shape"] is None else (tuple(row["shape"]), row["elements"]) for row in rows]
+
+
+def answer(task: tuple[bytes, list[Mapping[str, NDArray[Any]]]], tell: process.Tell) -> None:
+    """Does the work of `NodeRuns`, in a process of its own; tells of each result."""
+    data, feeds = task
+    runs = session(OnnxModel(onnx.load_model_from_string(data), Path("part.onnx")))
+    for feed in [] if isinstance(runs, str) else feeds:
+        try:
+            (value,) = runs.run(None, feed)
+        except Exception as error:
+            raise_if_starved(error)
+            value = None
+        shape = list(value.shape) if hasattr(value, "shape") else None
+        is_small = shape is not None and value.size <= MAX_ELEMENTS
+        tell({"event": "value", "shape": shape, "elements": value.ravel().tolist() if is_small else None})
 
 
 def why_not_loaded(data: bytes, path: Path) -> str:

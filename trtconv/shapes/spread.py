@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from trtconv.core.dims import Range, ShapeProfile
 from trtconv.shapes.lattice import Sizes, first_faults
+from trtconv.shapes.size_values import SizeValues
 
 _MOST_CELLS = 1 << 21
 """Sizes of the inputs times tensors that are looked at."""
@@ -27,12 +28,20 @@ class Spread:
         tensors: How many tensors it has, about.
         profiles: Sizes of its inputs.
         seed: Of what is random.
+        values: Tells what the lattice does not follow; None: nothing does.
 
     Attributes:
         homes: For each combination of sizes that the model accepts, the position of its profile.
     """
 
-    def __init__(self, sizes: Sizes, tensors: int, profiles: Sequence[ShapeProfile], seed: int) -> None:
+    def __init__(
+        self,
+        sizes: Sizes,
+        tensors: int,
+        profiles: Sequence[ShapeProfile],
+        seed: int,
+        values: SizeValues | None = None,
+    ) -> None:
         least, most = _ROWS
         rows = min(max(_MOST_CELLS // max(tensors * len(profiles), 1), least), most)
         points: list[dict[str, int]] = []
@@ -42,9 +51,9 @@ class Spread:
             own = _points(ranges, rows, seed) if ranges and len(ranges) == len(sizes.names) else []
             points += own
             homes += [number] * len(own)
-        trial = sizes.run(points, keep=True) if points else None
+        trial = sizes.run(points, keep=True, revise=values) if points else None
         faults = [] if trial is None else first_faults(trial.checks, len(points))
-        self._tensors = {} if trial is None else trial.tensors
+        self._tensors = {} if trial is None else {**trial.tensors, **(values.tensors if values else {})}
         self._count = len(points)
         self._accepted = np.array([row for row, fault in enumerate(faults) if fault is None], np.int64)
         self.homes: NDArray[np.int64] = np.array(homes, np.int64)[self._accepted]
