@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Collection, Container, Iterable, Iterator, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 
 import onnx
 
@@ -110,13 +110,23 @@ class Divisible:
                 open_ += self._reads[index]
         return sources, copied
 
-    def sources(self, name: str, inputs: Collection[str] = ()) -> set[str]:
-        """Returns the tensors from which a free one follows, besides constants: inputs, and what is not free."""
-        return self._trace([name], inputs)[0] - self._constants
-
     def maker(self, name: str) -> int | None:
         """Returns the position of the node that makes a free tensor; None for all else."""
         return self._free.get(name)
+
+    def formula(self, name: str, shapes: Mapping[str, Sequence[int]]) -> OnnxModel | None:
+        """Returns the nodes that compute a free tensor out of others, as a model; None where it takes something else.
+
+        Args:
+            name: The tensor.
+            shapes: The shapes of the others; those that are not needed are no inputs.
+        """
+        sources = self._trace([name], shapes)[0] - self._constants
+        if sources - shapes.keys():
+            return None
+        types = self.model.whole.element_types
+        values = [onnx.helper.make_tensor_value_info(key, types[key], shapes[key]) for key in sorted(sources)]
+        return OnnxModel(self.part([self._free[name]], values, [onnx.ValueInfoProto(name=name)]), self.model.path)
 
     def is_worth_it(self, nodes: Sequence[int]) -> bool:
         """Whether nodes are work enough for an engine."""

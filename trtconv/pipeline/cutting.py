@@ -138,13 +138,14 @@ class Cutting:
 
 def _spread(model: OnnxModel, profiles: Sequence[ShapeProfile]) -> Spread:
     """Returns the sizes of a model's tensors, which are looked at once however often it is cut."""
-    spreads: dict[tuple[ShapeProfile, ...], Spread] = model.whole.derived.setdefault("spreads", {})
-    key = tuple(profiles)
-    if key not in spreads:
-        tensors = sum(map(len, model.main.columns.outputs))
-        with NodeRuns() as runs:
-            spreads[key] = Spread(sizes_of(model), tensors, profiles, _SEED, SizeValues(model, runs))
-    return spreads[key]
+    earlier: tuple[tuple[ShapeProfile, ...], Spread] | None = model.whole.derived.get("spread")
+    if earlier is not None and earlier[0] == tuple(profiles):
+        return earlier[1]
+    tensors = sum(map(len, model.main.columns.outputs))
+    with NodeRuns() as runs:
+        spread = Spread(sizes_of(model), tensors, profiles, _SEED, SizeValues(model, runs))
+    model.whole.derived["spread"] = tuple(profiles), spread
+    return spread
 
 
 def planned_cut(cutting: Cutting, model: OnnxModel, reasons: Reasons) -> PlannedCut:

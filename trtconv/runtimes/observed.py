@@ -85,14 +85,14 @@ class NodeRuns(contextlib.AbstractContextManager["NodeRuns"]):
     def __exit__(self, *_: object) -> None:
         self._process.close()
 
-    def __call__(self, part: onnx.ModelProto, feeds: Sequence[Mapping[str, NDArray[Any]]]) -> list[Answer | None]:
+    def __call__(self, part: OnnxModel, feeds: Sequence[Mapping[str, NDArray[Any]]]) -> list[Answer | None]:
         """Runs a model of one output with each of some inputs.
 
         Returns:
             The output's shape and its elements, None where these are many; None where it does not run. Fewer than the
             inputs where it was stopped.
         """
-        data = part.SerializeToString()
+        data = part.serialize()
         seconds, _ = budget.allowance(len(data))
         rows: list[Mapping[str, Any]] = []
         with contextlib.suppress(process.Lost, process.WorkerBug):

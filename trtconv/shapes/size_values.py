@@ -7,9 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import onnx
 from numpy.typing import NDArray
-from onnx import helper
 
 from trtconv.core.dims import Shape
 from trtconv.graph.cut_shapes import SHAPED_BY
@@ -21,7 +19,7 @@ from trtconv.shapes.lattice.trial import Node
 
 Answer = tuple[Shape, Sequence[Any] | None]
 """The shape of a tensor and its elements, flat; None where these are more than the lattice follows."""
-Compute = Callable[[onnx.ModelProto, Sequence[Mapping[str, NDArray[Any]]]], Sequence[Answer | None]]
+Compute = Callable[[OnnxModel, Sequence[Mapping[str, NDArray[Any]]]], Sequence[Answer | None]]
 """Runs a model of one output with each of some inputs; None where it does not run, fewer where it was stopped."""
 _TOLD_BY: Mapping[str, tuple[int, ...]] = {**SHAPED_BY, "If": (0,)}
 """Operator to the inputs without whose values its results are not followed."""
@@ -49,10 +47,11 @@ class SizeValues:
         for place, name in enumerate(node.inputs):
             tensor = tensors.get(name)
             is_told = tensor is not None and (_is_told(tensor) if place in places else _has_sizes(tensor))
-            maker = None if is_told else self._divisible.maker(name)
-            if maker is not None and name not in self._answers:
-                self._answers[name] = self._run(name, maker, tensors)
-            if not is_told and self._answers.get(name) is not None:
+            if is_told or self._divisible.maker(name) is None:
+                continue
+            if name not in self._answers:
+                self._answers[name] = self._run(name, tensors)
+            if self._answers[name] is not None:
                 answers[place] = self._answers[name]
         return answers
 
@@ -61,28 +60,28 @@ class SizeValues:
         """What was computed, by name."""
         return {name: tensor for name, tensor in self._answers.items() if tensor is not None}
 
-    def _run(self, name: str, maker: int, tensors: Mapping[str, Tensor]) -> Tensor | None:
+    def _run(self, name: str, tensors: Mapping[str, Tensor]) -> Tensor | None:
         """Returns a tensor as running what computes it shows it; None where that does not work."""
-        types = self._model.main.types
+        main = self._model.main
         starts = {
             key: tensor
             for key, tensor in {**tensors, **self.tensors}.items()
             # The lattice computes with more digits than a float has.
-            if types.get(key) == onnx.TensorProto.INT64 and _is_told(tensor) and self._model.main.constant(key) is None
+            if _is_told(tensor) and main.constant(key) is None and main.dtype(key) == "int64"
         }
-        sources = self._divisible.sources(name, starts)
-        if sources - starts.keys():
-            return None
-        starts = {key: starts[key] for key in sorted(sources)}
         shapes = {key: [int(num.value) for num in tensor.shape or ()] for key, tensor in starts.items()}
-        values = [helper.make_tensor_value_info(key, types[key], shape) for key, shape in shapes.items()]
-        part = self._divisible.part([maker], values, [onnx.ValueInfoProto(name=name)])
-        rows, places = _rows(starts)
-        ends = np.cumsum([math.prod(shape) for shape in shapes.values()])[:-1]
-        pieces = [zip(shapes.items(), np.split(np.array(row, np.int64), ends), strict=True) for row in rows]
-        feeds = [{key: piece.reshape(shape) for (key, shape), piece in row} for row in pieces]
-        answers = list(self._compute(part, feeds))
-        return _tensor([*answers, *[None] * (len(rows) - len(answers))], places, types.get(name, 0))
+        formula = self._divisible.formula(name, shapes)
+        if formula is None:
+            return None
+        names = [spec.name for spec in formula.inputs]
+        rows, places = _rows([starts[key] for key in names])
+        ends = np.cumsum([0, *(math.prod(shapes[key]) for key in names)])
+        pieces = [zip(names, np.split(np.array(row, np.int64), ends)[1:-1], strict=True) for row in rows]
+        feeds = [{key: piece.reshape(shapes[key]) for key, piece in row} for row in pieces]
+        answers = list(self._compute(formula, feeds))
+        dtype = main.dtype(name)
+        answers += [None] * (len(rows) - len(answers))
+        return _tensor(answers, places, np.dtype(dtype) if dtype in np.sctypeDict else None)
 
 
 def _is_told(tensor: Tensor) -> bool:
@@ -93,9 +92,9 @@ def _has_sizes(tensor: Tensor) -> bool:
     return tensor.shape is not None and all(num.is_known for num in tensor.shape)
 
 
-def _rows(tensors: Mapping[str, Tensor]) -> tuple[list[tuple[int, ...]], list[int]]:
+def _rows(tensors: Sequence[Tensor]) -> tuple[list[tuple[int, ...]], list[int]]:
     """Returns the different values of some tensors, and which of these they have at each candidate."""
-    nums = [num for tensor in tensors.values() if tensor.data is not None for num in tensor.data.flat]
+    nums = [num for tensor in tensors if tensor.data is not None for num in tensor.data.flat]
     columns = np.broadcast_arrays(np.zeros(1), *(np.asarray(num.value) for num in nums))[1:]
     places: dict[tuple[int, ...], int] = {}
     rows = zip(*(column.astype(np.int64).tolist() for column in columns), strict=True) if columns else [()]
@@ -103,7 +102,7 @@ def _rows(tensors: Mapping[str, Tensor]) -> tuple[list[tuple[int, ...]], list[in
     return list(places), numbers
 
 
-def _tensor(answers: Sequence[Answer | None], places: Sequence[int], code: int) -> Tensor | None:
+def _tensor(answers: Sequence[Answer | None], places: Sequence[int], dtype: np.dtype[Any] | None) -> Tensor | None:
     """Returns what was computed as the lattice has it; None where nothing was, or another rank now and then."""
     first = next((answer for answer in answers if answer is not None), None)
     if first is None:
@@ -113,7 +112,6 @@ def _tensor(answers: Sequence[Answer | None], places: Sequence[int], code: int) 
     shapes, elements = [shape for shape, _ in own], [values for _, values in own]
     if len({len(shape) for shape in shapes}) > 1:
         return None
-    dtype = np.dtype(helper.tensor_dtype_to_np_dtype(code)) if code else None
     sizes = [_num(column, places, np.dtype(np.int64)) for column in zip(*shapes, strict=True)]
     if len(set(shapes)) > 1 or any(values is None for values in elements) or dtype is None:
         return Tensor(sizes, None, dtype)

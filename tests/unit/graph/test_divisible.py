@@ -36,12 +36,14 @@ def made(refused: tuple[int, ...] = (), text: str = TEXT) -> Divisible:
 
 def test_what_follows_from_shapes_and_constants_is_copied() -> None:
     whole = made()
-    assert all(whole.is_free(name) for name in ("s", "k", "k2", "one", "w", "zero"))
-    assert not any(whole.is_free(name) for name in ("x", "a", "b", "t", "noise", "d", "y", "v"))
-    assert not made((0,)).is_free("s")
-    assert not made((0,)).is_free("k2"), "what is behind it neither"
-    assert not made((2,)).is_free("k2")
-    assert made((2,)).is_free("k")
+    assert all(whole.maker(name) is not None for name in ("s", "k", "k2"))
+    assert not any(whole.maker(name) is not None for name in ("x", "a", "b", "t", "noise", "d", "y", "v", "one", "w"))
+    assert made((0,)).maker("s") is None
+    assert made((0,)).maker("k2") is None, "what is behind it neither"
+    assert made((2,)).maker("k2") is None
+    assert made((2,)).maker("k") == 1
+    assert made((0, 2)).is_of_shapes("k2"), "whoever computes it"
+    assert not whole.is_of_shapes("noise")
 
 
 def test_nodes_that_results_depend_on_with_what_they_need() -> None:
