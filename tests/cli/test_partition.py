@@ -12,6 +12,7 @@ import numpy as np
 import onnx
 import pytest
 
+import trtconv
 from support.cli import Ended
 from support.partition_nets import NETS, flags, write
 from support.session import run
@@ -417,3 +418,35 @@ def test_a_refusal_names_the_way_out(tmp_path: Path, call: Call) -> None:
     ended = call("build", str(write("matcher", tmp_path)), *flags("matcher"), "-q")
     assert ended.code == 1
     assert "--partition" in ended.out
+
+
+TIED = """
+    <ir_version: 8, opset_import: ["": 17]>
+    g (float[1,4,height,8] x) => (float[] y) <int64[1] k2 = {2}, int64[1] k64 = {64}, int64[1] k0 = {0}>
+    {
+        d = Shape (x)  h = Gather (d, k2)  rest = Sub (k64, h)
+        s = Slice (v, k0, rest, k2)
+        a = Softsign (x)  b = Softsign (s)
+        j = Concat <axis = 2> (a, b)
+        [meet] t = Add (j, v)
+        t1 = Neg (t)  t2 = Abs (t1)  t3 = Sin (t2)  t4 = Cos (t3)  t5 = Tanh (t4)  y = Sigmoid (t5)
+    }"""
+
+
+def test_a_node_for_which_ends_of_sizes_do_not_go_together_is_left(tmp_path: Path, call: Call) -> None:
+    """An image and what fills it up to a fixed height: the smallest of both are too few rows, the largest too many."""
+    model = onnx.parser.parse_model(TIED)
+    values = np.linspace(0, 1, 4 * 64 * 8, dtype=np.float32).reshape(1, 4, 64, 8)
+    model.graph.initializer.append(onnx.numpy_helper.from_array(values, "v"))
+    onnx.save(model, tmp_path / "tied.onnx")
+    flags = ("--dim", "height=8:12:40", "--leave", "type:Softsign")
+    ended = call("build", str(tmp_path / "tied.onnx"), "--partition", *flags, *QUICK)
+    assert ended.code == 0
+    document = load_document(tmp_path / "tied.pipeline.json").document
+    assert [node.node for node in document.left if node.op != "Softsign"] == ["meet"]
+    assert document.parts[-1].kind is PartKind.ENGINE
+    with trtconv.load_pipeline(tmp_path / "tied.pipeline.json", engines="onnxruntime") as pipeline:
+        for height in range(8, 41):
+            x = np.random.default_rng(0).standard_normal((1, 4, height, 8)).astype(np.float32)
+            (expected,) = run(model, {"x": x})
+            np.testing.assert_allclose(pipeline.run({"x": x})["y"], expected, rtol=1e-5)
