@@ -441,26 +441,26 @@ def test_patterns_mean_names_and_operators() -> None:
 CHOSEN = """
     <ir_version: 8, opset_import: ["": 17]>
     g (float[1,1,height,8] x) => (float[] y)
-    <int64[1] k0 = {0}, int64[1] k2 = {2}, int64[1] k23 = {23}, int64[1] k40 = {40}, float[60] v>
+    <int64[1] k0 = {0}, int64[1] k2 = {2}, int64[1] k123 = {123}, int64[1] k240 = {240}, float[300] v>
     {
-        d = Shape (x)  h = Gather (d, k2)  c = Equal (h, k23)  b = Squeeze (c)  top = Max (h, k40)
+        d = Shape (x)  h = Gather (d, k2)  c = Equal (h, k123)  b = Squeeze (c)  top = Max (h, k240)
         [choice] size = If (b) <then_branch = p () => (int64[1] e) { e = Identity (top) },
                                 else_branch = q () => (int64[1] f) { f = Identity (h) }>
         t = Slice (v, k0, size, k0)
         [middle] m = Softsign (t)
         m1 = Neg (m)  m2 = Abs (m1)  m3 = Sin (m2)  m4 = Cos (m3)  m5 = Tanh (m4)  y = Sigmoid (m5)
     }"""
-"""A vector as long as an image is high, but for images of 23 rows."""
+"""A vector as long as an image is high, but for images of 123 rows."""
 
 
 @pytest.mark.parametrize("left", [["middle"], ["middle", "choice"]])
 def test_sizes_that_nothing_but_a_run_tells_are_looked_at_everywhere(left: Sequence[str]) -> None:
     """Whoever computes them: where the If is refused too, its value crosses, and what it shapes is known."""
-    proto = onnx.parser.parse_model(CHOSEN.replace("float[60] v", f"float[60] v = {{{', '.join('1' * 60)}}}"))
+    proto = onnx.parser.parse_model(CHOSEN.replace("float[300] v", f"float[300] v = {{{', '.join('1' * 300)}}}"))
     model = OnnxModel(proto, Path("g.onnx"))
     refused = dict.fromkeys(matching(model, left), "as the test has it")
-    cutting = Cutting(model, refused, profiles_of(model, {"height": "8:12:30"}), {}, watching(model))
+    cutting = Cutting(model, refused, profiles_of(model, {"height": "8:12:200"}), {}, watching(model))
     (last,) = [part for part in cutting.slices if part.is_engine]
     assert [tensor.name for tensor in last.inputs] == ["m"]
-    assert last.dims == ({"size0": Range(8, 12, 40)},)
+    assert last.dims == ({"size0": Range(8, 12, 240)},)
     assert cutting.unbounded == ()
