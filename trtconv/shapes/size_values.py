@@ -78,9 +78,10 @@ class SizeValues:
         ends = np.cumsum([0, *(math.prod(shapes[key]) for key in names)])
         pieces = [zip(names, np.split(np.array(row, np.int64), ends)[1:-1], strict=True) for row in rows]
         feeds = [{key: piece.reshape(shapes[key]) for key, piece in row} for row in pieces]
-        answers = list(self._compute(formula, feeds))
+        answers = self._compute(formula, feeds)
+        if len(answers) < len(rows):
+            return None
         dtype = main.dtype(name)
-        answers += [None] * (len(rows) - len(answers))
         return _tensor(answers, places, np.dtype(dtype) if dtype in np.sctypeDict else None)
 
 

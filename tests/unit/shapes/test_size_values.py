@@ -100,8 +100,8 @@ def test_nodes_run_once_for_each_of_their_values_and_one_after_the_other() -> No
     assert counts == [HEIGHTS.size, 28], "all heights and widths, and the 28 sizes that come of them"
 
 
-@pytest.mark.parametrize("rows", [[], [None] * 600])
-def test_what_does_not_run_is_not_known(rows: list[Answer | None]) -> None:
+@pytest.mark.parametrize("rows", [[], [None] * 600, [((1,), [5])] * 3])
+def test_what_does_not_run_everywhere_is_not_known(rows: list[Answer | None]) -> None:
     model = model_of(WAYS["TopK"][0])
     assert column(model, SizeValues(model, lambda part, feeds: rows)) is None
 
