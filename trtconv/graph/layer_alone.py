@@ -16,6 +16,7 @@ from onnx import TensorProto, helper, numpy_helper
 from trtconv.core.dims import times
 from trtconv.core.encode import plain
 from trtconv.core.frozen import frozen
+from trtconv.graph.attributes import readable
 from trtconv.graph.views import Deconv
 
 _THROUGH = ("QuantizeLinear", "DequantizeLinear", "Cast", "Identity", "Relu", "LeakyRelu", "Clip", "Sigmoid", "Tanh")
@@ -85,11 +86,9 @@ def layer_of(view: Deconv, weight: Sequence[int], x: Sequence[int], element: str
         element: As in `LayerAlone`.
         opset: Of the model.
     """
-    attributes = {a.name: helper.get_attribute_value(a) for a in view.node.attribute}
-    texts = {name: value.decode() if isinstance(value, bytes) else value for name, value in attributes.items()}
     users = view.scope.consumers.get(view.node.output[0], ())
     return LayerAlone(
-        attributes=texts,
+        attributes={entry.name: readable(entry) for entry in view.node.attribute},
         x=tuple(x),
         weight=tuple(weight),
         has_bias=bool(view.bias),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import onnx
 from onnx import helper
 
+from trtconv.graph.attributes import attribute
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.scope import Scope
 from trtconv.graph.tensor_checker import nbytes
@@ -33,7 +34,7 @@ def fault_of_node(model: OnnxModel, index: int) -> str:
 def _kernel_fault(scope: Scope, node: onnx.NodeProto) -> str:
     """Returns what is wrong with the kernel_shape of a Conv, which ONNX's inference takes unseen."""
     shape = scope.shape(node.input[1]) if node.op_type == "Conv" and len(node.input) > 1 else None
-    kernel = next((list(attr.ints) for attr in node.attribute if attr.name == "kernel_shape"), None)
+    kernel = attribute(node, "kernel_shape")
     if shape is None or kernel is None or None in shape[2:] or kernel == list(shape[2:]):
         return ""
     return f"its kernel_shape is {kernel}, and that of its weight {list(shape[2:])}"

@@ -8,6 +8,7 @@ from typing import Any
 
 import onnx
 
+from trtconv.graph.attributes import attribute
 from trtconv.graph.nodes import Columns
 from trtconv.graph.walk import constant_of
 
@@ -160,9 +161,7 @@ def _length_after(node: onnx.NodeProto, parts: Sequence[float]) -> float:
     if op in _BROADCASTING:
         return longest
     first = max(parts[:1], default=_NO_VECTOR)
-    is_same = op.startswith(_REDUCTIONS) and all(
-        attribute.name != "keepdims" or attribute.i == 1 for attribute in node.attribute
-    )
+    is_same = op.startswith(_REDUCTIONS) and attribute(node, "keepdims", 1) == 1
     if is_same or op in _LIKE_THE_FIRST or (op in _LONGER and not first):
         return first
     passed_on = op in _PASSED_ON and (op not in _LOWERING or first)

@@ -9,6 +9,7 @@ import numpy as np
 import onnx
 from numpy.typing import NDArray
 
+from trtconv.graph.attributes import attribute
 from trtconv.graph.folding import FOLDED, evaluate
 from trtconv.graph.scope import Scope
 from trtconv.graph.types import ONNX_DOMAINS
@@ -52,7 +53,7 @@ def values_of_copy(scope: Scope, name: str) -> NDArray[Any] | None:
         maker = scope.producer(name)
         if maker is None or maker.op_type not in _COPIES or maker.domain not in ONNX_DOMAINS:
             break
-        casts += [attribute.i for attribute in maker.attribute if attribute.name == "to"]
+        casts += [entry.i for entry in maker.attribute if entry.name == "to"]
         name = maker.input[0]
     values = scope.values(name)
     if values is None:
@@ -126,8 +127,7 @@ def _part_read(scope: Scope, node: onnx.NodeProto) -> Sequence[int | None] | Non
     shape = scope.shape(node.input[0])
     if shape is None:
         return None
-    ends = {attribute.name: attribute.i for attribute in node.attribute}
-    return shape[ends.get("start", 0) : ends.get("end", len(shape))]
+    return shape[attribute(node, "start", 0) : attribute(node, "end", len(shape))]
 
 
 def sizes_read(scope: Scope, node: onnx.NodeProto) -> NDArray[np.int64] | None:

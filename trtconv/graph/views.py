@@ -11,6 +11,7 @@ import onnx
 from numpy.typing import NDArray
 
 from trtconv.core.findings import Location
+from trtconv.graph.attributes import attributes_of
 from trtconv.graph.deconv import Geometry, geometry_of
 from trtconv.graph.quantization import scale_fault
 from trtconv.graph.resolve import values_of_copy
@@ -148,7 +149,7 @@ class Linear(NodeView):
     @functools.cached_property
     def attributes(self) -> dict[str, Any]:
         """Its attributes by name."""
-        return {a.name: onnx.helper.get_attribute_value(a) for a in self.node.attribute}
+        return attributes_of(self.node)
 
     @functools.cached_property
     def scale(self) -> NDArray[Any] | None:

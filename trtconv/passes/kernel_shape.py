@@ -5,6 +5,7 @@ from __future__ import annotations
 import onnx_graphsurgeon as gs
 
 from trtconv.core.target import Target
+from trtconv.graph.attributes import attribute
 from trtconv.graph.editor import Field
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.scope import Scope
@@ -44,7 +45,7 @@ class WriteKernelShape(NodePass):
         inputs = scope.columns.inputs[index]
         if len(inputs) < 2 or scope.initializer(inputs[1]) is not None:
             return False
-        return all(attribute.name != "kernel_shape" for attribute in scope.columns.attributes[index])
+        return attribute(scope.columns.nodes[index], "kernel_shape") is None
 
     def visit(self, field: Field, node: gs.Node, target: Target) -> str | Refusal | None:
         if "kernel_shape" in node.attrs or len(node.inputs) < 2 or isinstance(node.inputs[1], gs.Constant):

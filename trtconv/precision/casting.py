@@ -28,6 +28,7 @@ import onnx
 from onnx import TensorProto
 
 from trtconv.core.frozen import frozen
+from trtconv.graph.attributes import attribute
 from trtconv.graph.chance import RANDOM
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.order import sort
@@ -254,11 +255,10 @@ def _accumulates(node: onnx.NodeProto) -> bool:
     """
     if node.op_type in ("LSTM", "GRU", "RNN"):
         return len(node.input) > 4 and bool(node.input[4])
-    reduces = any(a.name == "reduction" and a.s != b"none" for a in node.attribute)
-    return node.op_type.startswith("Scatter") and reduces
+    return node.op_type.startswith("Scatter") and bool(attribute(node, "reduction", b"none") != b"none")
 
 
 def _set_to(node: onnx.NodeProto, code: int) -> None:
-    for attribute in node.attribute:
-        if attribute.name == "to":
-            attribute.i = code
+    for entry in node.attribute:
+        if entry.name == "to":
+            entry.i = code

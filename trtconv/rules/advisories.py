@@ -9,10 +9,10 @@ import onnx
 from trtconv.core.findings import Finding, Severity
 from trtconv.core.frozen import frozen
 from trtconv.core.target import Target
+from trtconv.graph.attributes import attribute
 from trtconv.graph.places import products_before
 from trtconv.graph.scope import Scope
 from trtconv.rules.base import ModelView, Rule
-from trtconv.rules.operator import attribute
 
 Pattern = Callable[[ModelView], Iterator[tuple[Scope, int]]]
 """Yields the places of a model that an advisory is about."""

@@ -6,6 +6,7 @@ import numpy as np
 import onnx
 
 from trtconv.core.target import Target
+from trtconv.graph.attributes import attribute
 from trtconv.graph.quantization import EMULATED, UINT8_MIDDLE
 from trtconv.graph.views import Linear
 from trtconv.rules.base import LinearRule
@@ -75,4 +76,4 @@ def _is_bare(node: onnx.NodeProto | None) -> bool:
     """Whether a node is a QuantizeLinear that says its type nowhere."""
     if node is None or node.op_type != "QuantizeLinear" or len(node.input) > 2:
         return False
-    return not any(attribute.name == "output_dtype" and attribute.i for attribute in node.attribute)
+    return not attribute(node, "output_dtype")

@@ -7,8 +7,9 @@ from typing import Any
 import onnx
 
 from trtconv.core.target import Target
+from trtconv.graph.attributes import attribute
 from trtconv.graph.scope import Scope
-from trtconv.rules.operator import OperatorRule, attribute, is_given
+from trtconv.rules.operator import OperatorRule, is_given
 
 
 class ClipLimitsCrossed(OperatorRule):

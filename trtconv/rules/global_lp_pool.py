@@ -5,8 +5,9 @@ from __future__ import annotations
 import onnx
 
 from trtconv.core.target import Target
+from trtconv.graph.attributes import attribute
 from trtconv.graph.scope import Scope
-from trtconv.rules.operator import OperatorRule, attribute
+from trtconv.rules.operator import OperatorRule
 
 
 class GlobalLpPoolOddPower(OperatorRule):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import onnx
 
 from trtconv.core.target import Target
+from trtconv.graph.attributes import attribute
 from trtconv.graph.views import Linear
 from trtconv.rules.base import LinearRule
 
@@ -63,7 +64,7 @@ def _fault(linear: Linear, layer: onnx.NodeProto) -> str | None:
         return None
     if axis % len(shape) == goal or shape[axis] != scale.size:
         return None
-    group = next((int(a.i) for a in layer.attribute if a.name == "group"), 1)
+    group = attribute(layer, "group", 1)
     # A Conv's weight holds the output channels of all groups; a ConvTranspose's those of one.
     count = shape[goal]
     channels = f"{count} output channels"

@@ -8,6 +8,7 @@ import onnx
 
 from trtconv.core.findings import Finding
 from trtconv.core.target import Target
+from trtconv.graph.attributes import attribute
 from trtconv.graph.scope import Scope
 from trtconv.graph.types import KNOWN_DOMAINS
 from trtconv.rules.base import ModelView, Rule
@@ -61,5 +62,4 @@ class IntegerOperator(Rule):
 
 
 def _interpolates_integers(scope: Scope, node: onnx.NodeProto) -> bool:
-    mode = next((a.s for a in node.attribute if a.name == "mode"), b"nearest")
-    return mode != b"nearest" and scope.dtype(node.input[0]) in ("int8", "uint8")
+    return attribute(node, "mode", b"nearest") != b"nearest" and scope.dtype(node.input[0]) in ("int8", "uint8")

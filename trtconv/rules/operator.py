@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import onnx
 
@@ -11,12 +11,6 @@ from trtconv.core.findings import Finding
 from trtconv.core.target import Target
 from trtconv.graph.scope import Scope
 from trtconv.rules.base import ModelView, Rule
-
-
-def attribute(node: onnx.NodeProto, name: str) -> Any:
-    """Returns an attribute's value, None where it is absent."""
-    entry = next((candidate for candidate in node.attribute if candidate.name == name), None)
-    return None if entry is None else onnx.helper.get_attribute_value(entry)
 
 
 def is_given(node: onnx.NodeProto, index: int) -> bool:

@@ -11,8 +11,8 @@ from typing import Any
 
 from trtconv.core.findings import Severity
 from trtconv.core.target import Target
+from trtconv.graph.attributes import attribute
 from trtconv.graph.scope import Scope
-from trtconv.rules.operator import attribute
 
 _TILE = 64
 Fault = tuple[str, Severity] | None

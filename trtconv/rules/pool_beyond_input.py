@@ -5,9 +5,10 @@ from __future__ import annotations
 import onnx
 
 from trtconv.core.target import Target
+from trtconv.graph.attributes import attributes_of
 from trtconv.graph.pooling import axes_of_pool, can_exceed
 from trtconv.graph.scope import Scope
-from trtconv.rules.operator import OperatorRule, attribute
+from trtconv.rules.operator import OperatorRule
 
 
 class PoolBeyondInput(OperatorRule):
@@ -41,10 +42,8 @@ class PoolBeyondInput(OperatorRule):
     ops = ("AveragePool", "LpPool", "MaxPool")
 
     def fault(self, scope: Scope, node: onnx.NodeProto, target: Target) -> str | None:
-        if attribute(node, "ceil_mode") != 1:
-            return None
-        attributes = {entry.name: onnx.helper.get_attribute_value(entry) for entry in node.attribute}
-        if not can_exceed(attributes):
+        attributes = attributes_of(node)
+        if attributes.get("ceil_mode") != 1 or not can_exceed(attributes):
             return None
         shape = scope.shape(node.input[0])
         if shape is None or len(shape) != len(attributes["kernel_shape"]) + 2:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import onnx
 
 from trtconv.core.target import Target
+from trtconv.graph.attributes import attribute
 from trtconv.graph.views import Linear
 from trtconv.rules.base import LinearRule
 
@@ -68,7 +69,7 @@ def _channels(op: str, axis: int) -> str:
 
 
 def _group(layer: onnx.NodeProto | None) -> int:
-    return next((int(a.i) for a in layer.attribute if a.name == "group"), 1) if layer is not None else 1
+    return 1 if layer is None else int(attribute(layer, "group", 1))
 
 
 def _fitting(op: str, shape: Sequence[int | None], count: int, group: int) -> str:

@@ -7,10 +7,10 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 
 import onnx
-from onnx import helper
 
 from trtconv.core.dims import InputSpec, dynamic_dims, elements_of
 from trtconv.core.frozen import frozen
+from trtconv.graph.attributes import attribute
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.scope import Scope
 
@@ -64,9 +64,9 @@ def _cost(scope: Scope, node: onnx.NodeProto) -> Cost:
     kernel = _kernel(scope, node)
     if len(kernel) < 3:
         return Cost()
-    strides: Sequence[int] = next((helper.get_attribute_value(a) for a in node.attribute if a.name == "strides"), ())
+    strides: Sequence[int] = attribute(node, "strides", ())
     window, total = math.prod(kernel[2:]), math.prod(kernel)
-    groups = next((int(a.i) for a in node.attribute if a.name == "group"), 1)
+    groups: int = attribute(node, "group", 1)
     if node.op_type == "ConvTranspose":
         columns, results = kernel[1] * groups * window, kernel[1] * groups * math.prod(strides)
     else:

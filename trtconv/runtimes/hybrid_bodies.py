@@ -10,6 +10,7 @@ import onnx
 from numpy.typing import NDArray
 from onnx import helper
 
+from trtconv.graph.attributes import attributes_of
 from trtconv.graph.walk import captured
 
 Array = NDArray[Any]
@@ -70,7 +71,7 @@ def run_control(
         inputs: Its inputs, None for one that is left out.
         body: Makes what runs a graph of it, by the attribute that it is.
     """
-    attributes = {attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute}
+    attributes = attributes_of(node)
     if node.op_type == "If":
         name = "then_branch" if np.asarray(inputs[0]).reshape(-1)[0] else "else_branch"
         return body(name, attributes[name])()

@@ -17,6 +17,7 @@ from trtconv.core.target import Target
 from trtconv.core.version import __version__
 from trtconv.exporter.module.source_line import blame_stack_text, first_line
 from trtconv.exporter.module.torch_module import Subject
+from trtconv.graph.attributes import attribute
 from trtconv.graph.cut_shapes import SELECTIONS
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.scope import SOURCE_KEY
@@ -208,7 +209,7 @@ def write_axis(proto: onnx.ModelProto) -> int:
     changed = 0
     for node in all_nodes(proto.graph.node):
         quantizes = node.op_type in ("QuantizeLinear", "DequantizeLinear")
-        if quantizes and len(node.input) > 1 and not any(a.name == "axis" for a in node.attribute):
+        if quantizes and len(node.input) > 1 and attribute(node, "axis") is None:
             scale = sizes.get(node.input[1])
             if scale is not None and len(scale) == 1 and scale != [1]:
                 node.attribute.append(onnx.helper.make_attribute("axis", 1))

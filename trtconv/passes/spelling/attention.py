@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from onnx import helper
-
 from trtconv.core.target import Target
+from trtconv.graph.attributes import attribute, attributes_of
 from trtconv.graph.scope import Scope
 
 _PLAIN = frozenset({"is_causal", "scale", "q_num_heads", "kv_num_heads", "qk_matmul_output_mode"})
@@ -22,7 +21,7 @@ def is_plain(scope: Scope, index: int) -> bool:
     """
     columns = scope.columns
     inputs, outputs = columns.inputs[index], columns.outputs[index]
-    attrs = {a.name: helper.get_attribute_value(a) for a in columns.attributes[index]}
+    attrs = attributes_of(columns.nodes[index])
     if any(outputs[1:]) or any(inputs[_MASK + 1 :]):
         return False
     if any(name not in _PLAIN and not _is_off(name, value) for name, value in attrs.items()):
@@ -57,7 +56,7 @@ def has_kernel(scope: Scope, index: int, target: Target, in_half: bool) -> bool:
     if not in_half and scope.dtype(query) not in ("float16", "bfloat16", None):
         return False
     shape = scope.shape(query)
-    heads = next((a.i for a in columns.attributes[index] if a.name == "q_num_heads"), 1)
+    heads = attribute(columns.nodes[index], "q_num_heads", 1)
     if shape is None or shape[-1] is None:
         return True
     return shape[-1] // (heads if len(shape) == 3 and heads else 1) >= _LEAST_HEAD

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from trtconv.core.target import Target
+from trtconv.graph.attributes import attribute
 from trtconv.graph.scope import Scope
 from trtconv.passes.spelling.base import Spelling
 from trtconv.passes.spelling.writer import Unwritable, Writer
@@ -35,7 +36,7 @@ class UpdateByScatter(Spelling):
         shape = scope.shape(node.input[0])
         return (
             target.before(11)
-            or any(attribute.name == "mode" and attribute.s != b"linear" for attribute in node.attribute)
+            or attribute(node, "mode", b"linear") != b"linear"
             or (shape is not None and len(shape) != 4)
             or any(scope.constant(name) is not None for name in node.input[:2])
         )

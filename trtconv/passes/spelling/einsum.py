@@ -6,6 +6,7 @@ import string
 from collections.abc import Sequence
 
 from trtconv.core.target import Target
+from trtconv.graph.attributes import attribute
 from trtconv.graph.scope import Scope
 from trtconv.passes.spelling.base import Spelling
 from trtconv.passes.spelling.writer import Unwritable, Writer
@@ -33,7 +34,7 @@ class SumWithoutOnes(Spelling):
 
     def lacks(self, scope: Scope, index: int, target: Target) -> bool:
         columns = scope.columns
-        equation = next((a.s.decode(errors="replace") for a in columns.attributes[index] if a.name == "equation"), "")
+        equation = attribute(columns.nodes[index], "equation", b"").decode(errors="replace")
         shapes = [shape for name in columns.inputs[index] if (shape := scope.shape(name)) is not None]
         terms = _terms(equation, shapes)
         return terms is not None and any(_repeated(terms, shapes))

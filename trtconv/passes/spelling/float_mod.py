@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from trtconv.core.target import Target
+from trtconv.graph.attributes import attribute
 from trtconv.graph.scope import Scope
 from trtconv.passes.spelling.base import Spelling
 from trtconv.passes.spelling.writer import Writer
@@ -31,7 +32,7 @@ class FloatMod(Spelling):
     def lacks(self, scope: Scope, index: int, target: Target) -> bool:
         columns = scope.columns
         # 8.6 has another remainder of infinities, and was seen to be wrong.
-        if target.before(9) or any(attribute.name == "fmod" and attribute.i for attribute in columns.attributes[index]):
+        if target.before(9) or attribute(columns.nodes[index], "fmod"):
             return False
         return (scope.dtype(columns.inputs[index][0]) or "").startswith(("float", "bfloat", "double"))
 

@@ -9,6 +9,7 @@ import onnx
 from numpy.typing import NDArray
 from onnx import numpy_helper
 
+from trtconv.graph.attributes import attribute
 from trtconv.graph.bodies import renamed
 from trtconv.graph.folding import FOLDED, evaluate
 from trtconv.graph.model import OnnxModel
@@ -86,7 +87,7 @@ def _decided(model: OnnxModel, scope: Scope) -> Patch:
         if condition is None or condition.size != 1:
             continue
         name = "then_branch" if condition.reshape(-1)[0] else "else_branch"
-        branch = next(attribute.g for attribute in node.attribute if attribute.name == name)
+        branch = attribute(node, name)
         nodes, initializers = renamed(branch, node, model.fresh_name)
         patch.replace(index, nodes, initializers)
     return patch

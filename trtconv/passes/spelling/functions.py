@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from trtconv.core.target import Target
+from trtconv.graph.attributes import attribute
 from trtconv.graph.bodies import BODY_DOMAINS, body_of, written_out
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.operators import lacks_operator
@@ -106,8 +107,8 @@ def _fails_on_8(scope: Scope, index: int) -> bool:
     columns = scope.columns
     op, inputs = columns.ops[index], columns.inputs[index]
     if op == "Attention":
-        causal = any(attribute.name == "is_causal" and attribute.i for attribute in columns.attributes[index])
-        return causal and len(inputs) > _LENGTHS and bool(inputs[_LENGTHS])
+        causal = attribute(columns.nodes[index], "is_causal")
+        return bool(causal) and len(inputs) > _LENGTHS and bool(inputs[_LENGTHS])
     if op == "AffineGrid":
         shape = scope.shape(inputs[0])
         return shape is None or shape[-2:-1] != (2,)

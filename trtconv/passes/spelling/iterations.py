@@ -9,6 +9,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from trtconv.core.target import Target
+from trtconv.graph.attributes import attribute
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.scope import Scope
 from trtconv.passes.base import PassResult
@@ -66,15 +67,9 @@ class CompleteIterations(Spelling):
         columns = scope.columns
         inputs = columns.inputs[index]
         if columns.ops[index] == "Loop":
-            return (
-                not inputs[0]
-                or _wants_condition(scope, inputs)
-                or any(
-                    attribute.name == "body" and _counts_in_lists(attribute.g)
-                    for attribute in columns.attributes[index]
-                )
-            )
-        return len(inputs) == next((a.i for a in columns.attributes[index] if a.name == "num_scan_inputs"), 0)
+            body = attribute(columns.nodes[index], "body")
+            return not inputs[0] or _wants_condition(scope, inputs) or (body is not None and _counts_in_lists(body))
+        return bool(len(inputs) == attribute(columns.nodes[index], "num_scan_inputs", 0))
 
     def write(self, writer: Writer, target: Target) -> str | None:
         inputs = list(writer.node.input)

@@ -9,6 +9,7 @@ import onnx
 from onnx import numpy_helper
 
 from trtconv.core.target import Target
+from trtconv.graph.attributes import attribute
 from trtconv.graph.scope import Scope
 from trtconv.passes.spelling.base import Spelling
 from trtconv.passes.spelling.writer import Unwritable, Writer
@@ -49,9 +50,8 @@ class AssignByWhere(Spelling):
     fixes = ("TC204",)
 
     def lacks(self, scope: Scope, index: int, target: Target) -> bool:
-        return _mask_of(scope, scope.columns.inputs[index][1:2]) is not None and not any(
-            attribute.name == "reduction" and attribute.s != b"none" for attribute in scope.columns.attributes[index]
-        )
+        replaces = attribute(scope.columns.nodes[index], "reduction", b"none") == b"none"
+        return replaces and _mask_of(scope, scope.columns.inputs[index][1:2]) is not None
 
     def write(self, writer: Writer, target: Target) -> str | None:
         scope, data = writer.scope, writer.input(0)
@@ -76,11 +76,7 @@ class AssignByWhere(Spelling):
 def _mask_of(scope: Scope, names: Sequence[str]) -> str | None:
     """Returns the mask whose places, a row each, a tensor has; None where it is of another kind."""
     places = scope.producer(names[0]) if names else None
-    if (
-        places is None
-        or places.op_type != "Transpose"
-        or any(list(attribute.ints) != [1, 0] for attribute in places.attribute)
-    ):
+    if places is None or places.op_type != "Transpose" or attribute(places, "perm", [1, 0]) != [1, 0]:
         return None
     search = scope.producer(places.input[0])
     mask: str | None = search.input[0] if search is not None and search.op_type == "NonZero" else None
@@ -104,7 +100,7 @@ def _is_expanded_to(scope: Scope, mask: str, tensors: list[str], goal: list[int 
     shape = scope.producer(node.input[1]) if node is not None and node.op_type == "Expand" else None
     if node is None or shape is None or shape.op_type != "Shape" or shape.input[0] not in tensors:
         return False
-    if any(attribute.name != "start" or attribute.i for attribute in shape.attribute):
+    if any(entry.name != "start" or entry.i for entry in shape.attribute):
         return False
     sizes = _sizes(scope, node.input[0])
     last = goal[len(goal) - len(sizes) :] if sizes and len(sizes) <= len(goal) else []
@@ -157,7 +153,7 @@ def _single(writer: Writer, name: str) -> str | None:
             return name if not shape else writer.reshape(name, [1])
         node = writer.scope.producer(name)
         if node is not None and node.op_type == "ConstantOfShape":
-            value = next((numpy_helper.to_array(attribute.t) for attribute in node.attribute), np.zeros(1, np.float32))
+            value = next((numpy_helper.to_array(entry.t) for entry in node.attribute), np.zeros(1, np.float32))
             return writer.constant(value.reshape(-1)[0])
         if node is None or node.op_type not in _OF_ONE_VALUE:
             return None
@@ -206,4 +202,4 @@ def _with_axes_anew(writer: Writer, name: str) -> str:
     node = writer.scope.producer(name)
     if node is None or node.op_type != "Unsqueeze":
         return name
-    return writer("Unsqueeze", *node.input, axes=next((list(attribute.ints) for attribute in node.attribute), None))
+    return writer("Unsqueeze", *node.input, axes=attribute(node, "axes"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from trtconv.core.target import Target
+from trtconv.graph.attributes import attribute
 from trtconv.graph.resolve import values_of_copy
 from trtconv.graph.scope import Scope
 from trtconv.passes.spelling.base import Spelling
@@ -42,11 +43,11 @@ class WriteElementwise(Spelling):
 
     def lacks(self, scope: Scope, index: int, target: Target) -> bool:
         tensor, axes = (*scope.columns.inputs[index], "")[:2]
-        attributes = {attribute.name: attribute for attribute in scope.columns.attributes[index]}
-        if "noop_with_empty_axes" in attributes and attributes["noop_with_empty_axes"].i:
+        node = scope.columns.nodes[index]
+        if attribute(node, "noop_with_empty_axes"):
             values = values_of_copy(scope, axes) if axes else None
             if not axes or (values is not None and not values.size):
-                return "axes" not in attributes
+                return attribute(node, "axes") is None
         return scope.shape(tensor) == ()
 
     def write(self, writer: Writer, target: Target) -> str | None:

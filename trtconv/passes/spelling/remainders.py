@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from trtconv.core.target import Target
+from trtconv.graph.attributes import attribute
 from trtconv.graph.scope import Scope
 from trtconv.graph.types import ONNX_DOMAINS
 from trtconv.passes.spelling.base import Spelling
@@ -58,8 +59,7 @@ def _difference(scope: Scope, index: int) -> tuple[str, str] | None:
     difference of sizes."""
     columns = scope.columns
     dividend, divisor = columns.inputs[index][:2]
-    is_c = any(attribute.name == "fmod" and attribute.i for attribute in columns.attributes[index])
-    if is_c or scope.constant(divisor) is None:
+    if attribute(columns.nodes[index], "fmod") or scope.constant(divisor) is None:
         return None
     terms = _terms(scope, dividend)
     # What is a remainder itself is as small as it has to be.

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from trtconv.core.target import Target
+from trtconv.graph.attributes import readable
 from trtconv.graph.interpolation import (
     Interpolation,
     ResizedAxis,
@@ -20,7 +21,7 @@ from trtconv.graph.interpolation import (
 )
 from trtconv.graph.scope import Scope
 from trtconv.passes.spelling.base import Spelling
-from trtconv.passes.spelling.writer import Unwritable, Writer, attribute_value
+from trtconv.passes.spelling.writer import Unwritable, Writer
 
 _ROI, _SCALES, _SIZES = 1, 2, 3
 _COORDINATES_SINCE = 11
@@ -56,7 +57,7 @@ class ResizeByMatrix(Spelling):
     ops = frozenset({"Resize"})
 
     def lacks(self, scope: Scope, index: int, target: Target) -> bool:
-        kernel, policy = _read({a.name: attribute_value(a) for a in scope.columns.attributes[index]})
+        kernel, policy = _read({a.name: readable(a) for a in scope.columns.attributes[index]})
         if kernel.mode == "nearest" and scope.dtype(scope.columns.inputs[index][0]) in _INTEGERS:
             return True
         return _is_lacking(kernel, policy) or kernel.chooses

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from trtconv.core.target import Target
+from trtconv.graph.attributes import attribute
 from trtconv.graph.scope import Scope
 from trtconv.passes.spelling.base import Spelling
 from trtconv.passes.spelling.writer import Unwritable, Writer
@@ -35,7 +36,7 @@ class ResizeAllAxes(Spelling):
     def lacks(self, scope: Scope, index: int, target: Target) -> bool:
         columns = scope.columns
         sizes = "".join(columns.inputs[index][_SIZES:])
-        return bool(sizes) and any(attribute.name == "axes" for attribute in columns.attributes[index])
+        return bool(sizes) and attribute(columns.nodes[index], "axes") is not None
 
     def write(self, writer: Writer, target: Target) -> str | None:
         tensor, sizes = writer.input(0), writer.input(_SIZES)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from trtconv.core.target import Target
+from trtconv.graph.attributes import attribute
 from trtconv.graph.resolve import resolved
 from trtconv.graph.scope import Scope
 from trtconv.passes.spelling.base import Spelling
@@ -48,9 +49,7 @@ class ScatterByPosition(Spelling):
     ops = frozenset({"ScatterElements", "ScatterND"})
 
     def lacks(self, scope: Scope, index: int, target: Target) -> bool:
-        return any(
-            attribute.name == "reduction" and attribute.s != b"none" for attribute in scope.columns.attributes[index]
-        )
+        return bool(attribute(scope.columns.nodes[index], "reduction", b"none") != b"none")
 
     def write(self, writer: Writer, target: Target) -> str | None:
         if writer.opset < 13:

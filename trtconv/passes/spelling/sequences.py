@@ -9,10 +9,11 @@ import numpy as np
 import onnx
 
 from trtconv.core.target import Target
+from trtconv.graph.attributes import attributes_of
 from trtconv.graph.resolve import resolved
 from trtconv.graph.types import ONNX_DOMAINS
 from trtconv.passes.spelling.base import Spelling
-from trtconv.passes.spelling.writer import Unwritable, Writer, attribute_value
+from trtconv.passes.spelling.writer import Unwritable, Writer
 
 
 class UnpackSequences(Spelling):
@@ -89,7 +90,7 @@ def _erase(writer: Writer, node: onnx.NodeProto, tensors: list[Tensor]) -> None:
 
 
 def _pieces(writer: Writer, node: onnx.NodeProto) -> list[Tensor]:
-    attributes = {attribute.name: attribute_value(attribute) for attribute in node.attribute}
+    attributes = attributes_of(node)
     shape = writer.shape(node.input[0])
     axis = attributes.get("axis", 0) % len(shape)
     lengths = _fixed(writer, node.input[1]) if len(node.input) > 1 and node.input[1] else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from trtconv.core.target import Target
+from trtconv.graph.attributes import attributes_of
 from trtconv.graph.scope import Scope
 from trtconv.passes.spelling.base import Spelling
 from trtconv.passes.spelling.writer import Writer
@@ -28,9 +29,7 @@ class TakeFromShape(Spelling):
     ops = frozenset({"Shape"})
 
     def lacks(self, scope: Scope, index: int, target: Target) -> bool:
-        return target.before(10) and any(
-            attribute.name in ("start", "end") for attribute in scope.columns.attributes[index]
-        )
+        return target.before(10) and not attributes_of(scope.columns.nodes[index]).keys().isdisjoint(("start", "end"))
 
     def write(self, writer: Writer, target: Target) -> str | None:
         rank = len(writer.shape(writer.input(0)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from trtconv.core.target import Target
+from trtconv.graph.attributes import attribute
 from trtconv.graph.resolve import resolved
 from trtconv.graph.scope import Scope
 from trtconv.passes.spelling.base import Spelling
@@ -35,7 +36,7 @@ class NormalizeByBatch(Spelling):
     ops = frozenset({"BatchNormalization"})
 
     def lacks(self, scope: Scope, index: int, target: Target) -> bool:
-        return any(attribute.name == "training_mode" and attribute.i for attribute in scope.columns.attributes[index])
+        return bool(attribute(scope.columns.nodes[index], "training_mode"))
 
     def write(self, writer: Writer, target: Target) -> str | None:
         x, scale, shift = (writer.input(slot) for slot in range(3))

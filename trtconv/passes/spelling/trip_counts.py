@@ -11,6 +11,7 @@ import onnx
 from numpy.typing import NDArray
 from onnx import helper
 
+from trtconv.graph.attributes import attribute
 from trtconv.graph.resolve import resolved
 from trtconv.graph.scope import Scope
 from trtconv.graph.types import ONNX_DOMAINS
@@ -81,7 +82,7 @@ class _Counting:
         self._scope = scope
         self._loop = loop
         self._opsets = opsets
-        self._body = next(attribute.g for attribute in loop.attribute if attribute.name == "body")
+        self._body = attribute(loop, "body")
         self._makers = {name: node for node in self._body.node for name in node.output if name}
         self._initializers = {tensor.name: tensor for tensor in self._body.initializer}
         self._values: dict[str, Array] = {}
@@ -153,8 +154,7 @@ class _Counting:
 
 def _computed(node: onnx.NodeProto, inputs: list[Array]) -> Array:
     if node.op_type == "Cast":
-        code = next(attribute.i for attribute in node.attribute if attribute.name == "to")
-        return np.asarray(inputs[0], helper.tensor_dtype_to_np_dtype(code))
+        return np.asarray(inputs[0], helper.tensor_dtype_to_np_dtype(attribute(node, "to")))
     function = _COUNTING[node.op_type]
     with np.errstate(all="ignore"):
         # Max and Min have any number of inputs.

@@ -9,6 +9,7 @@ import numpy as np
 import onnx
 
 from trtconv.core.target import Target
+from trtconv.graph.attributes import attribute
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.patch import Patch, close_patches
 from trtconv.graph.scope import Scope
@@ -180,7 +181,7 @@ def _data(node: onnx.NodeProto) -> list[str]:
 
 
 def _cast_lacks(scope: Scope, node: onnx.NodeProto) -> bool:
-    to = next((attribute.i for attribute in node.attribute if attribute.name == "to"), 0)
+    to = attribute(node, "to", 0)
     source = _type(scope, node.input[0])
     if to == _T.INT8:
         # TensorRT 8.6 rounds what it casts to it from floats.
@@ -195,7 +196,7 @@ def _cast_lacks(scope: Scope, node: onnx.NodeProto) -> bool:
 
 
 def _is_nearest(node: onnx.NodeProto) -> bool:
-    return all(attribute.s == b"nearest" for attribute in node.attribute if attribute.name == "mode")
+    return bool(attribute(node, "mode", b"nearest") == b"nearest")
 
 
 def _among_quantizers(scope: Scope, node: onnx.NodeProto) -> bool:
@@ -215,9 +216,7 @@ def _join_casts(model: OnnxModel) -> None:
             source = scope.producer(writer.input(0))
             if source is not None and is_held(source):
                 wider = source.input[0]
-                if _type(scope, wider) == next(
-                    attribute.i for attribute in writer.node.attribute if attribute.name == "to"
-                ):
+                if _type(scope, wider) == writer.attrs["to"]:
                     writer("Identity", wider, to=writer.output())
                 else:
                     writer.again([wider])

@@ -11,6 +11,7 @@ import onnx
 from numpy.typing import NDArray
 from onnx import defs, helper, numpy_helper
 
+from trtconv.graph.attributes import readable
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.resolve import resolved
 from trtconv.graph.scope import Scope
@@ -60,7 +61,7 @@ class Writer:
         self.scope = scope
         self.node = scope.columns.nodes[index]
         self.opset = model.opset
-        self.attrs: Mapping[str, Any] = {a.name: attribute_value(a) for a in self.node.attribute}
+        self.attrs: Mapping[str, Any] = {entry.name: readable(entry) for entry in self.node.attribute}
         self.nodes: list[onnx.NodeProto] = []
         self.initializers: list[onnx.TensorProto] = []
         self._stem = self.node.name or next(filter(None, self.node.output), self.node.op_type)
@@ -242,14 +243,6 @@ class Writer:
         if size is not None:
             return self.constant([size], np.int64)
         return self("Gather", self("Shape", name), np.array([axis], np.int64), axis=0)
-
-
-def attribute_value(attribute: onnx.AttributeProto) -> Any:
-    """Returns the value of an attribute, texts as such."""
-    value = helper.get_attribute_value(attribute)
-    if isinstance(value, bytes):
-        return value.decode(errors="replace")
-    return value
 
 
 @functools.cache

@@ -18,11 +18,12 @@ from onnx import numpy_helper
 
 from trtconv.core.documents.rewrite import Edit
 from trtconv.core.frozen import frozen
+from trtconv.graph.attributes import attribute
 from trtconv.graph.channels import relative_inputs, times_inputs, times_outputs
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.scope import Scope
 from trtconv.graph.types import ONNX_DOMAINS
-from trtconv.precision.quantize.operators import CONVOLUTIONS, PRODUCTS, attribute
+from trtconv.precision.quantize.operators import CONVOLUTIONS, PRODUCTS
 from trtconv.precision.quantize.sessions import Probe
 
 NAME = "equalize-channels"
@@ -175,9 +176,8 @@ def layout_of(node: onnx.NodeProto) -> str:
 
 def _channels_before(scope: Scope, node: onnx.NodeProto, tensor: str) -> int | None:
     """Returns the channels that a Concat puts in front of a tensor; None where that is not known."""
-    axis = next((a.i for a in node.attribute if a.name == "axis"), 0)
     names = list(node.input)
-    if axis != 1 or names.count(tensor) != 1:
+    if attribute(node, "axis") != 1 or names.count(tensor) != 1:
         return None
     shapes = [scope.shape(name) for name in names[: names.index(tensor)]]
     sizes = [shape[1] if shape is not None and len(shape) > 1 else None for shape in shapes]
@@ -186,7 +186,7 @@ def _channels_before(scope: Scope, node: onnx.NodeProto, tensor: str) -> int | N
 
 def groups_of(node: onnx.NodeProto) -> int:
     """Returns the number of groups of a Conv or ConvTranspose."""
-    return int(next((a.i for a in node.attribute if a.name == "group"), 1))
+    return int(attribute(node, "group", 1))
 
 
 def sizes_by_channel(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from onnx import helper
 
+from trtconv.graph.attributes import attribute
 from trtconv.graph.model import OnnxModel
 
 
@@ -12,6 +13,6 @@ def write_kernel_shapes(model: OnnxModel) -> None:
     for scope in model.scopes:
         for index in scope.positions("Conv", "ConvTranspose"):
             node, weight = scope.columns.nodes[index], scope.initializer(scope.columns.inputs[index][1])
-            if weight is not None and all(attribute.name != "kernel_shape" for attribute in node.attribute):
+            if weight is not None and attribute(node, "kernel_shape") is None:
                 node.attribute.append(helper.make_attribute("kernel_shape", list(weight.dims[2:])))
     model.touch()

@@ -7,10 +7,11 @@ from collections.abc import Iterable
 import onnx
 
 from trtconv.core.frozen import frozen
+from trtconv.graph.attributes import attribute
 from trtconv.graph.deconv import INT8_CHANNELS
 from trtconv.graph.scope import Scope
 from trtconv.precision.quantize.kinds import INT8, QuantizationKind
-from trtconv.precision.quantize.operators import CONVOLUTIONS, PRODUCTS, WEIGHTED, attribute
+from trtconv.precision.quantize.operators import CONVOLUTIONS, PRODUCTS, WEIGHTED
 
 _ACTIVATIONS = frozenset({"Relu", "LeakyRelu", "Clip", "Sigmoid", "Tanh", "Elu", "HardSigmoid", "HardSwish", "PRelu"})
 """What TensorRT computes together with the layer in front of it."""
@@ -123,7 +124,7 @@ def _unsupported(scope: Scope, node: onnx.NodeProto) -> str:
     Source: groups, runs on TensorRT 8.6 (docs/quantization.md), for newer ones nothing else is known; channels, what is
     documented of int8 kernels.
     """
-    group = next((a.i for a in node.attribute if a.name == "group"), 1)
+    group = attribute(node, "group", 1)
     if group > 1:
         return f"{_NO_KERNEL} with {group} groups"
     ins, outs = (scope.shape(node.input[1]) or (0, 0))[:2]

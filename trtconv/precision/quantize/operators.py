@@ -8,6 +8,7 @@ from collections.abc import Mapping
 import onnx
 
 from trtconv.core.frozen import frozen
+from trtconv.graph.attributes import attribute
 from trtconv.graph.scope import Scope
 
 CONVOLUTIONS = {"Conv": 0, "ConvTranspose": 1}
@@ -19,14 +20,6 @@ WEIGHTED = (*CONVOLUTIONS, *PRODUCTS, "ConvInteger", "DeformConv", *RECURRENT)
 """Layers whose multiply-adds are counted and that a report names."""
 
 Shape = tuple[int, ...]
-
-
-def attribute(node: onnx.NodeProto, name: str, default: float = 0) -> float:
-    """Returns a number among the attributes of a node."""
-    entry = next((candidate for candidate in node.attribute if candidate.name == name), None)
-    if entry is None:
-        return default
-    return float(entry.f) if entry.type == onnx.AttributeProto.FLOAT else int(entry.i)
 
 
 def weight_axis(node: onnx.NodeProto, rank: int) -> int:

@@ -17,6 +17,7 @@ from collections.abc import Collection, Iterator
 import onnx
 
 from trtconv.core.frozen import frozen
+from trtconv.graph.attributes import attribute
 from trtconv.graph.scope import Scope
 from trtconv.precision.quantize.kinds import INT8, QuantizationKind
 from trtconv.precision.quantize.layers import WeightedLayer, behind, wants_quantizer_behind
@@ -183,7 +184,6 @@ class _Placing:
 
 def _moves(node: onnx.NodeProto) -> bool:
     if node.op_type == "Resize":
-        attributes = {a.name: a.s for a in node.attribute}
-        crops = attributes.get("coordinate_transformation_mode") == b"tf_crop_and_resize"
-        return attributes.get("mode", b"nearest") == b"nearest" and not crops
+        crops = attribute(node, "coordinate_transformation_mode") == b"tf_crop_and_resize"
+        return attribute(node, "mode", b"nearest") == b"nearest" and not crops
     return node.op_type in ("Concat", "MaxPool") and len(node.output) == 1

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import onnx
 
+from trtconv.graph.attributes import attribute
 from trtconv.graph.scope import Scope
 from trtconv.runtimes.definition.writing import Writing
 
@@ -17,7 +18,7 @@ from trtconv.runtimes.definition.writing import Writing
 def write_cast(scope: Scope, index: int, writing: Writing) -> bool:
     """Writes an Identity between the two."""
     node = scope.columns.nodes[index]
-    goal = next((attribute.i for attribute in node.attribute if attribute.name == "to"), 0)
+    goal = attribute(node, "to", 0)
     before = scope.producer(node.input[0])
     if goal != onnx.TensorProto.BOOL or before is None or before.op_type != "Cast":
         return False

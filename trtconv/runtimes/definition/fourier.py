@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import onnx
 
+from trtconv.graph.attributes import attributes_of
 from trtconv.graph.scope import Scope
 from trtconv.runtimes.definition.writing import Writing
 
@@ -30,8 +31,7 @@ def write_fourier(scope: Scope, index: int, writing: Writing) -> bool:
     for slot in _SIGNALS[node.op_type]:
         if slot < len(inputs) and inputs[slot]:
             inputs[slot] = writing.compute("Cast", inputs[slot], to=onnx.TensorProto.DOUBLE)
-    attributes = {entry.name: onnx.helper.get_attribute_value(entry) for entry in node.attribute}
-    result = writing.compute(node.op_type, *inputs, **attributes)
+    result = writing.compute(node.op_type, *inputs, **attributes_of(node))
     writing.compute("Cast", result, to=kind)
     writing.finish()
     return True

@@ -10,11 +10,10 @@ Source: ONNX operators InstanceNormalization, LayerNormalization, LpNormalizatio
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import onnx
-from onnx import helper
 
+from trtconv.graph.attributes import attribute
 from trtconv.graph.scope import Scope
 from trtconv.runtimes.definition.writing import Writing
 
@@ -41,7 +40,7 @@ def write_instance_normalization(scope: Scope, index: int, writing: Writing) -> 
         _wide(writing, writing.reshape(name, shape))
         for name, shape in zip(node.input, ([0, 0, -1], [1, -1, 1], [1, -1, 1]), strict=True)
     )
-    normal = _normal(writing, x, 2, _attribute(node, "epsilon", _EPSILON))
+    normal = _normal(writing, x, 2, attribute(node, "epsilon", _EPSILON))
     scaled = writing.compute("Add", writing.compute("Mul", normal, scale), bias)
     flat = writing.compute("Cast", scaled, to=onnx.TensorProto.FLOAT)
     writing.compute("Reshape", flat, writing.compute("Shape", node.input[0]))
@@ -54,8 +53,8 @@ def write_layer_normalization(scope: Scope, index: int, writing: Writing) -> boo
     node = scope.columns.nodes[index]
     if not _is_written(scope, node, writing) or any(node.output[1:]):
         return False
-    x = _wide(writing, writing.compute("Flatten", node.input[0], axis=_attribute(node, "axis", -1)))
-    normal = _normal(writing, x, 1, _attribute(node, "epsilon", _EPSILON))
+    x = _wide(writing, writing.compute("Flatten", node.input[0], axis=attribute(node, "axis", -1)))
+    normal = _normal(writing, x, 1, attribute(node, "epsilon", _EPSILON))
     result = writing.compute("Reshape", normal, writing.compute("Shape", node.input[0]))
     for op, name in zip(("Mul", "Add"), node.input[1:], strict=False):
         result = writing.compute(op, result, _wide(writing, name)) if name else result
@@ -70,8 +69,8 @@ def write_lp_normalization(scope: Scope, index: int, writing: Writing) -> bool:
     kind = scope.types.get(node.input[0], 0)
     if writing.opset < _TYPED_CAST or kind not in _FLOATS:
         return False
-    x, axis = _wide(writing, node.input[0]), _attribute(node, "axis", -1)
-    norm = _reduced(writing, f"ReduceL{_attribute(node, 'p', 2)}", x, [axis])
+    x, axis = _wide(writing, node.input[0]), attribute(node, "axis", -1)
+    norm = _reduced(writing, f"ReduceL{attribute(node, 'p', 2)}", x, [axis])
     none = writing.compute("Not", writing.compute("Greater", norm, writing.number(0.0)))
     writing.compute("Cast", writing.compute("Where", none, x, writing.compute("Div", x, norm)), to=kind)
     writing.finish()
@@ -84,7 +83,7 @@ def write_mean_variance_normalization(scope: Scope, index: int, writing: Writing
     kind = scope.types.get(node.input[0], 0)
     if writing.opset < _TYPED_CAST or kind not in _FLOATS:
         return False
-    offset, variance = _moments(writing, _wide(writing, node.input[0]), _attribute(node, "axes", (0, 2, 3)))
+    offset, variance = _moments(writing, _wide(writing, node.input[0]), attribute(node, "axes", (0, 2, 3)))
     deviation = writing.compute("Add", writing.compute("Sqrt", variance), writing.number(_EPSILON_OF_DEVIATION))
     writing.compute("Cast", writing.compute("Div", offset, deviation), to=kind)
     writing.finish()
@@ -94,12 +93,6 @@ def write_mean_variance_normalization(scope: Scope, index: int, writing: Writing
 def _is_written(scope: Scope, node: onnx.NodeProto, writing: Writing) -> bool:
     # The scale is of the same type, and a constant as a rule, which needs no inference.
     return writing.opset >= _TYPED_CAST and len(node.input) > 1 and scope.dtype(node.input[1]) == "float32"
-
-
-def _attribute(node: onnx.NodeProto, name: str, default: Any) -> Any:
-    return next(
-        (helper.get_attribute_value(attribute) for attribute in node.attribute if attribute.name == name), default
-    )
 
 
 def _wide(writing: Writing, tensor: str) -> str:

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from onnx import helper
-
+from trtconv.graph.attributes import attributes_of
 from trtconv.graph.pooling import axes_of_pool, can_exceed
 from trtconv.graph.scope import Scope
 from trtconv.runtimes.definition.writing import Writing
@@ -20,7 +19,7 @@ from trtconv.runtimes.definition.writing import Writing
 def write_average_pool(scope: Scope, index: int, writing: Writing) -> bool:
     """Writes its padding out, so that none is left which might count or not."""
     node = scope.columns.nodes[index]
-    attributes: dict[str, Any] = {item.name: helper.get_attribute_value(item) for item in node.attribute}
+    attributes = attributes_of(node)
     counts = attributes.pop("count_include_pad", 0) and attributes.get("ceil_mode", 0)
     kernel = attributes.get("kernel_shape")
     if not counts or not kernel or attributes.get("auto_pad", b"NOTSET") != b"NOTSET":

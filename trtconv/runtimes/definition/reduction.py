@@ -14,8 +14,9 @@ from typing import Any
 
 import numpy as np
 import onnx
-from onnx import helper, numpy_helper
+from onnx import numpy_helper
 
+from trtconv.graph.attributes import attributes_of
 from trtconv.graph.scope import Scope
 from trtconv.runtimes.definition.writing import Writing
 
@@ -88,8 +89,7 @@ def _write_integer_sum(scope: Scope, index: int, writing: Writing) -> bool:
 
 def _attributes(node: onnx.NodeProto) -> dict[str, Any]:
     """Returns the attributes of a node but empty lists: over no axes of an attribute all are reduced."""
-    values = {attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute}
-    return {name: value for name, value in values.items() if value != []}
+    return {name: value for name, value in attributes_of(node).items() if value != []}
 
 
 def _integers(scope: Scope, name: str) -> str | None:

@@ -21,6 +21,7 @@ from typing import Any
 import onnx
 from onnx import helper
 
+from trtconv.graph.attributes import readable
 from trtconv.graph.resolve import resolved
 from trtconv.graph.scope import Scope
 from trtconv.runtimes.definition.writing import Writing
@@ -48,8 +49,7 @@ _ROUNDINGS: Mapping[str, Callable[[Fraction], int]] = {
 def write_resize(scope: Scope, index: int, writing: Writing) -> bool:
     """Writes a Resize whose axes are counted from the front, and whose nearest elements are those of the definition."""
     node = scope.columns.nodes[index]
-    values = {attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute}
-    attributes = {name: value.decode() if isinstance(value, bytes) else value for name, value in values.items()}
+    attributes = {entry.name: readable(entry) for entry in node.attribute}
     changes = {**_front_axes(scope, node, attributes), **_nearest_below(attributes)}
     if _write_nearest(scope, node, {**attributes, **changes}, writing):
         return True

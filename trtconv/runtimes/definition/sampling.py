@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import onnx
 
+from trtconv.graph.attributes import attributes_of
 from trtconv.graph.scope import Scope
 from trtconv.runtimes.definition.writing import Writing
 
@@ -21,7 +22,6 @@ def write_grid_sample(scope: Scope, index: int, writing: Writing) -> bool:
     if scope.dtype(values) != "float32" or scope.dtype(places) not in ("float64", "float16"):
         return False
     grid = writing.compute("Cast", places, to=onnx.TensorProto.FLOAT)
-    attributes = {entry.name: onnx.helper.get_attribute_value(entry) for entry in node.attribute}
-    writing.compute("GridSample", values, grid, **attributes)
+    writing.compute("GridSample", values, grid, **attributes_of(node))
     writing.finish()
     return True

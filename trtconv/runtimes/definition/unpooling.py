@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import onnx
 
+from trtconv.graph.attributes import attributes_of
 from trtconv.graph.scope import Scope
 from trtconv.runtimes.definition.writing import Writing
 
@@ -20,7 +21,7 @@ def write_max_unpool(scope: Scope, index: int, writing: Writing) -> bool:
     node = scope.columns.nodes[index]
     stated = _stated(scope, node)
     shape = scope.shape(node.input[0])
-    attributes = {attribute.name: list(attribute.ints) for attribute in node.attribute}
+    attributes = attributes_of(node)
     if stated is None or shape is None or None in shape or len(stated) != len(shape):
         return False
     if "kernel_shape" not in attributes:

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 import onnx
 from numpy.typing import NDArray
-from onnx import helper
 
+from trtconv.graph.attributes import attribute
 from trtconv.graph.folding import FOLDED, evaluate
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.scope import Scope
@@ -244,7 +244,7 @@ def _dequantized(node: onnx.NodeProto, feeds: Mapping[str, Array]) -> Array | No
         return None
     codes, scale = feeds[node.input[0]], feeds[node.input[1]]
     zero = feeds.get(node.input[2]) if len(node.input) > 2 else None
-    axis = next((helper.get_attribute_value(attribute) for attribute in node.attribute if attribute.name == "axis"), 1)
+    axis = attribute(node, "axis", 1)
     if scale.ndim > 1 or codes.dtype.kind not in "iu":
         return None
     place = range(codes.ndim)[axis] if scale.size > 1 else None

@@ -14,6 +14,7 @@ import numpy as np
 import onnx
 from numpy.typing import NDArray
 
+from trtconv.graph.attributes import attribute
 from trtconv.graph.model import OnnxModel
 
 Array = NDArray[Any]
@@ -151,8 +152,8 @@ def _source(model: OnnxModel, node: onnx.NodeProto, feeds: Mapping[str, Array]) 
 
 
 def _overwrites(node: onnx.NodeProto) -> bool:
-    reduction = next((attribute.s for attribute in node.attribute if attribute.name == "reduction"), b"none")
-    return node.op_type in _SCATTERS and len(node.input) > 2 and reduction in (b"none", b"")
+    replaces = attribute(node, "reduction", b"none") in (b"none", b"")
+    return node.op_type in _SCATTERS and len(node.input) > 2 and replaces
 
 
 def _is_nd(node: onnx.NodeProto) -> bool:
@@ -160,4 +161,4 @@ def _is_nd(node: onnx.NodeProto) -> bool:
 
 
 def _axis(node: onnx.NodeProto, rank: int) -> int:
-    return next((int(attribute.i) for attribute in node.attribute if attribute.name == "axis"), 0) % max(rank, 1)
+    return int(attribute(node, "axis", 0)) % max(rank, 1)

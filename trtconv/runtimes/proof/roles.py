@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import onnx
 
 from trtconv.core.dims import InputSpec
+from trtconv.graph.attributes import attribute
 from trtconv.graph.model import OnnxModel
 from trtconv.runtimes.proof.feeds import Role
 
@@ -118,8 +119,7 @@ def role_of(
 
 
 def _steps(model: OnnxModel, node: onnx.NodeProto, shapes: Mapping[str, tuple[int | None, ...]]) -> int:
-    attributes = {attribute.name: attribute.i for attribute in node.attribute}
-    axis = attributes.get("time_axis", attributes.get("layout", 0))
+    axis = attribute(node, "time_axis", attribute(node, "layout", 0))
     shape = _shape(model, node.input[0], shapes)
     return (shape[axis] if shape and len(shape) > axis else None) or 0
 
@@ -128,8 +128,7 @@ def _rows(model: OnnxModel, node: onnx.NodeProto, shapes: Mapping[str, tuple[int
     shape = _shape(model, node.input[0], shapes)
     if not shape:
         return 0
-    axis = next((attribute.i for attribute in node.attribute if attribute.name == "axis"), 0)
-    size = min((n or 0) for n in shape) if node.op_type.endswith("ND") else shape[axis]
+    size = min((n or 0) for n in shape) if node.op_type.endswith("ND") else shape[attribute(node, "axis", 0)]
     return size or 0
 
 

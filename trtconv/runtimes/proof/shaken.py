@@ -9,6 +9,7 @@ import onnx
 from numpy.typing import NDArray
 from onnx import helper, numpy_helper
 
+from trtconv.graph.attributes import attribute
 from trtconv.graph.model import OnnxModel
 
 _FLOATS = {"float16": onnx.TensorProto.FLOAT16, "float32": onnx.TensorProto.FLOAT, "float64": onnx.TensorProto.DOUBLE}
@@ -70,13 +71,11 @@ def widen_interpolations(part: onnx.ModelProto, model: OnnxModel) -> None:
     nodes = []
     for node in part.graph.node:
         if node.op_type in _INTERPOLATED:
-            mode = next((attribute for attribute in node.attribute if attribute.name == "mode"), None)
+            mode = next((entry for entry in node.attribute if entry.name == "mode"), None)
             if mode is not None and mode.s == b"cubic":
                 mode.s = b"linear"
-            for attribute in [
-                attribute for attribute in node.attribute if attribute.name in ("cubic_coeff_a", "exclude_outside")
-            ]:
-                node.attribute.remove(attribute)
+            for entry in [entry for entry in node.attribute if entry.name in ("cubic_coeff_a", "exclude_outside")]:
+                node.attribute.remove(entry)
             axes = len(model.main.shape(node.input[0]) or ()) - 2
             if mode is not None and mode.s != b"nearest" and axes > 0:
                 wide = f"{node.output[0]}:wide"
@@ -97,11 +96,7 @@ def steps(part: onnx.ModelProto, result: NDArray[Any]) -> float:
         part: The piece.
         result: What it computes; the last position along an axis is about its size.
     """
-    modes = [
-        next((attribute.s for attribute in node.attribute if attribute.name == "mode"), b"nearest")
-        for node in part.graph.node
-        if node.op_type in _INTERPOLATED
-    ]
+    modes = [attribute(node, "mode", b"nearest") for node in part.graph.node if node.op_type in _INTERPOLATED]
     if all(mode == b"nearest" for mode in modes):
         return 1.0
     positions: list[float] = [size / _STEPS_OF_POSITIONS for size in result.shape[2:]]

@@ -17,11 +17,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import onnx
 from numpy.typing import NDArray
-from onnx import helper
 
 from trtconv.core.documents.proof import WeightCounts
 from trtconv.core.findings import Location
 from trtconv.core.frozen import frozen
+from trtconv.graph.attributes import attribute
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.scope import Scope
 from trtconv.runtimes.proof.batch_norm import Folded, folded
@@ -289,13 +289,10 @@ def _normalization(weight: Weight, place: _Place) -> Account:
     """Holds scale or shift to what the definition of BatchNormalization makes of its four constants, in float64."""
     node, scope = place.node, place.scope
     arrays = [scope.values(name) for name in node.input[1:5]]
-    epsilon = next(
-        (helper.get_attribute_value(attribute) for attribute in node.attribute if attribute.name == "epsilon"), 1e-5
-    )
     parameters = [array for array in arrays if array is not None]
     if len(parameters) != 4:
         return Account(weight, Relation.OWN)
-    scale, shift = folded(parameters, epsilon)
+    scale, shift = folded(parameters, attribute(node, "epsilon", 1e-5))
     ones = np.ones_like(scale.values)
     expected = {"scale": scale, "shift": shift, "power": Folded(ones, ones)}.get(weight.attribute)
     if expected is None or expected.values.size != weight.values.size:

@@ -17,6 +17,7 @@ from onnx.external_data_helper import uses_external_data
 
 from trtconv.core import budget
 from trtconv.core.findings import Location
+from trtconv.graph.attributes import readable
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.scope import python_line
 from trtconv.graph.walk import constant_of, reads
@@ -253,10 +254,7 @@ def _attribute(attribute: Any) -> Any:
         return attribute.g
     if attribute.HasField("t"):
         return _attribute_array(attribute.t)
-    value = onnx.helper.get_attribute_value(attribute)
-    if attribute.name == "to":
-        return _dtype(value)
-    return value.decode(errors="replace") if isinstance(value, bytes) else value
+    return _dtype(attribute.i) if attribute.name == "to" else readable(attribute)
 
 
 def _attribute_array(tensor: Any) -> NDArray[Any] | None:
