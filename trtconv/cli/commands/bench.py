@@ -58,7 +58,6 @@ def command(
     With --contexts, --arrivals or --beside requests are served several at a time, at opt of each profile or the sizes
     of the recording, and latency is from a request's arrival to its result.
     """
-    from trtconv.cli.formats import json
     from trtconv.cli.formats import plot as drawing
     from trtconv.cli.formats.engine import bench_text
     from trtconv.engine import bench
@@ -80,5 +79,4 @@ def command(
         from trtconv.core.files import atomic_write
 
         atomic_write(Path(plot), drawing.draw(report, Path(plot)), through_links=True)
-    render = json.render(report.to_json()) if output_format == "json" else bench_text(report)
-    return Outcome(render, report.exit_code)
+    return Outcome.of(report, output_format, bench_text)

@@ -12,7 +12,7 @@ import click
 
 from trtconv.cli import options
 from trtconv.cli.commands.farming import build_on, farm_of
-from trtconv.cli.commands.many import FOR_ALL, ManyFlags, configured, each_of, for_target, verdict_of, whole
+from trtconv.cli.commands.many import FOR_ALL, ManyFlags, configured, each_of, for_target, outcome_of_build, whole
 from trtconv.cli.process.isolated import IsolatedCommand, at_work, build_early, start_early
 from trtconv.cli.process.outcome import Outcome
 from trtconv.cli.timing_folder import cache_folder, timing_folder
@@ -190,22 +190,11 @@ def _build_whole(flags: ManyFlags, request: BuildRequest, page: str | None, is_n
         report = build(request, progress)
     for path in pages:
         _write_page(path, request, report)
-    return Outcome(_render(report, flags), report.exit_code, verdict=verdict_of([report]))
-
-
-def _render(report: BuildReport, flags: ManyFlags) -> str:
-    if flags.output_format == "json":
-        from trtconv.cli.formats import json
-
-        return json.render(report.to_json())
-    from trtconv.cli.formats import text
-
-    return text.build_text(report, flags.verbose)
+    return outcome_of_build(report, flags)
 
 
 def _build_pipeline(flags: ManyFlags, request: BuildRequest) -> Outcome:
     """Builds the parts of a manifest, or what TensorRT takes of one model, and tells of each part."""
-    from trtconv.cli.formats import json
     from trtconv.cli.formats.pipeline import pipeline_text
     from trtconv.pipeline.part_builds import build_parts
     from trtconv.pipeline.part_files import Names
@@ -214,8 +203,7 @@ def _build_pipeline(flags: ManyFlags, request: BuildRequest) -> Outcome:
     is_manifest = is_pipeline(request.model)
     with at_work(flags.quiet, request.model if is_manifest else Names.of(request).document) as progress:
         report = (build_parts if is_manifest else build_pipeline)(request, progress)
-    text = json.render(report.to_json()) if flags.output_format == "json" else pipeline_text(report, flags.verbose)
-    return Outcome(text, report.exit_code)
+    return Outcome.of(report, flags.output_format, lambda pipeline: pipeline_text(pipeline, flags.verbose))
 
 
 def _build_listed(

@@ -51,8 +51,7 @@ def command(a: str, b: str, tolerance: float, output_format: str) -> Outcome:
     that are taken no more, a proof that does not agree any more, or an engine that was not built.
     """
     from trtconv.cli.formats.diff import compare, diff_text
-    from trtconv.cli.formats.json import render
     from trtconv.cli.formats.page.gather import gather
 
     report = compare(gather(Path(a)), gather(Path(b)), tolerance)
-    return Outcome(render(report.to_json()) if output_format == "json" else diff_text(report), report.exit_code)
+    return Outcome.of(report, output_format, diff_text)

@@ -39,34 +39,25 @@ def command(output_format: str) -> Outcome:
 
     Lists versions, tries each TensorRT family, and says of one that does not work why, and what to do.
     """
+    from trtconv.core.documents.commands import DoctorReport
+    from trtconv.pipeline.extending.installed import installed
     from trtconv.runtimes.tensorrt import available
     from trtconv.runtimes.tensorrt.gpu import gpu_name
 
     statuses = available()
     exit_code = 0 if any(status.works for status in statuses) else EnvironmentMissing.exit_code
-    if output_format == "json":
-        from trtconv.cli.formats.json import render
-
-        return Outcome(render(_report(statuses, gpu_name(), exit_code).to_json()), exit_code)
-    return Outcome(_text(statuses, gpu_name()), exit_code)
-
-
-def _report(statuses: Sequence[RuntimeStatus], gpu: str | None, exit_code: int) -> DoctorReport:
-    from trtconv.core.documents.commands import DoctorReport
-    from trtconv.pipeline.extending.installed import installed
-
     system = (platform.python_version(), sys.executable, platform.platform())
-    return DoctorReport(*system, versions(), statuses, gpu, installed(), exit_code)
+    report = DoctorReport(*system, versions(), statuses, gpu_name(), installed(), exit_code)
+    return Outcome.of(report, output_format, lambda own: _text(own, statuses))
 
 
-def _text(statuses: Sequence[RuntimeStatus], gpu: str | None) -> str:
+def _text(report: DoctorReport, statuses: Sequence[RuntimeStatus]) -> str:
     from trtconv.cli.formats.wording import table
     from trtconv.core.text import clean
-    from trtconv.pipeline.extending.installed import installed
 
-    rows = [("python", f"{platform.python_version()} on {platform.platform()}")]
-    rows += [(package, version or "not installed") for package, version in versions().items()]
-    rows.append(("GPU", clean(gpu or "none that CUDA offers")))
+    rows = [("python", f"{report.python} on {report.platform}")]
+    rows += [(package, version or "not installed") for package, version in report.packages.items()]
+    rows.append(("GPU", clean(report.gpu or "none that CUDA offers")))
     lines = [*table(rows, ""), ""]
     for status in statuses:
         verdict = "works" if status.works else "does not work here" if status.installed else "not installed"
@@ -82,7 +73,7 @@ def _text(statuses: Sequence[RuntimeStatus], gpu: str | None) -> str:
         ]
     lines += [
         clean(f"extension {extension.name} of {extension.package}: off until --extend names it")
-        for extension in installed()
+        for extension in report.extensions
     ]
     if not any(status.works for status in statuses):
         lines += ["", "No TensorRT works here: check and build need one."]

@@ -51,14 +51,9 @@ def command(arguments: options.Flags[ExplainRequest], model: str, node: str | No
     int8, and what to think about (checkerboard artefacts, gaps). Needs no GPU; without a TensorRT, only its parser's
     verdict is missing.
     """
+    from trtconv.cli.formats.explain import explain_text
     from trtconv.explainer.node import explain
 
     with show_progress(quiet=True) as progress:
         report = explain(arguments.request(model=Path(model), node=node or ""), progress)
-    if output_format == "json":
-        from trtconv.cli.formats.json import render
-
-        return Outcome(render(report.to_json()))
-    from trtconv.cli.formats.explain import explain_text
-
-    return Outcome(explain_text(report))
+    return Outcome.of(report, output_format, explain_text)

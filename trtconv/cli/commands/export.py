@@ -57,7 +57,6 @@ def command(
     PyTorch on ONNX Runtime at the example's size and three others; and checked for TensorRT. The file appears whole or
     not at all.
     """
-    from trtconv.cli.formats import json
     from trtconv.cli.formats.export import convert_text, export_text
     from trtconv.exporter import convert_spec, export_spec
 
@@ -65,8 +64,6 @@ def command(
     with show_progress(quiet) as progress:
         if request.build:
             both = convert_spec(request, progress)
-            text = json.render(both.to_json()) if output_format == "json" else convert_text(both)
-            return Outcome(text, both.exit_code)
+            return Outcome.of(both, output_format, convert_text)
         report = export_spec(request, progress)
-    render = json.render(report.to_json()) if output_format == "json" else export_text(report)
-    return Outcome(render, report.exit_code)
+    return Outcome.of(report, output_format, export_text)

@@ -44,21 +44,17 @@ def command(what: str, file: str | None, output_format: str) -> Outcome:
     run changes nothing, and that the numbers stay, at random inputs and for models like that of the page. A rule of
     rewriting is shown to be right for every type and rank that it allows. docs/extending.md says how to write them.
     """
-    from trtconv.cli.formats import json
-
     if (what == "test") != (file is not None):
         raise InputError("test goes with a FILE, and list with none", "Write trtconv extension test FILE.py.")
     if file is not None:
         from trtconv.pipeline.extending.testing import test_extension
 
         report = test_extension(Path(file))
-        text = json.render(report.to_json()) if output_format == "json" else _tested(report)
-        return Outcome(text, report.exit_code)
+        return Outcome.of(report, output_format, _tested)
     from trtconv.core.documents.extension import ExtensionList
     from trtconv.pipeline.extending.installed import installed
 
-    extensions = ExtensionList(installed())
-    return Outcome(json.render(extensions.to_json()) if output_format == "json" else _listed(extensions))
+    return Outcome.of(ExtensionList(installed()), output_format, _listed)
 
 
 def _tested(report: ExtensionReport) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from trtconv.cli.commands.many import ManyFlags, outcome_of, verdict_of
+from trtconv.cli.commands.many import ManyFlags, outcome_of, outcome_of_build
 from trtconv.cli.options import Flags
 from trtconv.cli.process.outcome import Outcome
 from trtconv.core import errors
@@ -99,6 +99,7 @@ def build_on(
     if flags.jobs is not None:
         raise InputError("--jobs is of this machine", "Start more workers, one a GPU.")
     from trtconv.cli.rows import WatchedExecutor, show_rows
+    from trtconv.core.documents.build import BuildReport
     from trtconv.core.documents.check import FailedRun
     from trtconv.core.outputs import check_all
     from trtconv.core.requests.files import files_read
@@ -111,7 +112,8 @@ def build_on(
         return outcome_of(results, flags, config)
     (result,) = results
     if not isinstance(result, FailedRun):
-        return _single(result, flags)
+        assert isinstance(result, BuildReport)
+        return outcome_of_build(result, flags)
     kind = getattr(errors, result.kind, None)
     if flags.output_format == "json" or not isinstance(kind, type) or not issubclass(kind, TrtconvError):
         return outcome_of([result], flags, config)
@@ -131,12 +133,3 @@ def opened(farm: FarmRequest, rows: Rows) -> Iterator[Executor]:
 
     with contextlib.closing(Farm(farm, rows)) as executor:
         yield executor
-
-
-def _single(result: object, flags: ManyFlags) -> Outcome:
-    from trtconv.cli.formats import json, text
-    from trtconv.core.documents.build import BuildReport
-
-    assert isinstance(result, BuildReport)
-    render = json.render(result.to_json()) if flags.output_format == "json" else text.build_text(result, flags.verbose)
-    return Outcome(render, result.exit_code, verdict=verdict_of([result]))

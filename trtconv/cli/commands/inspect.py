@@ -63,5 +63,4 @@ def command(arguments: options.Flags[InspectRequest], file: str, output_format: 
     request = arguments.request(path=file)
     with show_progress(quiet) as progress:
         report = inspect(request, progress)
-    render = json.render(report.to_json()) if output_format == "json" else inspect_text(report)
-    return Outcome(render, report.exit_code)
+    return Outcome.of(report, output_format, inspect_text)

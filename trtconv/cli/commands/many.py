@@ -18,6 +18,7 @@ from trtconv.core.frozen import frozen
 
 if TYPE_CHECKING:
     from trtconv.core.config import Config, Entry
+    from trtconv.core.documents.build import BuildReport
     from trtconv.core.documents.check import CheckReport, FailedRun
     from trtconv.core.requests.build import BuildRequest
     from trtconv.core.requests.check import CheckRequest
@@ -87,6 +88,13 @@ def outcome_of(results: list[Result], flags: ManyFlags, config: Config | None) -
     if config is not None:
         results = [_as_listed(result) for result in results]
     return Outcome(_render(flags, config, results), _exit_code(results), github, verdict_of(results))
+
+
+def outcome_of_build(report: BuildReport, flags: ManyFlags) -> Outcome:
+    """Returns what a build of one model ends with."""
+    from trtconv.cli.formats.text import build_text
+
+    return Outcome.of(report, flags.output_format, lambda own: build_text(own, flags.verbose), verdict_of([report]))
 
 
 def _as_listed(result: Result) -> Result:

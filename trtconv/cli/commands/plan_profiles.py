@@ -41,9 +41,8 @@ def command(arguments: options.Flags[PlanProfilesRequest], traffic: str, model: 
     size. The last line is the build that makes the profiles; -o writes it as trtconv.toml takes it, with code in
     Python and C++ that picks the profile of a request and pads it.
     """
-    from trtconv.cli.formats import json
     from trtconv.cli.formats.traffic import plan_text
     from trtconv.shapes.planning.writing import plan_profiles
 
     plan = plan_profiles(arguments.request(traffic=traffic, model=model))
-    return Outcome(json.render(plan.to_json()) if output_format == "json" else plan_text(plan), plan.exit_code)
+    return Outcome.of(plan, output_format, plan_text)

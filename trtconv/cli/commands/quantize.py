@@ -60,12 +60,10 @@ def command(
     calibration did not see, as a whole and layer by layer. Told are the share of multiply-adds that is quantised, and
     what stays in float and why.
     """
-    from trtconv.cli.formats import json
     from trtconv.cli.formats.quantize import quantize_text
     from trtconv.pipeline.quantizing import quantize
 
     request = arguments.request(model=model, output=output, cache=None if no_cache else cache_folder("calibration"))
     with show_progress(quiet) as progress:
         report = quantize(request, progress)
-    render = json.render(report.to_json()) if output_format == "json" else quantize_text(report)
-    return Outcome(render, report.exit_code)
+    return Outcome.of(report, output_format, quantize_text)

@@ -47,12 +47,10 @@ def command(
     that fails in the same way - the same finding about the same operator - is written, weights inside, at the sizes
     that its inputs have in the whole. The last line of the output is the command that shows the failure.
     """
-    from trtconv.cli.formats import json
     from trtconv.cli.formats.reduce import reduce_text
     from trtconv.pipeline.reduce import reduce
 
     request = arguments.request(model=model, output=output or with_ending(Path(model), ".reduced.onnx"))
     with show_progress(quiet) as progress:
         report = reduce(request, progress)
-    render = json.render(report.to_json()) if output_format == "json" else reduce_text(report)
-    return Outcome(render, report.exit_code)
+    return Outcome.of(report, output_format, reduce_text)

@@ -48,13 +48,11 @@ def command(
     the network is another one, the first layer that differs is named. A weight that has other values and cannot be put
     into the engine is an error: none of the old ones stays in it. Needs a GPU; nothing is built.
     """
-    from trtconv.cli.formats import json
     from trtconv.engine import refit
 
     with show_progress(quiet) as progress:
         report = refit(arguments.request(engine=engine, model=model), progress)
-    text = json.render(report.to_json()) if output_format == "json" else _text(report)
-    return Outcome(text, report.exit_code)
+    return Outcome.of(report, output_format, _text)
 
 
 def _text(report: RefitReport) -> str:

@@ -43,10 +43,9 @@ def command(
     ONNX Runtime where that can run both.
     """
     from trtconv import pipeline
-    from trtconv.cli.formats import json, text
+    from trtconv.cli.formats.text import rewrite_text
 
     request = arguments.request(model=model, output=output)
     with show_progress(quiet) as progress:
         report = pipeline.rewrite(request, progress)
-    render = json.render(report.to_json()) if output_format == "json" else text.rewrite_text(report)
-    return Outcome(render, report.exit_code)
+    return Outcome.of(report, output_format, rewrite_text)

@@ -46,7 +46,6 @@ def command(arguments: options.Flags[RunRequest], engine: str, output_format: st
     parts run one after the other. The first optimization profile that has the shapes of the inputs is used.
     docs/running.md shows how to run an engine from a program of your own.
     """
-    from trtconv.cli.formats import json
     from trtconv.core.documents.pipeline import is_pipeline
     from trtconv.engine import run, run_pipeline
 
@@ -57,7 +56,7 @@ def command(arguments: options.Flags[RunRequest], engine: str, output_format: st
                 raise InputError(f"{flag} is about a pipeline, and {engine} is not one", f"Leave out {flag}.")
     with show_progress(quiet) as progress:
         report = run_pipeline(request, progress) if is_pipeline(engine) else run(request, progress)
-    return Outcome(json.render(report.to_json()) if output_format == "json" else _text(report))
+    return Outcome.of(report, output_format, _text)
 
 
 def _text(report: RunReport | PipelineRunReport) -> str:

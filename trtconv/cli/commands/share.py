@@ -47,12 +47,10 @@ def command(
     trtconv, NVIDIA's tool and Polygraphy, all that is left of the model, and a text for an issue. Both are searched for
     names and weights of the model before they are written.
     """
-    from trtconv.cli.formats import json
     from trtconv.cli.formats.share import share_text
     from trtconv.pipeline.sharing import share
 
     request = arguments.request(model=model, output=output)
     with show_progress(quiet) as progress:
         report = share(request, progress)
-    render = json.render(report.to_json()) if output_format == "json" else share_text(report)
-    return Outcome(render, report.exit_code)
+    return Outcome.of(report, output_format, share_text)

@@ -51,7 +51,6 @@ def command(model: str, dim: tuple[str, ...], inputs: tuple[str, ...], output_fo
     A profile is a box of sizes, but a network accepts only some of those in it: a U-Net that halves three times only
     multiples of 8. Found on shapes alone, for every size in range; nothing is run.
     """
-    from trtconv.cli.formats import json
     from trtconv.cli.formats.sizes import sizes_text
     from trtconv.core.dim_flags import parse_bounds
     from trtconv.core.documents.pipeline import is_pipeline, load_document
@@ -61,4 +60,4 @@ def command(model: str, dim: tuple[str, ...], inputs: tuple[str, ...], output_fo
         # A model in parts takes the sizes that the whole takes.
         model = str(load_document(Path(model)).model())
     report = sizes(SizesRequest(Path(model), parse_bounds(dim, inputs)))
-    return Outcome(json.render(report.to_json()) if output_format == "json" else sizes_text(report), report.exit_code)
+    return Outcome.of(report, output_format, sizes_text)

@@ -56,7 +56,6 @@ def command(
     Where the engine cannot be run, as on a machine without a GPU, the model as build hands it to TensorRT, rewritten
     and cast, is compared instead. The output says so, and that the engine was not run.
     """
-    from trtconv.cli.formats import json
     from trtconv.cli.formats.engine import verify_text, verify_verdict
     from trtconv.core.documents.pipeline import is_pipeline
     from trtconv.engine import verify, verify_pipeline
@@ -69,12 +68,10 @@ def command(
 
         with show_progress(quiet) as progress:
             judged = verify_pipeline(request, progress)
-        text = json.render(judged.to_json()) if output_format == "json" else verified_text(judged)
-        return Outcome(text, judged.exit_code, verdict=verified_verdict(judged))
+        return Outcome.of(judged, output_format, verified_text, verified_verdict(judged))
     with show_progress(quiet) as progress:
         report = verify(request, progress)
-    render = json.render(report.to_json()) if output_format == "json" else verify_text(report)
-    return Outcome(render, report.exit_code, verdict=verify_verdict(report))
+    return Outcome.of(report, output_format, verify_text, verify_verdict(report))
 
 
 def model_of(engine: str, report: str | None) -> str:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 import click
 
@@ -20,6 +20,22 @@ from trtconv.core.text import guarded
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
+
+
+class Told(Protocol):
+    """A report that a command ends with."""
+
+    @property
+    def exit_code(self) -> int:
+        """The process's exit status."""
+        ...
+
+    def to_json(self) -> dict[str, object]:
+        """Returns it as a document."""
+        ...
+
+
+Report = TypeVar("Report", bound=Told)
 
 
 class Outcome(NamedTuple):
@@ -36,6 +52,15 @@ class Outcome(NamedTuple):
     exit_code: int = 0
     annotations: bool = False
     verdict: str = ""
+
+    @classmethod
+    def of(cls, report: Report, output_format: str, text: Callable[[Report], str], verdict: str = "") -> Outcome:
+        """Returns what a command ends with that made a report: that as JSON if asked for, else in words."""
+        if output_format == "json":
+            from trtconv.cli.formats.json import render
+
+            return cls(render(report.to_json()), report.exit_code, verdict=verdict)
+        return cls(text(report), report.exit_code, verdict=verdict)
 
 
 class Isolation(NamedTuple):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from trtconv.core.documents.extension import InstalledExtension
 from trtconv.core.encode import Document
 from trtconv.core.findings import Finding
 from trtconv.core.frozen import frozen
@@ -30,7 +31,7 @@ class DoctorReport(Document, keys="schema python executable platform packages ru
     packages: Mapping[str, str | None]
     runtimes: Sequence[Document]
     gpu: str | None
-    extensions: Sequence[object]
+    extensions: Sequence[InstalledExtension]
     exit_code: int
 
 
