@@ -19,7 +19,6 @@ from trtconv.core.requests.files import files_read
 @click.command(
     "bench",
     cls=Command,
-    short_help="Time an engine at its sizes, or two in turns.",
     epilog="""\b
 Examples:
   Every profile at min, opt and max, with a drawing of latency against size:

@@ -75,7 +75,6 @@ QUANTIZED_ENDING = ".int8.onnx"
     "build",
     cls=IsolatedCommand,
     alone=lambda params: params["model"] is not None and params["on"] is None,
-    short_help="Convert an ONNX model into a TensorRT engine.",
     epilog="""\b
 Examples:
   A model with static shapes; writes gan.engine and gan.engine.json:

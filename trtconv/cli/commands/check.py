@@ -70,7 +70,6 @@ def _requests(
     "check",
     cls=IsolatedCommand,
     alone=lambda params: len(params["models"]) == 1,
-    short_help="Tell what TensorRT will not take, or will get wrong, in a model.",
     epilog="""\b
 Examples:
   Everything that is wrong with a model, with the TensorRT that is installed:

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 @click.command(
     "collect",
     cls=Command,
-    short_help="Take in the engines that run-job built.",
     epilog="""\b
 Examples:
     trtconv collect out

@@ -25,7 +25,6 @@ _WITHOUT_OPTIONS = {
 @click.command(
     "completion",
     cls=Command,
-    short_help="Print what completes trtconv's words in a shell.",
     epilog="""\b
 Examples:
   bash, in ~/.bashrc:

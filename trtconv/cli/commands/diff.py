@@ -13,7 +13,6 @@ from trtconv.cli.process.outcome import Command, Outcome
 @click.command(
     "diff",
     cls=Command,
-    short_help="Compare two engines, and fail on a regression.",
     epilog="""\b
 Examples:
   An engine with the one of yesterday, by their reports:

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 @click.command(
     "doctor",
     cls=Command,
-    short_help="Show what is installed and which TensorRT works here.",
     epilog="""\b
 Examples:
   trtconv doctor

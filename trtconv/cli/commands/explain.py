@@ -17,7 +17,6 @@ from trtconv.core.requests.explain import ExplainRequest
     "explain",
     cls=IsolatedCommand,
     alone=lambda params: True,
-    short_help="Explain one ConvTranspose in words and a drawing, or list them.",
     epilog="""\b
 Examples:
   Every ConvTranspose of a model, with its sizes:

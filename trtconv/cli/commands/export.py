@@ -13,7 +13,6 @@ from trtconv.exporter.request import ExportRequest
 @click.command(
     "export",
     cls=Command,
-    short_help="Export a PyTorch module to an ONNX file that is right and dynamic.",
     epilog="""\b
 Examples:
   Static first:

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     "extension",
     cls=IsolatedCommand,
     alone=lambda params: True,
-    short_help="Test passes and rules of your own, or list those that packages offer.",
     epilog="""\b
 Examples:
   Passes, rules and operators in Python, or rules of rewriting in TOML:

@@ -21,7 +21,6 @@ from trtconv.core.text import clean
 @click.command(
     "farm",
     cls=Command,
-    short_help="Make keys, run a farm's scheduler, see what a farm does, tidy its store.",
     epilog="""\b
 Examples:
   Keys, once; ca.pem goes to everybody, scheduler.pem, worker.pem and client.pem each to who is that:

@@ -15,7 +15,6 @@ from trtconv.core.errors import InputError
 @click.command(
     "init",
     cls=Command,
-    short_help="Write a trtconv.toml for the models that are here.",
     epilog="""\b
 Examples:
   The models below this folder, and then all their engines:

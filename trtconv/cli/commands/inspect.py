@@ -17,7 +17,6 @@ from trtconv.core.requests.engine import InspectRequest
     "inspect",
     cls=IsolatedCommand,
     alone=lambda params: True,
-    short_help="Show what is in an engine, its report, or an ONNX file.",
     epilog="""\b
 Examples:
   An engine: inputs, profiles, layers with their precision and, on its GPU, their time:

@@ -20,7 +20,6 @@ _LIST = "'trtconv passes' lists them all."
 @click.command(
     "passes",
     cls=Command,
-    short_help="List the rewrites that build and rewrite apply, or explain one.",
     epilog="""\b
 Examples:
   trtconv passes

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 @click.command(
     "plan",
     cls=Command,
-    short_help="List which engines of trtconv.toml are to be built, and who can.",
     epilog="""\b
 Examples:
   What this machine would build:

@@ -14,7 +14,6 @@ from trtconv.core.requests.traffic import PlanProfilesRequest
     "plan-profiles",
     cls=IsolatedCommand,
     alone=lambda params: True,
-    short_help="Divide the sizes of requests into the profiles that cost least.",
     epilog="""\b
 Examples:
   At most three profiles for the requests of one day, with a dispatcher:

@@ -14,7 +14,6 @@ from trtconv.core.requests.quantize import QuantizeRequest
 @click.command(
     "quantize",
     cls=Command,
-    short_help="Quantise a float model in int8, and measure what that costs.",
     epilog="""\b
 Examples:
   With a folder of .npz files, each with one array for each input:

@@ -16,7 +16,6 @@ from trtconv.core.requests.reduce import ReduceRequest
 @click.command(
     "reduce",
     cls=Command,
-    short_help="Find the smallest part of a model that still fails.",
     epilog="""\b
 Examples:
   What of a model TensorRT refuses, with the flags that build failed with:

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 @click.command(
     "refit",
     cls=Command,
-    short_help="Put the weights of a retrained model into an engine.",
     epilog="""\b
 Examples:
   An engine that was built with --refittable; writes unet-v2.engine:

@@ -16,7 +16,6 @@ from trtconv.core.outputs import Output
 @click.command(
     "report",
     cls=Command,
-    short_help="Write a page about an engine, or about a folder of engines.",
     epilog="""\b
 Examples:
   The page of an engine, made of the report beside it; writes unet.html:

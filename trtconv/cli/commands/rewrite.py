@@ -15,7 +15,6 @@ from trtconv.core.requests.rewrite import RewriteRequest
     "rewrite",
     cls=IsolatedCommand,
     alone=lambda params: True,
-    short_help="Write the model that build would hand to TensorRT.",
     epilog="""\b
 Examples:
   All passes:

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 @click.command(
     "rule",
     cls=Command,
-    short_help="Explain a rule of check, or list them all.",
     epilog="""\b
 Examples:
   trtconv rule

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 @click.command(
     "run",
     cls=Command,
-    short_help="Run an engine once, from arrays to arrays.",
     epilog="""\b
 Examples:
   Inputs made with numpy.savez("in.npz", x=array):

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 @click.command(
     "run-job",
     cls=Command,
-    short_help="Build one job that plan --write made.",
     epilog="""\b
 Examples:
     trtconv run-job jobs/NAME.json out

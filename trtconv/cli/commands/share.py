@@ -13,7 +13,6 @@ from trtconv.core.requests.share import ShareRequest
 @click.command(
     "share",
     cls=Command,
-    short_help="Make a part of a failing model that may be shown to others.",
     epilog="""\b
 Examples:
   What of a model TensorRT refuses, with the flags that build failed with:

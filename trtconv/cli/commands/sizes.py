@@ -15,7 +15,6 @@ from trtconv.cli.process.outcome import Outcome
     "sizes",
     cls=IsolatedCommand,
     alone=lambda params: True,
-    short_help="List the sizes that a model accepts, and the nodes that say so.",
     epilog="""\b
 Examples:
   Which heights and widths a U-Net takes:

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 @click.command(
     "triton",
     cls=Command,
-    short_help="Put engines into a model repository for Triton.",
     epilog="""\b
 Examples:
   One engine; writes repository/unet/config.pbtxt and repository/unet/1/model.plan:

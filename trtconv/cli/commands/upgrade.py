@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 @click.command(
     "upgrade",
     cls=Command,
-    short_help="Tell what another TensorRT makes of models, before you change to it.",
     epilog="""\b
 Examples:
   An environment with the TensorRT of today, and a model as the one that is installed here would build it:

@@ -13,7 +13,6 @@ from trtconv.core.requests.engine import VerifyRequest
 @click.command(
     "verify",
     cls=Command,
-    short_help="Prove that an engine computes what its model means.",
     epilog="""\b
 Examples:
   The engine beside the model, at min, opt, max and two random sizes of every profile:

@@ -15,7 +15,6 @@ from trtconv.core.requests.engine import WarmRequest
 @click.command(
     "warm",
     cls=Command,
-    short_help="Fill the runtime cache of a TensorRT-RTX engine.",
     epilog="""\b
 Examples:
   At min, opt and max of every profile:

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 @click.command(
     "worker",
     cls=Command,
-    short_help="Build on this machine what a farm is asked for.",
     epilog="""\b
 Examples:
   On each machine with a GPU, until Ctrl-C:

@@ -159,6 +159,8 @@ class Command(PageWriter):
 
     def __init__(self, *args: Any, **extra: Any) -> None:
         super().__init__(*args, **extra)
+        # Shells show all of a short help that is set, and cut one that is not.
+        self.short_help = (self.help or "").partition("\n")[0]
         for parameter in self.params:
             if parameter.type is click.STRING:
                 parameter.type = Text()
