@@ -68,7 +68,6 @@ def write_options(params: Sequence[click.Parameter], ctx: click.Context, formatt
 
     Args:
         params: Its parameters.
-        ctx: The call.
         formatter: What takes the text.
     """
     records = [(param.opts[-1], record) for param in params if (record := param.get_help_record(ctx)) is not None]
@@ -93,7 +92,6 @@ def write_short(command: click.Command, ctx: click.Context, formatter: click.Hel
 
     Args:
         command: A command of `EVERYDAY`.
-        ctx: The call.
         formatter: What takes the text.
     """
     command.format_usage(ctx, formatter)

@@ -80,7 +80,6 @@ def parse(name: str, others: Collection[str] = ()) -> Expression | None:
     """Reads a dimension name as an expression.
 
     Args:
-        name: The name.
         others: Names of other dimensions.
 
     Returns:

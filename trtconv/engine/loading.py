@@ -16,7 +16,6 @@ def open_engine(subject: EngineFile, engines: EngineLoader, weights: Path | None
         subject: The engine file.
         engines: What runs it.
         weights: The .onnx file that has them; not read where the engine has its own. None: it has.
-        clock: Times the stages.
 
     Raises:
         InputError: They do not belong together, or cannot be read.

@@ -18,7 +18,6 @@ def describe_axes(geometry: Geometry, sizes: Sequence[int | None]) -> tuple[Axis
     """Describes every spatial axis of a node.
 
     Args:
-        geometry: The node.
         sizes: Spatial input sizes, None where dynamic; may be fewer than the axes.
     """
     names = _NAMES.get(geometry.rank) or tuple(f"axis {axis + 2}" for axis in range(geometry.rank))

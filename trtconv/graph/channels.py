@@ -12,7 +12,6 @@ def times_outputs(weight: NDArray[Any], factors: NDArray[Any], op: str, groups: 
     """Returns a weight whose output channels are multiplied.
 
     Args:
-        weight: The weight.
         factors: One for each of the C_out channels.
         op: "Conv" or "ConvTranspose".
         groups: Number of groups.

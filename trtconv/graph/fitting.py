@@ -35,7 +35,6 @@ def reloaded(model: OnnxModel, *, light: bool = False) -> OnnxModel:
     """Reads a model's file again, and gives it the inputs and outputs that the model has.
 
     Args:
-        model: The model.
         light: Whether large weights are to stay in the file where they can, until they are looked at.
 
     Raises:

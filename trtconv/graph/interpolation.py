@@ -61,7 +61,6 @@ def coordinates(axis: ResizedAxis, mode: str) -> Array:
     """Returns where in the input each output lies; float64 of shape [count].
 
     Args:
-        axis: The axis.
         mode: The coordinate_transformation_mode.
 
     Source: ONNX, operator Resize.

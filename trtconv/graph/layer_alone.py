@@ -126,11 +126,7 @@ def _dtype(element: str) -> tuple[Any, int]:
 
 
 class _Drawing:
-    """The nodes of a layer's model.
-
-    Args:
-        layer: The layer.
-    """
+    """The nodes of a layer's model."""
 
     def __init__(self, layer: LayerAlone) -> None:
         self._layer = layer

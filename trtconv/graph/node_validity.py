@@ -17,12 +17,7 @@ _LONGEST = 200
 
 
 def fault_of_node(model: OnnxModel, index: int) -> str:
-    """Returns why no runtime can take a node of the main graph; "" where nothing is wrong, or it cannot be told.
-
-    Args:
-        model: The model.
-        index: Position of the node.
-    """
+    """Returns why no runtime can take a node of the main graph; "" where nothing is wrong, or it cannot be told."""
     scope = model.main
     node = scope.columns.nodes[index]
     if any(True for attribute in node.attribute for _ in bodies(attribute)):

@@ -131,7 +131,6 @@ def _with_floats(
     """Returns the lengths of the vectors that a node reads, of float constants too where it makes a vector of them.
 
     Args:
-        op: The operator.
         inputs: What the node reads.
         parts: The lengths without those of float constants, of which inference writes down what is computed alone.
         floats: Those of float constants.

@@ -38,10 +38,6 @@ def with_shape_twins(whole: Whole, data: bytes) -> bytes:
 
     These have results of the same types and shapes, by which inference comes past them; what they compute is another
     matter.
-
-    Args:
-        whole: Its graphs.
-        data: The model.
     """
     if not any(_has_place(scope) for scope in whole.scopes):
         return data

@@ -87,7 +87,6 @@ class Pass:
         """Rewrites the model in place.
 
         Args:
-            model: The model.
             target: What the model is meant for.
         """
         raise NotImplementedError
@@ -195,7 +194,6 @@ def run_one(model: OnnxModel, pass_: Pass, target: Target, before: int) -> tuple
 
     Args:
         model: The model; changed.
-        pass_: The pass.
         target: What the model is meant for.
         before: The model's fingerprint.
 

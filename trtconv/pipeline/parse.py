@@ -85,7 +85,6 @@ def build_in_thread(
     Args:
         network: What to build.
         plan: How.
-        clock: Times it.
         meanwhile: What this thread is to do beside the builder, which leaves Python to it.
     """
     blobs: list[EngineBlob] = []

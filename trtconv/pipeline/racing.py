@@ -115,7 +115,6 @@ def best_build(
         plan: How.
         runtime: What builds and runs.
         count: How many builds, 2 or more.
-        clock: Times it.
         meanwhile: What is to be done beside the first build.
         must_run: Whether it is an error that none of the engines runs; else the first is taken.
 

@@ -58,7 +58,6 @@ def refused_nodes(
         target: What the engines are for.
         engine: The TensorRT whose parser is asked; None: rules alone judge.
         leave: Patterns of nodes that are to be left besides; see `matching`.
-        clock: Times it.
     """
     reasons: Reasons = {}
     if engine is not None:
@@ -185,7 +184,6 @@ def matching(model: OnnxModel, patterns: Sequence[str]) -> list[int]:
     """Returns the nodes of the main graph that patterns mean.
 
     Args:
-        model: The model.
         patterns: Each is a node's name, or "type:" and an operator, with * and ? for any letters.
 
     Raises:

@@ -41,7 +41,6 @@ def advice(model: OnnxModel, issue: ParserIssue) -> Advice:
     """Returns why the parser refuses a node, by its domain where the parser does not know the operator, and what to do.
 
     Args:
-        model: The model.
         issue: What the parser said.
     """
     domain = _domain(model, issue)

@@ -37,8 +37,6 @@ class OperatorRule(Rule):
         """Returns what is wrong with a node, or None.
 
         Args:
-            scope: The graph that it is in.
-            node: The node.
             target: What the model is meant for.
         """
         raise NotImplementedError

@@ -94,7 +94,6 @@ def assumed_shapes(model: OnnxModel, batches: Sequence[int] = _BATCHES) -> Itera
     Dimensions that come first in a shape are taken for a batch and kept small.
 
     Args:
-        model: The model.
         batches: Batch sizes.
     """
     choices = list(_shapes(model.inputs, batches))

@@ -22,7 +22,6 @@ def evaluator(model: OnnxModel, *, by_reference: bool = False) -> Evaluator | st
     """Returns what runs a model.
 
     Args:
-        model: The model.
         by_reference: Whether ONNX's reference implementation does.
 
     Returns:

@@ -24,7 +24,6 @@ def with_inner(network: ReadNetwork, model_shapes: Mapping[str, Shape]) -> dict[
     """Returns the shapes of a network's tensors at one size of its inputs.
 
     Args:
-        network: The network.
         model_shapes: Those of the model's tensors, by name.
 
     Returns:

@@ -127,7 +127,6 @@ def configured(flags: ManyFlags, models: Sequence[str]) -> tuple[Config | None, 
 
     Args:
         flags: Which configuration is meant.
-        models: The models.
 
     Returns:
         The configuration, None where none is meant or it has none of the models; and the entries of each model.

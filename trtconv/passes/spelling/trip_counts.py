@@ -35,8 +35,6 @@ def trip_count(scope: Scope, loop: onnx.NodeProto, opsets: Iterable[Any]) -> int
     """Returns how often a Loop without a trip count is gone through; None where that is known only at run time.
 
     Args:
-        scope: The graph that it is in.
-        loop: The node.
         opsets: The model's.
     """
     counting = _Counting(scope, loop, list(opsets))

@@ -70,7 +70,6 @@ def attempt(request: BuildRequest, engine: Runtime, clock: Stopwatch) -> BuildTr
     Args:
         request: The build; its outputs are not written.
         engine: The TensorRT that builds.
-        clock: Times the stages.
     """
     watched = _Watch(engine)
     try:

@@ -49,7 +49,6 @@ class QuantizedWeights:
 
         Args:
             model: The float model.
-            node: The layer.
         """
         tensor = model.main.constant(node.input[1])
         assert tensor is not None

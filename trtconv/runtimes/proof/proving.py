@@ -156,7 +156,6 @@ class NetworkProof(contextlib.AbstractContextManager["NetworkProof"]):
         """Waits for the proof: no longer than the build took, or `LEAST_SECONDS`, unless all is asked for.
 
         Args:
-            clock: Times it.
             engine: Runs each plugin of the model by itself; None: they are not run.
 
         Returns:

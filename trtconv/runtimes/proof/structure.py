@@ -32,10 +32,6 @@ T = TypeVar("T")
 class Alike(Generic[T]):
     """Finds for each piece the first that shows what it computes.
 
-    Args:
-        network: The network.
-        model: Its model.
-
     Attributes:
         firsts: What was given with those, in their order.
     """

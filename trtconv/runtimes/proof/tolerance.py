@@ -97,7 +97,6 @@ def judge(reference: Computed, got: Array, how: Arithmetic, feeds: Mapping[str, 
         reference: What the model computes.
         got: What the network computes.
         how: How the piece computes.
-        feeds: Its inputs.
     """
     value = reference.value
     if got.shape != value.shape:

@@ -113,7 +113,6 @@ def lacking(trt: Any, product: str, options: BuilderOptions) -> tuple[Finding, .
     """Says what was asked for and the installed TensorRT does not have.
 
     Args:
-        trt: The TensorRT module.
         product: Its name and version, for the message.
         options: What was asked for.
     """
@@ -197,7 +196,6 @@ def apply(trt: Any, config: Any, options: BuilderOptions, *, trial: bool = False
     """Sets the options on a builder config of a TensorRT that has them all (`lacking`).
 
     Args:
-        trt: The TensorRT module.
         config: Its builder config.
         options: What was asked for.
         trial: Whether the engine is thrown away, and may be measured whatever the options say.

@@ -28,7 +28,6 @@ def make_listener(trt: Any, stream: Stream, selects: Callable[[str], bool]) -> L
     """Makes an IDebugListener; a class made here, since its base exists only where TensorRT is installed.
 
     Args:
-        trt: The TensorRT module.
         stream: Of the execution.
         selects: Which tensors are kept, by name; in a loop the last value is.
     """

@@ -118,11 +118,7 @@ def _foreign_driver(error: Exception) -> EnvironmentMissing:
 
 
 class Stream:
-    """A stream, and the two events that time what runs on it.
-
-    Args:
-        gpu: The GPU.
-    """
+    """A stream, and the two events that time what runs on it."""
 
     def __init__(self, gpu: Gpu) -> None:
         self.gpu = gpu

@@ -139,7 +139,6 @@ class Engine(Protocol):
         """Makes ready to run with an optimization profile.
 
         Args:
-            profile: Its index.
             cache: Content of a runtime cache (TensorRT-RTX), b"" for a new one; None for none.
         """
 

@@ -90,7 +90,6 @@ def read_deconvolution(trt: Any, layer: Any) -> DeconvLayer:
     """Reads an IDeconvolutionLayer.
 
     Args:
-        trt: The TensorRT module.
         layer: A layer of type DECONVOLUTION, as `get_layer` returned it.
     """
     # get_layer returns a plain ILayer; NVIDIA's own tools go down to the class of the layer in this way.

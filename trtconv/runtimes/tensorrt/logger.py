@@ -57,11 +57,7 @@ class Session:
 
 
 class Log:
-    """The one logger of a runtime.
-
-    Args:
-        trt: The TensorRT module.
-    """
+    """The one logger of a runtime."""
 
     def __init__(self, trt: Any) -> None:
         self._lock = threading.RLock()

@@ -29,8 +29,6 @@ def prepare(family: str, trt: Any, log: Log) -> None:
 
     Args:
         family: "rtx" or "tensorrt".
-        trt: The TensorRT module.
-        log: Its logger.
 
     Raises:
         EnvironmentMissing: There are libraries, and this TensorRT takes no plugins.

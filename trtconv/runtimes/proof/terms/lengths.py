@@ -79,7 +79,6 @@ def part_of(term: Term, target: Term) -> list[int]:
     """Returns how long a part of a term is: of each axis how many, as `term.sizes` where all of them are meant.
 
     Args:
-        term: The term.
         target: How many, worked out from sizes.
 
     Raises:

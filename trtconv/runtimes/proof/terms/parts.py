@@ -132,7 +132,6 @@ def resized(term: Term, growth: Resizing, mode: str, places: str, *, nearest: st
     """Returns a term at other sizes, of which each is the old one times a scale.
 
     Args:
-        term: The term.
         growth: The new sizes.
         mode: "NEAREST", "LINEAR" or "CUBIC".
         places: Where a new element lies on the old axis: "HALF_PIXEL", "ASYMMETRIC" or "ALIGN_CORNERS".

@@ -105,7 +105,6 @@ def runtime_of(request: BuildRequest, alone: bool) -> Runtime:
     """Returns the TensorRT that builds what is requested: what was started early for it, or this process's own.
 
     Args:
-        request: The request.
         alone: Whether the model lies in one file; nobody has looked at others when they were read early.
 
     Raises:

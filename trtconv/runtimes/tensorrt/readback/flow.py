@@ -123,11 +123,7 @@ def _present(layer: ReadLayer, position: int) -> int:
 
 
 class Flow:
-    """What of a network is in which loop, and what is read how often.
-
-    Args:
-        network: The network.
-    """
+    """What of a network is in which loop, and what is read how often."""
 
     def __init__(self, network: ReadNetwork) -> None:
         self._network = network

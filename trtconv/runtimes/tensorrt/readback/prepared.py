@@ -23,9 +23,6 @@ Shapes = tuple[tuple[str, tuple[int, ...]], ...]
 class Prepared:
     """A network about to be run, and the values that are the same in each run with inputs of the same shapes.
 
-    Args:
-        network: The network.
-
     Attributes:
         flow: Its loops and conditionals.
         makers: Of each tensor the layer that makes it.

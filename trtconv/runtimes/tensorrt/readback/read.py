@@ -37,7 +37,6 @@ def read(trt: Any, network: Any) -> ReadNetwork:
     """Reads a network.
 
     Args:
-        trt: The TensorRT module.
         network: An `INetworkDefinition` that the parser filled; it, its parser and the model's bytes must live as long
             as what is returned.
     """
