@@ -86,38 +86,18 @@ class Installed:
         return RuntimeInfo(self._family, self._trt.__version__, gpu_name(), self._capabilities)
 
     def creators(self) -> tuple[PluginCreator, ...]:
-        """Returns the plugins that there are, by name.
-
-        Raises:
-            EnvironmentMissing, InputError: A library of plugins does not load.
-        """
+        """Returns the plugins that there are, by name."""
         plugins.prepare(self._family, self._trt, self._log)
         return tuple(plugins.creators(self._trt)) if plugins.takes_plugins(self._trt) else ()
 
     def engines(self) -> EngineLoader:
-        """Returns what runs the engines that are built here.
-
-        Raises:
-            EnvironmentMissing: There is no GPU, or no binding to it.
-        """
+        """Returns what runs the engines that are built here."""
         from trtconv.runtimes.tensorrt.engine import Engines
 
         return Engines(self._family, self._trt, self._log)
 
     def parse(self, model: bytes, path: Path) -> ParsedNetwork | tuple[ParserIssue, ...]:
-        """Parses an ONNX model; see `Runtime.parse`.
-
-        Args:
-            model: Serialized ModelProto.
-            path: Where the model lies: external data is looked up beside it.
-
-        Returns:
-            The network, or every node that the parser refused.
-
-        Raises:
-            BuildFailed: The parser itself broke down.
-            EnvironmentMissing, InputError: A library of plugins does not load.
-        """
+        """Parses an ONNX model; see `Runtime.parse`."""
         network, issues = self._network_of(model, path)
         if network is not None:
             return network

@@ -243,11 +243,14 @@ class ParsedNetwork(Protocol):
 
         Args:
             plan: Profiles and precision.
-            monitor: Told of phases where the runtime reports any.
+            monitor: Told of phases where the runtime reports any; what it raises is raised here.
 
         Raises:
-            BuildFailed: The builder refused; the message has its reasons and the findings are TC403 (refused) or
-                TC404 (a profile whose shapes do not fit the network, also where TensorRT only warns).
+            BuildFailed: The builder refused; the message has its reasons and the findings are TC403 (refused), TC404 (a
+                profile whose shapes do not fit the network, also where TensorRT only warns) or TC205; without findings
+                where the monitor asked to stop.
+            EnvironmentMissing: This runtime cannot build in that precision.
+            InputError: A profile lacks an input that has a dynamic dimension.
         """
 
 
@@ -281,4 +284,8 @@ class Runtime(Protocol):
 
         Returns:
             The network, or every node that the parser refused.
+
+        Raises:
+            BuildFailed: The parser itself broke down.
+            EnvironmentMissing, InputError: A library of plugins does not load.
         """

@@ -83,25 +83,11 @@ class Engines:
         return None if millijoules is None else millijoules / 1000
 
     def ranges(self) -> RangeNames:
-        """Returns what names spans of time for NVIDIA's profilers.
-
-        Raises:
-            EnvironmentMissing: The library for it is not there.
-        """
+        """Returns what names spans of time for NVIDIA's profilers."""
         return NvtxRanges()
 
     def load(self, data: bytes, *, host_code: bool = False) -> LoadedEngine:
-        """Loads an engine, which runs code that is in it.
-
-        Args:
-            data: Content of the engine file.
-            host_code: Allow code for the host in it too, as engines have that run on other versions of TensorRT.
-
-        Raises:
-            EngineFailed: TensorRT does not take it: made by another version or for another GPU or platform, or cut
-                short.
-            EnvironmentMissing: It says that this machine is the reason.
-        """
+        """Loads an engine, which runs code that is in it."""
         self._require_fit(data)
         if host_code:
             self._runtime.engine_host_code_allowed = True
@@ -139,23 +125,11 @@ class LoadedEngine(EngineInMemory):
     """An engine that runs; implements `Engine`."""
 
     def open(self, profile: int = 0, cache: bytes | None = None) -> ExecutionContext:
-        """Makes ready to run with an optimization profile.
-
-        Args:
-            profile: Its index.
-            cache: Content of a runtime cache, for a TensorRT that has such; None without.
-
-        Raises:
-            EnvironmentMissing: The GPU's memory does not suffice.
-        """
+        """Makes ready to run with an optimization profile."""
         return ExecutionContext(self._trt, self, profile, cache)
 
     def refitter(self) -> EngineRefitter:
-        """Returns what puts new weights into it.
-
-        Raises:
-            EngineFailed: It was not built for that.
-        """
+        """Returns what puts new weights into it."""
         if not self.handle.refittable:
             raise EngineFailed("the engine cannot be refitted", "Build it with --refittable or --strip-weights.")
         return EngineRefitter(self._trt, self.log, self.handle)

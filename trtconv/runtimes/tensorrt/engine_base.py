@@ -39,9 +39,12 @@ class Execution(Protocol):
     def feed(self, values: Mapping[str, Any]) -> None:
         """Sets the inputs, and makes room for the outputs.
 
+        Args:
+            values: Input name to its values; converted where the engine has a narrower or wider type of the same kind.
+
         Raises:
             InputError: An input is missing, or of another kind of type.
-            EngineFailed: The engine refuses the shapes.
+            EngineFailed: The engine refuses the shapes; `ProfileTaken` where the context has no profile.
             EnvironmentMissing: The GPU's memory does not suffice.
         """
 
@@ -140,6 +143,9 @@ class Engine(Protocol):
 
         Args:
             cache: Content of a runtime cache (TensorRT-RTX), b"" for a new one; None for none.
+
+        Raises:
+            EnvironmentMissing: The GPU's memory does not suffice.
         """
 
     def refitter(self) -> Refitter:
@@ -215,5 +221,7 @@ class EngineLoader(Protocol):
             host_code: Allow code for the host in it too, as engines have that run on other versions of TensorRT.
 
         Raises:
-            EngineFailed: TensorRT does not take it.
+            EngineFailed: TensorRT does not take it: made by another version or for another GPU or platform, or cut
+                short.
+            EnvironmentMissing: It says that this machine is the reason.
         """

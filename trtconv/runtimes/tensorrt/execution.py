@@ -114,16 +114,7 @@ class ExecutionContext:
             raise _Refused("refused")
 
     def feed(self, values: Mapping[str, Array]) -> None:
-        """Sets the inputs, and makes room for the outputs.
-
-        Args:
-            values: Input name to its values; converted where the engine has a narrower or wider type of the same kind.
-
-        Raises:
-            InputError: An input is missing, or of another kind of type.
-            EngineFailed: The engine refuses the shapes; `ProfileTaken` where the context has no profile.
-            EnvironmentMissing: The GPU's memory does not suffice.
-        """
+        """Sets the inputs, and makes room for the outputs."""
         self._release()
         inputs = [t.name for t in self._engine.tensors if t.kind == "input"]
         with self._checked("take the inputs"):
@@ -155,17 +146,7 @@ class ExecutionContext:
         self._place(name, self._stored_bytes(name, shape))
 
     def resize(self, shapes: Mapping[str, tuple[int, ...]]) -> None:
-        """Runs at other sizes from now on, in the memory that is there, which grows where it does not suffice.
-
-        What the inputs hold then is of no meaning; those that hold shapes keep their values.
-
-        Args:
-            shapes: Input name to its shape.
-
-        Raises:
-            EngineFailed: The engine refuses the shapes.
-            EnvironmentMissing: The GPU's memory does not suffice.
-        """
+        """Runs at other sizes from now on, in the memory that is there, which grows where it does not suffice."""
         # No session of the log, which would be in the time of each request.
         for name, shape in shapes.items():
             if not self._engine.on_host(name):
@@ -199,11 +180,7 @@ class ExecutionContext:
         self._check(self._context.execute_async_v3(int(self.stream.handle)))
 
     def run(self) -> dict[str, Array]:
-        """Runs once, and returns the outputs by name.
-
-        Raises:
-            EngineFailed: The engine does not run.
-        """
+        """Runs once, and returns the outputs by name."""
         if self._listener is not None:
             # A branch that is not taken shows nothing, and not what it did in the run before.
             self._listener.arrays.clear()
@@ -233,15 +210,7 @@ class ExecutionContext:
         return unpack(values, shape, form)
 
     def launcher(self, *, graph: bool, copies: bool) -> Launch | None:
-        """Returns what launches one inference.
-
-        Args:
-            graph: As a CUDA graph.
-            copies: With the inputs copied from the host, and the outputs to it.
-
-        Returns:
-            None where the engine cannot be captured in a graph.
-        """
+        """Returns what launches one inference."""
         launch = self._launch_with_copies if copies else self.launch
         if copies:
             self._pin()
@@ -285,11 +254,7 @@ class ExecutionContext:
         self.stream.mark()
 
     def passed(self) -> bool:
-        """Whether everything before the last mark has run, without waiting for it.
-
-        Raises:
-            EngineFailed: It broke down.
-        """
+        """Whether everything before the last mark has run, without waiting for it."""
         return self.stream.passed()
 
     def microseconds(self, launch: Launch, times: int = 1) -> float:

@@ -117,20 +117,7 @@ class Network:
         return dataclasses.replace(network, keep_alive=(self._handles, network.keep_alive))
 
     def build(self, plan: BuildPlan, monitor: BuildMonitor | None = None) -> EngineBlob:
-        """Builds a serialized engine in the calling thread; see `ParsedNetwork.build`.
-
-        Args:
-            plan: Profiles and precision.
-            monitor: Told of phases where the runtime reports any; what it raises is raised here.
-
-        Returns:
-            The engine, and every warning that came with it.
-
-        Raises:
-            BuildFailed: With findings TC403, TC404 or TC205; without findings where the monitor asked to stop.
-            EnvironmentMissing: This runtime cannot build in that precision.
-            InputError: A profile lacks an input that has a dynamic dimension.
-        """
+        """Builds a serialized engine in the calling thread; see `ParsedNetwork.build`."""
         self._refuse_shape_inputs(plan.profiles)
         notes = self._check_options(plan)
         with self._log.session() as session:
@@ -148,11 +135,7 @@ class Network:
         return EngineBlob(memoryview(blob), session.warnings, notes + more + _of_tactics(choices), tactics)
 
     def faults(self, plan: BuildPlan) -> tuple[Finding, ...]:
-        """Asks the builder whether it takes the network, without building; see `ParsedNetwork.faults`.
-
-        Args:
-            plan: Profiles and precision.
-        """
+        """Asks the builder whether it takes the network, without building; see `ParsedNetwork.faults`."""
         try:
             self._refuse_shape_inputs(plan.profiles)
         except BuildFailed as error:

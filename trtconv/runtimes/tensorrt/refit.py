@@ -49,14 +49,7 @@ class EngineRefitter:
         return _keys(self._refitter.get_all())
 
     def put(self, weights: Mapping[WeightKey, NDArray[Any]]) -> None:
-        """Gives the engine weights, all at once.
-
-        Args:
-            weights: Layer and role to values, of the type and number that the engine was built with.
-
-        Raises:
-            EngineFailed: TensorRT refuses one, misses another that belongs to it, or does not refit.
-        """
+        """Gives the engine weights, all at once."""
         with self._log.session() as session:
             for (layer, role), values in weights.items():
                 if not self._refitter.set_weights(layer, getattr(self._trt.WeightsRole, role), self._weights(values)):
@@ -71,11 +64,7 @@ class EngineRefitter:
                 raise EngineFailed(f"TensorRT does not refit the engine: {logged_errors(session)}", _FIX)
 
     def serialized(self) -> memoryview:
-        """Returns the content of an engine file with the weights in it, which can be refitted again.
-
-        Raises:
-            EngineFailed: TensorRT does not serialize it.
-        """
+        """Returns the content of an engine file with the weights in it, which can be refitted again."""
         with self._log.session() as session:
             if hasattr(self._engine, "create_serialization_config"):
                 config, flags = self._engine.create_serialization_config(), self._trt.SerializationFlag
