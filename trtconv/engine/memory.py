@@ -48,12 +48,8 @@ def largest_tensor_bytes(model: OnnxModel, cases: Sequence[Case]) -> NDArray[np.
     largest = np.array([max(_elements(shape) for shape in (*case.shapes.values(), ())) for case in cases], np.float64)
     if all(set(sizes.names) <= set(point) for point in points):
         for tensor in sizes.run(points, keep=True).tensors.values():
-            if tensor.shape is not None and all(num.is_known for num in tensor.shape):
-                elements = np.ones(len(cases))
-                for num in tensor.shape:
-                    # In floats: a product may be larger than integers go.
-                    elements = elements * np.asarray(num.value, np.float64)
-                largest = np.maximum(largest, elements)
+            if tensor.is_known:
+                largest = np.maximum(largest, tensor.elements)
     return largest * _BYTES
 
 

@@ -70,13 +70,9 @@ def activations(sizes: Sizes, points: Sequence[Point], trial: Trial | None = Non
 
 def _elements(trial: Trial, tensor: Tensor) -> Numbers | None:
     """Returns how many elements a tensor has at every point, None where that is not known."""
-    if tensor.shape is None or not all(num.is_known for num in tensor.shape):
-        return None
-    count = np.ones(trial.rows)
-    for num in tensor.shape:
-        count = count * np.asarray(num.value, np.float64)
+    count = tensor.elements
     # A size that a file has as a float may be none.
-    return count if np.isfinite(count).all() else None
+    return np.ones(trial.rows) * count if count is not None and np.isfinite(count).all() else None
 
 
 def _most_alive(

@@ -47,7 +47,7 @@ def model_shapes(sizes: Sizes, points: Sequence[Mapping[str, int]]) -> list[dict
     trial = sizes.run(points, keep=True)
     all_shapes: list[dict[str, Shape]] = [{} for _ in points]
     for name, tensor in trial.tensors.items():
-        if tensor.shape is None or not all(num.is_known for num in tensor.shape):
+        if tensor.shape is None or not tensor.is_known:
             continue
         columns = [_column(num.value, len(points)) for num in tensor.shape]
         for row, shapes in enumerate(all_shapes):

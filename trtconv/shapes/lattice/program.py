@@ -232,7 +232,7 @@ def _is_choice(tensor: Tensor | None) -> bool:
 
 def _vague(tensor: Tensor | None) -> bool:
     """Whether some size of a tensor is not known."""
-    return tensor is not None and (tensor.shape is None or not all(num.is_known for num in tensor.shape))
+    return tensor is not None and not tensor.is_known
 
 
 def _inlined(model: OnnxModel) -> Any:

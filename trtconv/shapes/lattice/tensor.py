@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -41,6 +42,19 @@ class Tensor:
         """Number of dimensions, where it is known."""
         assert self.shape is not None
         return len(self.shape)
+
+    @property
+    def is_known(self) -> bool:
+        """Whether every size is known."""
+        return self.shape is not None and all(num.is_known for num in self.shape)
+
+    @property
+    def elements(self) -> Any:
+        """How many elements it has at every candidate, None where a size is not known."""
+        # In floats: a product may be larger than integers go.
+        if self.shape is None or not self.is_known:
+            return None
+        return math.prod((np.asarray(num.value, np.float64) for num in self.shape), start=np.float64(1))
 
     @property
     def ints(self) -> list[int] | None:

@@ -81,9 +81,8 @@ def _of(trial: Trial, name: str) -> Amounts:
 
 
 def _elements(trial: Trial, tensor: Tensor) -> Amounts:
-    if tensor.shape is None or not all(num.is_known for num in tensor.shape):
-        return np.zeros(trial.rows)
-    return math.prod((np.asarray(num.value, np.float64) for num in tensor.shape), start=np.ones(trial.rows))
+    count = tensor.elements
+    return np.zeros(trial.rows) if count is None else np.ones(trial.rows) * count
 
 
 def _item_bytes(tensor: Tensor) -> int:

@@ -136,9 +136,8 @@ class Baked:
         points = [point for point in self.accepted(points) if all(size > 0 for size in point.values())]
         most = np.zeros(len(points))
         for tensor in self._sizes.run(points, keep=True).tensors.values() if points else ():
-            if tensor.shape is not None and all(num.is_known for num in tensor.shape):
-                sizes = [np.asarray(num.value, dtype=float) for num in tensor.shape]
-                most = np.maximum(most, functools.reduce(np.multiply, sizes, np.float64(1)))
+            if tensor.is_known:
+                most = np.maximum(most, tensor.elements)
         return [point for point, elements in zip(points, most, strict=True) if elements <= _MOST_ELEMENTS]
 
     @functools.cached_property
@@ -345,7 +344,7 @@ def _agrees(target: Sequence[int], sizes: Sequence[int]) -> bool:
 
 def _sizes_at(tensors: Mapping[str, Tensor], row: int, name: str) -> list[int] | None:
     tensor = tensors.get(name)
-    if tensor is None or tensor.shape is None or not all(num.is_known for num in tensor.shape):
+    if tensor is None or tensor.shape is None or not tensor.is_known:
         return None
     return [num.at(row) for num in tensor.shape]
 
