@@ -160,7 +160,7 @@ def _engine(model: OnnxModel, report: SavedReport | None, feeds: Feeds) -> tuple
         profiles=(ShapeProfile(shapes, {}, values),),
         precision=recipe.types.precision if by_flags else "as-is",
         node_precisions=recipe.types.nodes if by_flags else {},
-        options=_options(recipe.plan.options),
+        options=BuilderOptions(**{name: getattr(recipe.plan.options, name) for name in _COMPUTING}),
     )
     engines: list[Any] = []
 
@@ -178,11 +178,6 @@ def _engine(model: OnnxModel, report: SavedReport | None, feeds: Feeds) -> tuple
         return results
 
     return _by_old_names(source, lowered, run)
-
-
-def _options(whole: BuilderOptions) -> BuilderOptions:
-    """Returns the options of a build that decide how it computes; the others are about its file."""
-    return BuilderOptions(**{name: getattr(whole, name) for name in _COMPUTING})
 
 
 def _fixed_values(report: SavedReport, feeds: Feeds) -> dict[str, InputRange]:

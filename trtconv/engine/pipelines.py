@@ -102,7 +102,9 @@ class Pipeline:
         self.saved = saved
         self.parts = tuple(parts)
         self.runtime = runtime
-        self.inputs = tuple(_spec(tensor) for tensor in saved.document.inputs)
+        self.inputs = tuple(
+            InputSpec(tensor.name, tensor.dtype, tensor.shape or ()) for tensor in saved.document.inputs
+        )
         self.outputs = tuple(tensor.name for tensor in saved.document.outputs)
 
     def run(self, inputs: Mapping[str, NDArray[Any]]) -> Tensors:
@@ -143,10 +145,6 @@ class Pipeline:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def _spec(tensor: PartTensor) -> InputSpec:
-    return InputSpec(tensor.name, tensor.dtype, tensor.shape or ())
 
 
 def load_pipeline(

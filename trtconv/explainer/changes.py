@@ -97,17 +97,13 @@ def changes(
     result = Preparation(new, target).rewrite(
         passes_for(precision, requantize=requantize, choose=chooser_of(forms or {}))
     )
-    deconvs = [_by_name(model) for model in (old, new)]
+    deconvs = [{deconv.node.name: deconv for deconv in ModelView(model).deconvs} for model in (old, new)]
     grouped: dict[tuple[int, int], list[Edit]] = {}
     for edit in result.edits:
         place = _find(old, edit.node)
         if place is not None:
             grouped.setdefault(place, []).append(edit)
     return tuple(_change(old, new, place, edits, result, *deconvs) for place, edits in grouped.items())
-
-
-def _by_name(model: OnnxModel) -> dict[str, Deconv]:
-    return {deconv.node.name: deconv for deconv in ModelView(model).deconvs}
 
 
 def _find(model: OnnxModel, label: str) -> tuple[int, int] | None:

@@ -54,7 +54,9 @@ class FoldBatchNorm(NodePass):
             return Refusal("its weights, or those of the layer in front, are computed at run time")
         scale, shift = factors([np.asarray(term) for term in terms], float(node.attrs.get("epsilon", 1e-5)))
         name = label(layer)
-        folded = field.constant(f"{name}.weight", times_outputs(weight, scale, layer.op, _groups(layer)))
+        folded = field.constant(
+            f"{name}.weight", times_outputs(weight, scale, layer.op, int(layer.attrs.get("group", 1)))
+        )
         shifted = (shift + scale * (0.0 if bias is None else bias.astype(np.float64))).astype(weight.dtype)
         layer.inputs = [layer.inputs[0], folded, field.constant(f"{name}.bias", shifted)]
         field.take_over(node, layer, [layer])
@@ -88,7 +90,3 @@ def _bias(field: Field, layer: gs.Node) -> NDArray[Any] | str | None:
         return None
     values = field.values(layer.inputs[2])
     return "computed" if values is None else values
-
-
-def _groups(layer: gs.Node) -> int:
-    return int(layer.attrs.get("group", 1))

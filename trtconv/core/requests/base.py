@@ -102,7 +102,7 @@ def _conversions(request: type) -> tuple[tuple[str, Callable[[Any], Any]], ...]:
     conversions: list[tuple[str, Callable[[Any], Any]]] = []
     for field in dataclasses.fields(request):
         kind = kinds[field.name]
-        if Path in _members(kind):
+        if Path in (typing.get_args(kind) or (kind,)):
             writes = field.name == OUTPUT or ("option" in field.metadata and field.metadata["option"].writes)
             conversions.append((field.name, _openable if writes else _read))
         elif kind == Bounds:
@@ -167,8 +167,3 @@ def _of_table(loads: Callable[[Any], Any], value: Any) -> Any:
 
 def _maps_to_objects(kind: Any) -> bool:
     return typing.get_origin(kind) in (Mapping, dict) and typing.get_args(kind)[1] is not str
-
-
-def _members(kind: Any) -> tuple[Any, ...]:
-    """Returns the types that a union allows, or the one that is asked for."""
-    return typing.get_args(kind) or (kind,)

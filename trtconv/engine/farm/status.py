@@ -14,14 +14,13 @@ _MOST_NAME = 200
 
 def status_of(dispatch: Dispatch) -> FarmStatus:
     """Returns what a farm does now."""
-    queue = tuple(_queued(job) for job, _ in zip(dispatch.waiting.values(), range(_MOST_QUEUED), strict=False))
+    queue = tuple(
+        QueuedStatus(job.submit.label[:_MOST_NAME], round(time.monotonic() - job.since, 1), len(job.clients))
+        for job, _ in zip(dispatch.waiting.values(), range(_MOST_QUEUED), strict=False)
+    )
     workers = tuple(_worker(worker) for worker in dispatch.workers)
     clients = {client for job in dispatch.jobs.values() for client in job.clients}
     return FarmStatus(workers, queue, len(dispatch.waiting), len(clients), tuple(dispatch.log))
-
-
-def _queued(job: QueuedJob) -> QueuedStatus:
-    return QueuedStatus(job.submit.label[:_MOST_NAME], round(time.monotonic() - job.since, 1), len(job.clients))
 
 
 def _worker(worker: RemoteWorker) -> WorkerStatus:

@@ -26,11 +26,7 @@ def _cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], 
     """Stands in for `torch.cond`; no read of values by Python: torch.export follows both sides."""
     if isinstance(pred, torch.Tensor):
         with torch._C.DisableTorchFunction(), torch.utils._python_dispatch._disable_current_modes():
-            is_true = True if pred.is_meta or _is_fake(pred) else bool(pred)
+            is_true = True if pred.is_meta or hasattr(pred, "fake_mode") else bool(pred)
     else:
         is_true = bool(pred)
     return (true_fn if is_true else false_fn)(*operands)
-
-
-def _is_fake(tensor: torch.Tensor) -> bool:
-    return hasattr(tensor, "fake_mode")

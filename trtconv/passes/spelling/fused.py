@@ -79,18 +79,13 @@ def _quick_gelu(writer: Writer) -> None:
 def _conv(writer: Writer) -> None:
     """A Conv, what is added to it, and an activation."""
     attrs = {key: value for key, value in writer.attrs.items() if not key.startswith("activation")}
-    last = _ends(writer)
+    last = bool(writer.input(3) or option(writer, "activation", ""))
     result = writer("Conv", *filter(None, map(writer.input, range(3))), to="" if last else writer.output(), **attrs)
     if writer.input(3):
         is_end = not option(writer, "activation", "")
         result = writer("Add", result, writer.input(3), to=writer.output() if is_end else "")
     if option(writer, "activation", ""):
         activation(writer, result, list(writer.attrs.get("activation_params", ())))
-
-
-def _ends(writer: Writer) -> bool:
-    """Whether something follows the convolution."""
-    return bool(writer.input(3) or option(writer, "activation", ""))
 
 
 def _gemm(writer: Writer) -> None:

@@ -62,7 +62,7 @@ class AssignByWhere(Spelling):
             raise Unwritable(f"the mask {mask!r} has {masked} axes, and what is assigned to has {rank}")
         if not _has_sizes_of(scope, mask, data, masked):
             raise Unwritable(f"whether the mask {mask!r} has the sizes of {data!r} is known only at run time")
-        value = _value(writer, mask, rank, masked)
+        value = _single(writer, writer.input(2)) or _row(writer, mask, rank, masked)
         # What is repeated may have fewer axes, and those that are added behind are counted from the front.
         source = (_before_expansion(scope, mask) if masked == rank else None) or mask
         condition = _with_axes_anew(writer, source)
@@ -134,11 +134,6 @@ def _declared(scope: Scope, name: str) -> list[onnx.TensorShapeProto.Dimension]:
     graph = scope.graph
     values = (value for values in (graph.input, graph.value_info, graph.output) for value in values)
     return next((list(value.type.tensor_type.shape.dim) for value in values if value.name == name), [])
-
-
-def _value(writer: Writer, mask: str, rank: int, masked: int) -> str:
-    """Returns what is assigned, as a tensor that fits wherever it goes; raises Unwritable where there is none."""
-    return _single(writer, writer.input(2)) or _row(writer, mask, rank, masked)
 
 
 def _single(writer: Writer, name: str) -> str | None:

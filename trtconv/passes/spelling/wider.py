@@ -79,7 +79,8 @@ class ComputeWider(Spelling):
             types |= {_T.BOOL}
         if op == "Resize":
             # What lies between others is rounded as ONNX does not define; float32 holds 16 bits.
-            types = types - {_T.UINT32, _T.UINT64} if _is_nearest(node) else frozenset()
+            is_nearest = attribute(node, "mode", b"nearest") == b"nearest"
+            types = types - {_T.UINT32, _T.UINT64} if is_nearest else frozenset()
         if not any(_type(scope, name) in types for name in _data(node)):
             return False
         return not _among_quantizers(scope, node)
@@ -193,10 +194,6 @@ def _cast_lacks(scope: Scope, node: onnx.NodeProto) -> bool:
         is_read = any(result in reads for other in scope.whole.scopes for reads in other.columns.inputs)
         return to in _LACKED and not is_held(node) and (is_read or not is_result)
     return to in _LACKED and not is_held(node)
-
-
-def _is_nearest(node: onnx.NodeProto) -> bool:
-    return bool(attribute(node, "mode", b"nearest") == b"nearest")
 
 
 def _among_quantizers(scope: Scope, node: onnx.NodeProto) -> bool:

@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import functools
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from trtconv.core import budget, codes
@@ -224,7 +224,9 @@ def _meaning(subject: ProofSubject, profiles: Sequence[ShapeProfile]) -> Meaning
         path=str(model.path),
         original=subject.original,
         serialize=model.serialize,
-        makers=lambda: _makers(model),
+        makers=lambda: {
+            name: str(scope.location(i)) for scope in model.scopes[:1] for name, i in scope.producers.items()
+        },
         tolerance=TOLERANCES[precision_of(subject.parsed, subject.precision)],
         megabytes=budget.allowance(model.nbytes)[1],
         inputs=model.inputs,
@@ -254,10 +256,6 @@ def _not_shown(proof: ProofResult) -> str:
     causes = ", ".join(f"{number} by {what}" for what, number in counts.items())
     pieces = f"{proof.pieces.proven} of {proof.pieces.of} pieces are proven"
     return f"{pieces}; not shown ({causes}), first {first.where!r}: {first.reason}"
-
-
-def _makers(model: OnnxModel) -> Mapping[str, str]:
-    return {name: str(scope.location(i)) for scope in model.scopes[:1] for name, i in scope.producers.items()}
 
 
 def _finding(model: OnnxModel, divergence: Any) -> Finding:

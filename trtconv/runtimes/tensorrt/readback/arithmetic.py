@@ -122,14 +122,6 @@ _UNARY: dict[str, Callable[[Array], Array]] = {
 }
 
 
-def _sigmoid(x: Array) -> Array:
-    return np.asarray(1 / (1 + np.exp(-x)), x.dtype)
-
-
-def _elu(x: Array, alpha: float) -> Array:
-    return np.where(x > 0, x, np.asarray(alpha * np.expm1(np.minimum(x, 0)), x.dtype))
-
-
 def _bound(limit: float, x: Array) -> Array:
     """Returns a limit in the type of what is limited; the type's own where it is beyond."""
     if x.dtype.kind in "iu":
@@ -140,10 +132,10 @@ def _bound(limit: float, x: Array) -> Array:
 
 _ACTIVATIONS: dict[str, Callable[[Array, float, float], Array]] = {
     "RELU": lambda x, a, b: np.maximum(x, 0),
-    "SIGMOID": lambda x, a, b: _sigmoid(x),
+    "SIGMOID": lambda x, a, b: np.asarray(1 / (1 + np.exp(-x)), x.dtype),
     "TANH": lambda x, a, b: np.tanh(x),
     "LEAKY_RELU": lambda x, a, b: np.where(x >= 0, x, x * np.asarray(a, x.dtype)),
-    "ELU": lambda x, a, b: _elu(x, a),
+    "ELU": lambda x, a, b: np.where(x > 0, x, np.asarray(a * np.expm1(np.minimum(x, 0)), x.dtype)),
     "SELU": lambda x, a, b: np.asarray(b * np.where(x > 0, x, a * np.expm1(np.minimum(x, 0))), x.dtype),
     "SOFTSIGN": lambda x, a, b: x / (1 + np.abs(x)),
     "SOFTPLUS": lambda x, a, b: np.asarray(a * np.logaddexp(np.asarray(b, x.dtype) * x, 0), x.dtype),

@@ -30,12 +30,8 @@ def require_room(call: Call, megabytes: float) -> None:
         raise NotProven(f"it alone would take more than {megabytes:.0f} MB of memory")
 
 
-def _shapes(call: Call) -> list[tuple[int, ...]]:
-    return [value.shape for value in call.inputs if value is not None]
-
-
 def _together(call: Call) -> int:
-    return math.prod(np.broadcast_shapes(*_shapes(call)))
+    return math.prod(np.broadcast_shapes(*[value.shape for value in call.inputs if value is not None]))
 
 
 def _product(call: Call) -> int:
