@@ -28,8 +28,8 @@ class Failure:
 
 
 @frozen
-class ReduceReport(Document, keys="schema model output failure nodes=counts trials minimal command exit_code"):
-    """What `trtconv reduce` found.
+class PartReport(Document):
+    """A part of a model that fails as the whole does.
 
     Args:
         model: Path and SHA-256 of the whole.
@@ -38,8 +38,7 @@ class ReduceReport(Document, keys="schema model output failure nodes=counts tria
         nodes_before: Nodes of the whole.
         nodes: Nodes of the part.
         trials: Number of parts that were tried.
-        minimal: Whether the part without any one of its nodes no longer fails so.
-        command: What shows the failure of the part.
+        minimal: Whether the trials sufficed: without any one of its nodes the part no longer fails so.
     """
 
     model: FileIdentity
@@ -49,10 +48,16 @@ class ReduceReport(Document, keys="schema model output failure nodes=counts tria
     nodes: int
     trials: int
     minimal: bool
-    command: str
-    exit_code: int = 0
 
     @property
     def counts(self) -> dict[str, int]:
         """Nodes of the whole and of the part."""
         return {"before": self.nodes_before, "after": self.nodes}
+
+
+@frozen
+class ReduceReport(PartReport, keys="schema model output failure nodes=counts trials minimal command exit_code"):
+    """What `trtconv reduce` found; `command` shows the failure of the part."""
+
+    command: str
+    exit_code: int = 0

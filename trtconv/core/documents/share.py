@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from trtconv.core.documents.parts import FileIdentity, RuntimeIdentity
-from trtconv.core.documents.reduce import Failure
+from trtconv.core.documents.parts import RuntimeIdentity
+from trtconv.core.documents.reduce import PartReport
 from trtconv.core.encode import Document
 from trtconv.core.frozen import frozen
 
@@ -55,41 +55,22 @@ class ShareCommands(Document, keys="trtconv=own tool? polygraphy?"):
 
 @frozen
 class ShareReport(
-    Document,
+    PartReport,
     keys="schema model output page failure runtime nodes=counts trials minimal constants checks commands exit_code",
 ):
-    """What `trtconv share` made.
+    """What `trtconv share` made: a part in names of its own. The files that are shared do not have `model`.
 
     Args:
-        model: Path and SHA-256 of the whole; the files that are shared have neither.
-        output: Path, SHA-256 and bytes of the part.
         page: Path of the page about it.
-        failure: How the part fails, in its own names.
         runtime: The TensorRT that it fails on.
-        nodes_before: Nodes of the whole.
-        nodes: Nodes of the part.
-        trials: Number of parts that were tried.
-        minimal: Whether the trials sufficed to make it as small as it goes.
         constants: Its constants.
         checks: What was looked for in it.
         commands: What shows the failure.
     """
 
-    model: FileIdentity
-    output: FileIdentity
     page: str
-    failure: Failure
     runtime: RuntimeIdentity
-    nodes_before: int
-    nodes: int
-    trials: int
-    minimal: bool
     constants: tuple[SharedConstant, ...]
     checks: ShareChecks
     commands: ShareCommands
     exit_code: int = 0
-
-    @property
-    def counts(self) -> dict[str, int]:
-        """Nodes of the whole and of the part."""
-        return {"before": self.nodes_before, "after": self.nodes}
