@@ -5,6 +5,7 @@ from __future__ import annotations
 from trtconv.core.documents.inspect import WarmedSize, WarmReport
 from trtconv.core.documents.parts import FileIdentity
 from trtconv.core.errors import EnvironmentMissing, InputError
+from trtconv.core.options import shared
 from trtconv.core.progress import Progress
 from trtconv.core.requests.bench import BenchRequest
 from trtconv.core.requests.engine import WarmRequest
@@ -32,17 +33,7 @@ def warm(request: WarmRequest, progress: Progress | None = None) -> WarmReport:
             "It needs no warming; trtconv bench says how fast it is.",
         )
     report = bench(
-        BenchRequest(
-            request.engine,
-            dims=request.dims,
-            report=request.report,
-            cache=request.cache,
-            trust=request.trust,
-            key=request.key,
-            plugins=request.plugins,
-            duration=_SECONDS_A_ROW,
-            seconds=request.seconds,
-        ),
+        BenchRequest(request.engine, duration=_SECONDS_A_ROW, **shared(request, BenchRequest)),
         progress,
     )
     if not request.cache.is_file():
