@@ -15,7 +15,7 @@ from trtconv.core.documents.parts import FileIdentity, RuntimeIdentity
 from trtconv.core.documents.saved import load_report
 from trtconv.core.errors import EnvironmentMissing, InputError
 from trtconv.core.process import Tell
-from trtconv.core.reading import open_plain, sha256_of
+from trtconv.core.reading import open_plain
 from trtconv.core.requests.engine import InspectRequest
 from trtconv.core.stages import Stage
 from trtconv.core.stopwatch import Stopwatch, ToldProgress
@@ -49,7 +49,7 @@ def serve(request: InspectRequest, tell: Tell) -> dict[str, object]:
         if kind == "report":
             saved = load_report(path)
             signed_by = None if request.key is None else signatures.require_signature(saved.document, request.key, path)
-            file = FileIdentity(str(path), sha256_of(path), path.stat().st_size, signed_by)
+            file = FileIdentity.of(path, signed_by)
             return _of_report(kind, file, saved.report).to_json()
         return _engine(request, clock).to_json()
 

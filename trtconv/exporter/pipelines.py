@@ -27,7 +27,7 @@ from trtconv.exporter.file import join
 from trtconv.exporter.job import Draft
 from trtconv.exporter.parts import ExportPart, require_order
 from trtconv.exporter.patches.garbage import old_objects_left_out
-from trtconv.exporter.report import bounds_of, model_identity, report_of, written_report
+from trtconv.exporter.report import bounds_of, report_of, written_report
 from trtconv.exporter.request import ExportRequest
 from trtconv.exporter.translations import translations_of
 from trtconv.graph.model import OnnxModel
@@ -70,7 +70,7 @@ def export_parts(parts: Sequence[ExportPart], request: ExportRequest, clock: Sto
         name: written_report(part_report, paths[name], request.options, clock) for name, part_report in reports.items()
     }
     code = max(part_report.exit_code for part_report in by_part.values())
-    output = model_identity(request.output)
+    output = FileIdentity.of(request.output)
     return dataclasses.replace(report, output=output, parts=by_part, pipeline=str(manifest), exit_code=code)
 
 

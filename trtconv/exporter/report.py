@@ -11,7 +11,6 @@ from trtconv.core.documents.export import Branch, ExportReport, SizeRule
 from trtconv.core.documents.parts import FileIdentity
 from trtconv.core.errors import EnvironmentMissing
 from trtconv.core.findings import worst
-from trtconv.core.reading import sha256_of
 from trtconv.core.stages import Stage
 from trtconv.core.stopwatch import Stopwatch
 from trtconv.exporter.file.write import has_data_beside
@@ -84,14 +83,9 @@ def _range_note(rule: SizeRule) -> str:
     return f"valid from {rule.min} to {rule.max} of {bounds.min}:{bounds.max}{why}"
 
 
-def model_identity(path: Path) -> FileIdentity:
-    """Returns path, SHA-256 and size of the written file."""
-    return FileIdentity(str(path), sha256_of(path), path.stat().st_size)
-
-
 def written_report(report: ExportReport, output: Path, options: ExportOptions, clock: Stopwatch) -> ExportReport:
     """Returns the report with the file that was written, checked where that was asked for."""
-    report = dataclasses.replace(report, output=model_identity(output))
+    report = dataclasses.replace(report, output=FileIdentity.of(output))
     return _checked(report, output, options, clock) if options.check else report
 
 

@@ -23,7 +23,6 @@ from trtconv.core.frozen import frozen
 from trtconv.core.outputs import Output, check_all
 from trtconv.core.preprocessing import parse_preprocessing
 from trtconv.core.progress import Progress
-from trtconv.core.reading import sha256_of
 from trtconv.core.requests.files import files_read
 from trtconv.core.requests.quantize import QuantizeRequest
 from trtconv.core.stages import Stage
@@ -357,8 +356,7 @@ def _per_layer(
 
 def _write(result: OnnxModel, request: QuantizeRequest) -> FileIdentity:
     result.save(request.output)
-    path = request.output
-    return FileIdentity(str(path), sha256_of(path), path.stat().st_size)
+    return FileIdentity.of(request.output)
 
 
 def _quantized(ready: _Ready, placement: Placement) -> tuple[Layerwise, ...]:

@@ -18,7 +18,6 @@ from trtconv.core.frozen import frozen
 from trtconv.core.options import command_line
 from trtconv.core.outputs import Output, check_all
 from trtconv.core.progress import NullProgress, Progress
-from trtconv.core.reading import sha256_of
 from trtconv.core.requests.build import BuildRequest
 from trtconv.core.requests.files import files_read
 from trtconv.core.requests.reduce import ReduceRequest
@@ -57,10 +56,9 @@ def reduce(request: ReduceRequest, progress: Progress | None = None) -> ReduceRe
         part = smallest_part(model, request, trials, listener)
         number = trials.number
     OnnxModel(part.proto, model.path).save(request.output)
-    output = FileIdentity(str(request.output), sha256_of(request.output), request.output.stat().st_size)
     return ReduceReport(
         model=model_identity(model),
-        output=output,
+        output=FileIdentity.of(request.output),
         failure=part.failure,
         nodes_before=part.nodes_before,
         nodes=part.nodes,

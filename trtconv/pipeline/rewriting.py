@@ -13,7 +13,6 @@ from trtconv.core.documents.parts import FileIdentity
 from trtconv.core.documents.rewrite import Comparison, RewriteReport
 from trtconv.core.outputs import Output, check_all
 from trtconv.core.progress import Progress
-from trtconv.core.reading import sha256_of
 from trtconv.core.requests.base import takes_request
 from trtconv.core.requests.files import files_read
 from trtconv.core.requests.rewrite import RewriteRequest
@@ -74,7 +73,7 @@ def _rewrite(request: RewriteRequest, clock: Stopwatch) -> RewriteReport:
         return RewriteReport(model_identity(original), None, result.edits, result.skipped, verified, exit_code=1)
     with clock.stage(Stage.WRITE):
         model.save(request.output)
-    output = FileIdentity(str(request.output), sha256_of(request.output), request.output.stat().st_size)
+    output = FileIdentity.of(request.output)
     return RewriteReport(model_identity(original), output, result.edits, result.skipped, verified)
 
 

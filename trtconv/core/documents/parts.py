@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from trtconv.core.documents.tactics import Tactic, require_bounded
 from trtconv.core.encode import Document
 from trtconv.core.frozen import frozen
+from trtconv.core.reading import sha256_of
 
 
 @frozen
@@ -22,6 +25,11 @@ class FileIdentity(Document, keys="path sha256- bytes- signed_by-"):
     sha256: str | None = None
     bytes: int | None = None
     signed_by: str | None = None
+
+    @classmethod
+    def of(cls, path: Path, signed_by: str | None = None) -> FileIdentity:
+        """Tells of a file that is there."""
+        return FileIdentity(str(path), sha256_of(path), path.stat().st_size, signed_by)
 
 
 @frozen
