@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import sys
 import weakref
@@ -19,6 +20,7 @@ from trtconv.runtimes.tensorrt.adapter import Installed
 from trtconv.runtimes.tensorrt.base import EngineBlob
 from trtconv.runtimes.tensorrt.early import worker
 from trtconv.runtimes.tensorrt.early.memory import MOST_BYTES, Extent, Memories, SharedMemory
+from trtconv.runtimes.tensorrt.early.messages import Snapshot
 from trtconv.runtimes.tensorrt.early.runtime import EarlyRuntime
 from trtconv.runtimes.tensorrt.early.worker import _Worker
 from trtconv.runtimes.tensorrt.readback.records import ReadLayer, ReadNetwork, ReadTensor
@@ -140,7 +142,7 @@ def memories() -> Iterator[Memories]:
 def test_neither_process_keeps_what_the_other_has_no_use_for(memories: Memories) -> None:
     """File and network are the command's alone once it has them, so that they go when it gives them back."""
     memories.model.append(b"model")
-    snapshot = SimpleNamespace(words=None)
+    snapshot: Any = SimpleNamespace(**dict.fromkeys(field.name for field in dataclasses.fields(Snapshot)))
     info: Any = None
     process: Any = SimpleNamespace(
         memories=memories,

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, TypeVar
 
 from trtconv.core import budget
 from trtconv.core.documents.build import BuildPlan
-from trtconv.core.documents.tensors import TensorInfo
 from trtconv.core.errors import BuildFailed
 from trtconv.core.findings import Finding
 from trtconv.core.forking import Fork, can_fork
@@ -24,7 +23,6 @@ from trtconv.core.target import Target
 from trtconv.runtimes import tensorrt
 from trtconv.runtimes.tensorrt.base import (
     BuildMonitor,
-    DeconvLayer,
     EngineBlob,
     ParsedNetwork,
     ParserIssue,
@@ -251,12 +249,7 @@ class EarlyRuntime:
 
     def __init__(self, process: EarlyProcess, info: RuntimeInfo) -> None:
         self._process = process
-        self._info = info
-
-    @property
-    def info(self) -> RuntimeInfo:
-        """Family, version, GPU and capabilities."""
-        return self._info
+        self.info = info
 
     @functools.cached_property
     def own(self) -> Runtime:
@@ -316,6 +309,8 @@ class EarlyNetwork:
         self._process = process
         self._snapshot = snapshot
         self._parse = parse
+        self.layer_count, self.deconvolutions = snapshot.layer_count, snapshot.deconvolutions
+        self.inputs, self.outputs, self.shape_inputs = snapshot.inputs, snapshot.outputs, snapshot.shape_inputs
 
     @functools.cached_property
     def _own(self) -> ParsedNetwork:
@@ -328,31 +323,6 @@ class EarlyNetwork:
     def layer_types(self) -> Sequence[str]:
         """Type of every layer."""
         return self._own.layer_types
-
-    @property
-    def layer_count(self) -> int:
-        """Number of layers."""
-        return self._snapshot.layer_count
-
-    @property
-    def deconvolutions(self) -> Sequence[DeconvLayer]:
-        """Every deconvolution."""
-        return self._snapshot.deconvolutions
-
-    @property
-    def inputs(self) -> Sequence[TensorInfo]:
-        """The network's inputs."""
-        return self._snapshot.inputs
-
-    @property
-    def outputs(self) -> Sequence[TensorInfo]:
-        """The network's outputs."""
-        return self._snapshot.outputs
-
-    @property
-    def shape_inputs(self) -> Sequence[str]:
-        """Names of the inputs whose values are shapes."""
-        return self._snapshot.shape_inputs
 
     def read_back(self) -> ReadNetwork:
         """Returns every layer; see `ParsedNetwork.read_back`."""
