@@ -17,14 +17,7 @@ from trtconv.core.builder_options import BuilderOptions
 from trtconv.core.dims import InputRange, ShapeProfile
 from trtconv.core.documents.build import BuildPlan
 from trtconv.core.documents.saved import SavedReport
-from trtconv.core.documents.verify import (
-    Bisection,
-    Difference,
-    NodePlace,
-    TensorDifference,
-    Tolerance,
-    VerifyCase,
-)
+from trtconv.core.documents.verify import Bisection, Difference, NodePlace, TensorDifference, Tolerance, VerifyCase
 from trtconv.core.errors import EngineFailed, EnvironmentMissing
 from trtconv.core.frozen import frozen
 from trtconv.core.process import Tell

@@ -12,14 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from trtconv.core.decode import decoded
-from trtconv.core.documents.inspect import (
-    REFORMAT_NAME,
-    Layer,
-    LayerSummary,
-    LayerTensor,
-    Quantizers,
-    is_quantizer,
-)
+from trtconv.core.documents.inspect import REFORMAT_NAME, Layer, LayerSummary, LayerTensor, Quantizers, is_quantizer
 from trtconv.core.encode import Document
 from trtconv.core.frozen import frozen
 

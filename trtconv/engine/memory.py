@@ -17,10 +17,7 @@ _BYTES = 4
 _HELD = 3
 """How often the largest tensor is held at least: by the model, by what is compared with it, and while it is read."""
 
-_GROUP_FILES = (
-    ("memory.max", "memory.current"),
-    ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),
-)
+_GROUP_FILES = (("memory.max", "memory.current"), ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"))
 """Limit and use of memory of a Linux control group, of version 2 and version 1."""
 
 

@@ -133,8 +133,7 @@ def _content(path: Path) -> bytes:
         raise InputError(f"{path} is empty", "Build it again.")
     if path.suffix == ".onnx":
         raise InputError(
-            f"{path} is an ONNX model, where an engine is wanted",
-            f"Build it: trtconv build {shlex.quote(str(path))}",
+            f"{path} is an ONNX model, where an engine is wanted", f"Build it: trtconv build {shlex.quote(str(path))}"
         )
     kind = kind_of(path)
     if kind is not None and kind is not ENGINE:

@@ -163,12 +163,7 @@ def _prove(request: VerifyRequest, setting: Setting, clock: Stopwatch) -> tuple[
 
 
 def _self_check(
-    request: VerifyRequest,
-    setting: Setting,
-    reference: Runs,
-    runs: Runs,
-    cases: Sequence[Case],
-    clock: Stopwatch,
+    request: VerifyRequest, setting: Setting, reference: Runs, runs: Runs, cases: Sequence[Case], clock: Stopwatch
 ) -> tuple[Disagreement, ...]:
     """Returns where the engine does not agree with itself."""
     disagreements: list[Disagreement] = []
@@ -274,8 +269,7 @@ def _candidate(setting: Setting, folder: TensorFolder | None) -> tuple[str, Runs
         return "rewritten model", OnnxRuns(as_built(setting.model, setting.recipe, emulated=True)[0])
     except CannotRun as error:
         raise EnvironmentMissing(
-            f"neither the engine ({setting.why_not}) nor the rewritten model can be run here: {error}",
-            _ON_THE_MACHINE,
+            f"neither the engine ({setting.why_not}) nor the rewritten model can be run here: {error}", _ON_THE_MACHINE
         ) from error
 
 

@@ -32,10 +32,7 @@ def warm(request: WarmRequest, progress: Progress | None = None) -> WarmReport:
             f"{request.engine} is of full TensorRT, which compiles nothing while it runs and has no runtime cache",
             "It needs no warming; trtconv bench says how fast it is.",
         )
-    report = bench(
-        BenchRequest(request.engine, duration=_SECONDS_A_ROW, **shared(request, BenchRequest)),
-        progress,
-    )
+    report = bench(BenchRequest(request.engine, duration=_SECONDS_A_ROW, **shared(request, BenchRequest)), progress)
     if not request.cache.is_file():
         raise EnvironmentMissing(
             f"the {report.runtime} that is here wrote no runtime cache",

@@ -49,12 +49,7 @@ from trtconv.graph.external_data import (
     refuse_other_kinds,
     used_parts,
 )
-from trtconv.graph.functions import (
-    UnsupportedFunctions,
-    called_functions,
-    function_tensors,
-    functions_with,
-)
+from trtconv.graph.functions import UnsupportedFunctions, called_functions, function_tensors, functions_with
 from trtconv.graph.inference import infer, may_be_sizes, skeleton
 from trtconv.graph.nodes import Columns
 from trtconv.graph.scope import Scope, Whole

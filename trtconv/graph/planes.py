@@ -52,10 +52,7 @@ def of_rgb(pixels: NDArray[np.uint8], kind: str) -> tuple[NDArray[np.uint8], NDA
     differences = [(colors[..., 2] - luma) / (1 - blue), (colors[..., 0] - luma) / (1 - red)]
     height, width = luma.shape
     means = np.stack(differences, axis=-1).reshape(height // 2, 2, width // 2, 2, 2).mean(axis=(1, 3))
-    return (
-        _as_bytes(_BLACK + _LUMA_LEVELS * luma[..., np.newaxis]),
-        _as_bytes(_GRAY + _CHROMA_LEVELS / 2 * means),
-    )
+    return (_as_bytes(_BLACK + _LUMA_LEVELS * luma[..., np.newaxis]), _as_bytes(_GRAY + _CHROMA_LEVELS / 2 * means))
 
 
 def _as_bytes(values: NDArray[np.float64]) -> NDArray[np.uint8]:

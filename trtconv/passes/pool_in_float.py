@@ -72,10 +72,7 @@ def _obstacle(group: Group) -> str:
 def _put_between(field: Field, group: Group, pool: gs.Node, name: str) -> None:
     linear = group.linears[0]
     point = np.array(next(iter(group.zero_points)), group.dtype)
-    unit = [
-        field.constant(f"{name}.scale", linear.scale.reshape(())),
-        field.constant(f"{name}.zero_point", point),
-    ]
+    unit = [field.constant(f"{name}.scale", linear.scale.reshape(())), field.constant(f"{name}.zero_point", point)]
     before = field.node("DequantizeLinear", f"{name}/Dequantize", [pool.inputs[0], *unit], f"{name}.real")
     output = pool.outputs[0]
     # Alone: behind it may be the indices.

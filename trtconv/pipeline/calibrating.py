@@ -110,12 +110,7 @@ class _Calibrating:
     """One model being quantised."""
 
     def __init__(
-        self,
-        request: QuantizeRequest,
-        model: OnnxModel,
-        samples: InputSamples,
-        clock: Stopwatch,
-        source: FloatSource,
+        self, request: QuantizeRequest, model: OnnxModel, samples: InputSamples, clock: Stopwatch, source: FloatSource
     ) -> None:
         self._request = request
         self._source = source

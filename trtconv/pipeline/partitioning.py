@@ -14,14 +14,7 @@ from trtconv.core.dims import Range, Shape
 from trtconv.core.documents.build import BuildReport
 from trtconv.core.documents.parts import FileIdentity
 from trtconv.core.documents.pinned import Pinned
-from trtconv.core.documents.pipeline import (
-    PartFile,
-    PartKind,
-    PartRecord,
-    PartTensor,
-    PipelineDocument,
-    PipelineReport,
-)
+from trtconv.core.documents.pipeline import PartFile, PartKind, PartRecord, PartTensor, PipelineDocument, PipelineReport
 from trtconv.core.errors import BuildFailed, InputError
 from trtconv.core.files import atomic_write, source_checksum
 from trtconv.core.findings import Finding, Severity
@@ -47,14 +40,7 @@ from trtconv.pipeline.part_files import BuiltPart, Names, check_pipeline_outputs
 from trtconv.pipeline.preparation import Preparation, passes_of, promise_of
 from trtconv.pipeline.profiles import Sized
 from trtconv.pipeline.racing import require_gpu
-from trtconv.pipeline.refusals import (
-    Reasons,
-    blamed,
-    is_curable,
-    left_nodes,
-    nodes_of_computed_sizes,
-    refused_nodes,
-)
+from trtconv.pipeline.refusals import Reasons, blamed, is_curable, left_nodes, nodes_of_computed_sizes, refused_nodes
 from trtconv.rules.sizes import MISFITS
 from trtconv.runtimes import tensorrt
 from trtconv.runtimes.observed import Seen, observe, why_not_loaded

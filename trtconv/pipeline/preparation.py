@@ -135,11 +135,7 @@ class Preparation:
             return settle(self.model, profiles, rounded=rounded, split=split, covered=covered)
 
     def choose_types(
-        self,
-        plan: BuildPlan,
-        search: Callable[[OnnxModel, Types], Types] | None = None,
-        *,
-        by_flags: bool = False,
+        self, plan: BuildPlan, search: Callable[[OnnxModel, Types], Types] | None = None, *, by_flags: bool = False
     ) -> Types:
         """Names every node where nodes have types of their own, and searches the types of `--precision auto`.
 

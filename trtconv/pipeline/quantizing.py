@@ -12,12 +12,7 @@ from trtconv.core.dims import dynamic_dims
 from trtconv.core.documents.doubts import Doubt, DoubtKind
 from trtconv.core.documents.metric_result import MetricResult
 from trtconv.core.documents.parts import FileIdentity
-from trtconv.core.documents.quantize import (
-    Distance,
-    LayerError,
-    Layerwise,
-    QuantizeReport,
-)
+from trtconv.core.documents.quantize import Distance, LayerError, Layerwise, QuantizeReport
 from trtconv.core.errors import InputError
 from trtconv.core.frozen import frozen
 from trtconv.core.outputs import Output, check_all

@@ -28,13 +28,7 @@ from trtconv.runtimes.tensorrt import Runtime
 _OF_NODES = (CodeFamily.DECONVOLUTION, CodeFamily.QUANTIZATION, CodeFamily.OPERATORS)
 """Families of codes whose faults go where the node goes; sizes that a model does not take do not."""
 CURABLE = frozenset(
-    code.code
-    for code in (
-        codes.PARSER_REFUSED,
-        codes.NETWORK_DIFFERS,
-        codes.BUILDER_REFUSED,
-        codes.SHAPE_TENSOR_INPUT,
-    )
+    code.code for code in (codes.PARSER_REFUSED, codes.NETWORK_DIFFERS, codes.BUILDER_REFUSED, codes.SHAPE_TENSOR_INPUT)
 ) | {DataDependentShape.code}
 """What TensorRT says, or is known to say, that is about nodes."""
 _TOLD_SIZES = {

@@ -59,12 +59,7 @@ def _version(*packages: str) -> str:
 
 
 def apply_precision(
-    model: OnnxModel,
-    types: Types,
-    capabilities: Capabilities,
-    profile: ShapeProfile | None,
-    *,
-    interface: bool = False,
+    model: OnnxModel, types: Types, capabilities: Capabilities, profile: ShapeProfile | None, *, interface: bool = False
 ) -> Applied:
     """Makes the model say what precision asks for, in place.
 
@@ -97,12 +92,7 @@ def apply_precision(
 
 
 def recast(
-    model: OnnxModel,
-    types: Types,
-    profile: ShapeProfile | None,
-    *,
-    interface: bool = False,
-    emulated: bool = False,
+    model: OnnxModel, types: Types, profile: ShapeProfile | None, *, interface: bool = False, emulated: bool = False
 ) -> Mapping[str, str]:
     """Casts a model, in place, as `apply_precision` does for a strongly typed runtime, and compares nothing.
 

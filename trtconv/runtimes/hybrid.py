@@ -157,9 +157,7 @@ class HybridSession:
 
         inputs = [outside(name) if name else None for name in node.input]
         results = run_control(
-            node,
-            inputs,
-            lambda name, graph: Body(self._model, graph, outside, (*node.output, name), self._run_body),
+            node, inputs, lambda name, graph: Body(self._model, graph, outside, (*node.output, name), self._run_body)
         )
         values.update((name, value) for name, value in zip(node.output, results, strict=True) if name)
 

@@ -268,11 +268,7 @@ def first_line(error: BaseException) -> str:
 
 
 def session(
-    model: OnnxModel,
-    late: bool = False,
-    weights: Mapping[str, NDArray[Any]] | None = None,
-    *,
-    small: bool = False,
+    model: OnnxModel, late: bool = False, weights: Mapping[str, NDArray[Any]] | None = None, *, small: bool = False
 ) -> Any:
     """Returns a model in ONNX Runtime as an InferenceSession, or, as a text, why that does not load it.
 

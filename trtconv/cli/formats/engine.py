@@ -184,12 +184,7 @@ def verify_verdict(document: VerifyReport) -> str:
 def bench_text(document: BenchReport) -> str:
     """Renders what `trtconv bench` measured: a table, bars of latency against size, the ratios."""
     runtime = document.runtime
-    head = [
-        (
-            "runtime",
-            f"{runtime.family} {runtime.version} on {runtime.gpu}, driver for CUDA {runtime.driver}",
-        )
-    ]
+    head = [("runtime", f"{runtime.family} {runtime.version} on {runtime.gpu}, driver for CUDA {runtime.driver}")]
     for index, engine in enumerate(document.engines):
         name = letter(index)
         memory = byte_size(engine.activation_memory_bytes)

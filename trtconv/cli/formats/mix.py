@@ -14,11 +14,7 @@ def mix_text(mix: Mix) -> str:
     """Renders the `mix` of a build report: the parts of the network, and the settings that pin their types."""
     measured = f"{count(mix.samples, 'sample')} of {clean(str(mix.source))}"
     timed = f"timed on {mix.timed_on}" if mix.timed_on else "estimated by operations and bytes"
-    head = [
-        *_errors(mix, measured),
-        _ran(mix),
-        f"{mix.time:.2f} of the time in float32, {timed}",
-    ]
+    head = [*_errors(mix, measured), _ran(mix), f"{mix.time:.2f} of the time in float32, {timed}"]
     rows = [("type", "time in float32", "error alone", "nodes")]
     for part in mix.parts:
         first, *others = part.nodes

@@ -91,10 +91,7 @@ def _svg(series: Curves, title: str) -> str:
 
     def place(x: float, y: float) -> tuple[float, float]:
         share = math.log(x / low) / math.log(high / low) if high > low else 0.5
-        return (
-            _LEFT + share * (_WIDTH - _LEFT - _RIGHT),
-            _HEIGHT - _BOTTOM - y / top * (_HEIGHT - _TOP - _BOTTOM),
-        )
+        return (_LEFT + share * (_WIDTH - _LEFT - _RIGHT), _HEIGHT - _BOTTOM - y / top * (_HEIGHT - _TOP - _BOTTOM))
 
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{_HEIGHT}" font-family="sans-serif" '

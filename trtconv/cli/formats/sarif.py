@@ -29,10 +29,7 @@ _ROOT = "SRCROOT"
 
 
 def check_sarif(
-    reports: Sequence[CheckReport],
-    pages: Sequence[Page],
-    root: Path | None = None,
-    failures: Sequence[FailedRun] = (),
+    reports: Sequence[CheckReport], pages: Sequence[Page], root: Path | None = None, failures: Sequence[FailedRun] = ()
 ) -> str:
     """Renders checks as one SARIF log, one run.
 

@@ -71,8 +71,7 @@ class PlanCost(Document):
 
 @frozen
 class TrafficPlan(
-    Document,
-    keys="schema model traffic requests sizes cost profiles runs memory_bytes flags written exit_code",
+    Document, keys="schema model traffic requests sizes cost profiles runs memory_bytes flags written exit_code"
 ):
     """The division into profiles.
 

@@ -5,13 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from trtconv.core.dim_flags import (
-    parse_bounds,
-    parse_profiles,
-    parse_values,
-    write_bounds,
-    write_values,
-)
+from trtconv.core.dim_flags import parse_bounds, parse_profiles, parse_values, write_bounds, write_values
 from trtconv.core.dims import Range
 from trtconv.core.encode import plain
 from trtconv.core.errors import InputError
@@ -273,20 +267,8 @@ FAIL_ON: Any = option(
 SELECTION: Any = Option(
     Selection(),
     (
-        Flag(
-            "--select",
-            "Let only these findings count. TC3 means all TC3xx.",
-            metavar="CODE",
-            many=True,
-            absent=(),
-        ),
-        Flag(
-            "--ignore",
-            "Leave these findings out. Repeatable, as --select is.",
-            metavar="CODE",
-            many=True,
-            absent=(),
-        ),
+        Flag("--select", "Let only these findings count. TC3 means all TC3xx.", metavar="CODE", many=True, absent=()),
+        Flag("--ignore", "Leave these findings out. Repeatable, as --select is.", metavar="CODE", many=True, absent=()),
     ),
     read=Selection.parse,
     settings={

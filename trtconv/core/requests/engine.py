@@ -43,12 +43,7 @@ REFERENCES_HERE: Any = REFERENCES._replace(settings={}, load=None, save=None)
 EXTEND_HERE: Any = EXTEND._replace(settings={}, load=None, save=None)
 """Files of passes of the user's own, with which the engine was built."""
 TIME_LIMIT: Any = option(
-    "--time-limit",
-    "Seconds after which it ends, whatever it is at.",
-    metavar="S",
-    takes=float,
-    least=1,
-    default=600,
+    "--time-limit", "Seconds after which it ends, whatever it is at.", metavar="S", takes=float, least=1, default=600
 )
 
 
@@ -72,13 +67,7 @@ class Limits:
         default=None,
     )
     cosine: float | None = option(
-        "--cosine",
-        "Smallest cosine similarity of an output.",
-        metavar="X",
-        takes=float,
-        least=-1,
-        most=1,
-        default=None,
+        "--cosine", "Smallest cosine similarity of an output.", metavar="X", takes=float, least=-1, most=1, default=None
     )
     mismatches: float | None = option(
         "--mismatches",
@@ -190,12 +179,7 @@ class VerifyRequest(Request):
         default="none",
     )
     prove_time: float = option(
-        "--prove-time",
-        "How many seconds that proof may take.",
-        metavar="S",
-        takes=float,
-        least=0,
-        default=60,
+        "--prove-time", "How many seconds that proof may take.", metavar="S", takes=float, least=0, default=60
     )
     seconds: float = TIME_LIMIT
 

@@ -51,12 +51,7 @@ class PlanProfilesRequest(Request):
         read=parse_bytes,
     )
     keep: tuple[str, ...] = option(
-        "--keep",
-        "Never pad this dimension. Repeatable.",
-        metavar="NAME",
-        many=True,
-        default=(),
-        read=tuple,
+        "--keep", "Never pad this dimension. Repeatable.", metavar="NAME", many=True, default=(), read=tuple
     )
     measured: tuple[Path, ...] = option(
         "--measured",

@@ -122,12 +122,7 @@ class Regions:
         return next(iter(self._candidates), None)
 
     def _add(
-        self,
-        grid: Grid,
-        region: Region,
-        rest: NDArray[np.bool_],
-        generator: random.Random,
-        start: Sizes | None = None,
+        self, grid: Grid, region: Region, rest: NDArray[np.bool_], generator: random.Random, start: Sizes | None = None
     ) -> NDArray[np.bool_]:
         """Adds a region; returns its sizes, which are taken out of those that had none."""
         inside = region.mask(grid) & rest
@@ -149,10 +144,7 @@ class Regions:
     def _run(self, sizes: Sizes, seconds: float) -> Region | None:
         subject, axes = self.trials.subject, self.trials.axes
         environment = ShapeEnv(
-            specialize_zero_one=False,
-            duck_shape=False,
-            allow_scalar_outputs=True,
-            allow_dynamic_output_shape_ops=True,
+            specialize_zero_one=False, duck_shape=False, allow_scalar_outputs=True, allow_dynamic_output_shape_ops=True
         )
         mode = FakeTensorMode(shape_env=environment, allow_non_fake_inputs=True)
         refused = False

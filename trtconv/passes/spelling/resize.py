@@ -160,10 +160,7 @@ class ResizeByMatrix(Spelling):
 
     @staticmethod
     def _by_sizes(
-        writer: Writer,
-        input_sizes: Mapping[int, int],
-        sizes: Mapping[int, int],
-        roi: Mapping[int, tuple[float, float]],
+        writer: Writer, input_sizes: Mapping[int, int], sizes: Mapping[int, int], roi: Mapping[int, tuple[float, float]]
     ) -> dict[int, ResizedAxis]:
         policy = writer.attrs.get("keep_aspect_ratio_policy", "stretch")
         if policy != "stretch":

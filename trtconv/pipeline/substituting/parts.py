@@ -19,10 +19,7 @@ _MOST_NODES = 500
 _MOST_CONSTANT = 1 << 22
 """Elements."""
 _OTHERS = frozenset(
-    (
-        *("Conv", "ConvTranspose", "MatMul", "Gemm", "LSTM", "GRU", "RNN", "QuantizeLinear", "DequantizeLinear"),
-        *RANDOM,
-    )
+    (*("Conv", "ConvTranspose", "MatMul", "Gemm", "LSTM", "GRU", "RNN", "QuantizeLinear", "DequantizeLinear"), *RANDOM)
 )
 """Operators of networks and of chance, which no plugin stands for."""
 

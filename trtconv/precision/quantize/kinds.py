@@ -163,15 +163,7 @@ INT8 = QuantizationKind(
     8,
 )
 FLOAT8 = QuantizationKind(
-    "fp8",
-    as_float8,
-    "float8_e4m3fn",
-    _LARGEST_FLOAT8,
-    True,
-    ("Conv", *PRODUCTS),
-    19,
-    ("min-max", "percentile"),
-    10,
+    "fp8", as_float8, "float8_e4m3fn", _LARGEST_FLOAT8, True, ("Conv", *PRODUCTS), 19, ("min-max", "percentile"), 10
 )
 INT8_WEIGHTS = QuantizationKind("int8-weights", by_channel, "int8", 127, False, PRODUCTS, 13, (), 10)
 INT4_WEIGHTS = QuantizationKind("int4-weights", in_blocks, "int4", _LARGEST_INT4, False, PRODUCTS, 21, (), 10)

@@ -12,11 +12,7 @@ from trtconv.graph.attributes import attributes_of
 from trtconv.graph.scope import Scope
 from trtconv.runtimes.definition.writing import Writing
 
-_TYPES = {
-    "float16": onnx.TensorProto.FLOAT16,
-    "bfloat16": onnx.TensorProto.BFLOAT16,
-    "float32": onnx.TensorProto.FLOAT,
-}
+_TYPES = {"float16": onnx.TensorProto.FLOAT16, "bfloat16": onnx.TensorProto.BFLOAT16, "float32": onnx.TensorProto.FLOAT}
 _SIGNALS = {"DFT": (0,), "STFT": (0, 2)}
 """By operator, which inputs hold numbers of the signal's type."""
 

@@ -23,12 +23,7 @@ _AXES_AS_INPUT = 18
 _EPSILON = 1e-5
 _EPSILON_OF_DEVIATION = 1e-9
 """Of MeanVarianceNormalization, which adds it to the deviation."""
-_FLOATS = (
-    onnx.TensorProto.FLOAT,
-    onnx.TensorProto.DOUBLE,
-    onnx.TensorProto.FLOAT16,
-    onnx.TensorProto.BFLOAT16,
-)
+_FLOATS = (onnx.TensorProto.FLOAT, onnx.TensorProto.DOUBLE, onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16)
 
 
 def write_instance_normalization(scope: Scope, index: int, writing: Writing) -> bool:

@@ -196,11 +196,7 @@ def _working_ops(nodes: list[onnx.NodeProto], sources: Iterable[Source]) -> set[
     """Returns the operators that what a piece starts from goes through; those that its sizes alone go through are left
     out."""
     rows = [
-        (
-            reads(node),
-            node.output,
-            node.op_type if node.domain in ONNX_DOMAINS else f"{node.domain}::{node.op_type}",
-        )
+        (reads(node), node.output, node.op_type if node.domain in ONNX_DOMAINS else f"{node.domain}::{node.op_type}")
         for node in nodes
     ]
     return _downstream(rows, {source.name for source in sources}, _OF_SIZES)
@@ -304,11 +300,7 @@ def _is_free(network_shape: tuple[int, ...] | None, shape: tuple[int | None, ...
 
 
 def _source(
-    model: OnnxModel,
-    nodes: list[onnx.NodeProto],
-    name: str,
-    dtype: str,
-    shapes: Mapping[str, tuple[int | None, ...]],
+    model: OnnxModel, nodes: list[onnx.NodeProto], name: str, dtype: str, shapes: Mapping[str, tuple[int | None, ...]]
 ) -> Source:
     own = model.main.dtype(name) or dtype
     role, bound = role_of(model, nodes, name, shapes)

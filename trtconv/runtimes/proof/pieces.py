@@ -350,12 +350,7 @@ class Pieces:
         return Unshown(Lack.BRANCH, trial.piece.target, why)
 
     def _compare(
-        self,
-        trial: _Trial,
-        prepared: Prepared,
-        kind: InputKind,
-        calm: Mapping[str, int],
-        arrays: Mapping[str, Array],
+        self, trial: _Trial, prepared: Prepared, kind: InputKind, calm: Mapping[str, int], arrays: Mapping[str, Array]
     ) -> tolerance.Judgement:
         """Runs the layers on one kind of inputs, and compares.
 

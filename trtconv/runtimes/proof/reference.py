@@ -292,11 +292,7 @@ def _load(goal: Wanted) -> OnnxModel:
 
 
 def runs(
-    model: OnnxModel,
-    inner: Iterable[str],
-    weights: Mapping[str, NDArray[Any]] | None = None,
-    *,
-    small: bool = False,
+    model: OnnxModel, inner: Iterable[str], weights: Mapping[str, NDArray[Any]] | None = None, *, small: bool = False
 ) -> Any:
     """Returns what runs a model, as a function from feeds to (name, array) pairs; as a text why nothing does.
 

@@ -100,10 +100,7 @@ def _error(models: Sequence[OnnxModel], target: str, seed: int) -> float:
 
 
 def _different_integers(
-    models: Sequence[OnnxModel],
-    feeds: Mapping[str, NDArray[Any]],
-    sizing: Container[str],
-    random: np.random.Generator,
+    models: Sequence[OnnxModel], feeds: Mapping[str, NDArray[Any]], sizing: Container[str], random: np.random.Generator
 ) -> Iterator[dict[str, NDArray[Any]]]:
     """Yields inputs whose integers all differ, where they are numbers as far as is known: of small ones many are
     equal, and one in another's place is not seen."""

@@ -29,14 +29,7 @@ class WholeRun:
         seed: Of the inputs.
     """
 
-    def __init__(
-        self,
-        network: ReadNetwork,
-        meaning: Meaning,
-        sizes: Sequence[Size],
-        limit: float,
-        seed: int,
-    ) -> None:
+    def __init__(self, network: ReadNetwork, meaning: Meaning, sizes: Sequence[Size], limit: float, seed: int) -> None:
         self._network = network
         self._meaning = meaning
         self._sizes = sizes

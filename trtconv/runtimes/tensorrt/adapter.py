@@ -13,13 +13,7 @@ from typing import Any
 from trtconv.core import foreign
 from trtconv.core.errors import BuildFailed
 from trtconv.runtimes.tensorrt import plugins, tactics
-from trtconv.runtimes.tensorrt.base import (
-    Capabilities,
-    ParsedNetwork,
-    ParserIssue,
-    PluginCreator,
-    RuntimeInfo,
-)
+from trtconv.runtimes.tensorrt.base import Capabilities, ParsedNetwork, ParserIssue, PluginCreator, RuntimeInfo
 from trtconv.runtimes.tensorrt.engine_base import EngineLoader
 from trtconv.runtimes.tensorrt.gpu import gpu_name
 from trtconv.runtimes.tensorrt.logger import Log

@@ -8,13 +8,7 @@ from typing import Any
 from trtconv.core.documents.tensors import TensorInfo
 from trtconv.runtimes.tensorrt.base import DeconvLayer
 
-_DTYPES = {
-    "FLOAT": "float32",
-    "HALF": "float16",
-    "BF16": "bfloat16",
-    "FP8": "float8",
-    "FP4": "float4",
-}
+_DTYPES = {"FLOAT": "float32", "HALF": "float16", "BF16": "bfloat16", "FP8": "float8", "FP4": "float4"}
 
 # "[ONNX Layer: up | then (then_branch) | if (If)]"; fused layers carry several of these.
 _METADATA = re.compile(r"\[ONNX Layer: (.*?)\](?=$|[^\]\w])", re.DOTALL)

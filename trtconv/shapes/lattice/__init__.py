@@ -35,10 +35,7 @@ class Sizes:
         self.names = free_names(list(dynamic_dims(model.inputs)))
 
     def lattice(
-        self,
-        spans: Spans,
-        base: Mapping[str, int] | None = None,
-        also: Mapping[str, Collection[int]] | None = None,
+        self, spans: Spans, base: Mapping[str, int] | None = None, also: Mapping[str, Collection[int]] | None = None
     ) -> SizeLattice:
         """Finds the accepted sizes.
 

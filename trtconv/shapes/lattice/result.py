@@ -48,10 +48,7 @@ class DimLattice:
     def nearest(self, size: int) -> tuple[int | None, int | None]:
         """Returns the valid sizes next below (or at) and next above (or at) a size."""
         below, above = bisect.bisect_right(self.around, size), bisect.bisect_left(self.around, size)
-        return (
-            self.around[below - 1] if below else None,
-            self.around[above] if above < len(self.around) else None,
-        )
+        return (self.around[below - 1] if below else None, self.around[above] if above < len(self.around) else None)
 
     def rounded(self, size: int, *, up: bool | None) -> int:
         """Moves a size to a valid one; as `SizeLattice.rounded`."""

@@ -137,8 +137,7 @@ def report_of(path: Path) -> Path:
         ) from error
     if path.suffix.lower() == ".onnx":
         raise InputError(
-            f"{path} is an ONNX model, where an engine is wanted",
-            f"Build it: trtconv build {shlex.quote(str(path))}",
+            f"{path} is an ONNX model, where an engine is wanted", f"Build it: trtconv build {shlex.quote(str(path))}"
         )
     beside = report_beside(path)
     if not beside.is_file():

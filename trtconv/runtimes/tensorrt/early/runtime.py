@@ -141,10 +141,7 @@ class EarlyProcess:
         self._stderr = os.fdopen(os.memfd_create("stderr"), "w+b", buffering=0)
         limits, parent = budget.current(), os.getpid()
         self._fork = Fork(
-            lambda: work(request, limits, memories, parent),
-            trusted_path(),
-            self._stderr,
-            memories.descriptors,
+            lambda: work(request, limits, memories, parent), trusted_path(), self._stderr, memories.descriptors
         )
 
     def hear(self, kind: type[_Kind], monitor: BuildMonitor | None = None) -> _Kind | None:
@@ -301,10 +298,7 @@ class EarlyNetwork:
     """
 
     def __init__(
-        self,
-        process: EarlyProcess,
-        snapshot: Snapshot,
-        parse: Callable[[], ParsedNetwork | tuple[ParserIssue, ...]],
+        self, process: EarlyProcess, snapshot: Snapshot, parse: Callable[[], ParsedNetwork | tuple[ParserIssue, ...]]
     ) -> None:
         self._process = process
         self._snapshot = snapshot

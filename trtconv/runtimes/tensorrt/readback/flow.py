@@ -143,9 +143,7 @@ class Flow:
                 layers.setdefault(layer.values["loop"], []).append(layer)
         return {
             number: Loop(
-                number,
-                tuple(group),
-                frozenset(tensor for tensor, loops in enumerate(self.loops_of) if number in loops),
+                number, tuple(group), frozenset(tensor for tensor, loops in enumerate(self.loops_of) if number in loops)
             )
             for number, group in layers.items()
         }
