@@ -290,21 +290,3 @@ def _lost(lost: Lost, doing: str, seconds: float) -> Exception:
 def _crashed(lost: Lost, count: int) -> EngineFailed:
     stderr = f"\n{lost.stderr}" if lost.stderr else ""
     return EngineFailed(f"the engine ended its process ({lost.why}) after {count} sizes{stderr}", "Build it again.")
-
-
-__all__ = [
-    "BenchReport",
-    "BenchRequest",
-    "InspectRequest",
-    "RefitReport",
-    "RefitRequest",
-    "VerifyReport",
-    "VerifyRequest",
-    "bench",
-    "inspect",
-    "refit",
-    "run",
-    "run_pipeline",
-    "verify",
-    "verify_pipeline",
-]
