@@ -16,7 +16,6 @@ from trtconv.core.requests.explain import ExplainRequest
 @click.command(
     "explain",
     cls=IsolatedCommand,
-    alone=lambda params: True,
     epilog="""\b
 Examples:
   Every ConvTranspose of a model, with its sizes:

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 @click.command(
     "extension",
     cls=IsolatedCommand,
-    alone=lambda params: True,
     epilog="""\b
 Examples:
   Passes, rules and operators in Python, or rules of rewriting in TOML:

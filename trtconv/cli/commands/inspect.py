@@ -16,7 +16,6 @@ from trtconv.core.requests.engine import InspectRequest
 @click.command(
     "inspect",
     cls=IsolatedCommand,
-    alone=lambda params: True,
     epilog="""\b
 Examples:
   An engine: inputs, profiles, layers with their precision and, on its GPU, their time:

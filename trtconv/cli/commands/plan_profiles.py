@@ -13,7 +13,6 @@ from trtconv.core.requests.traffic import PlanProfilesRequest
 @click.command(
     "plan-profiles",
     cls=IsolatedCommand,
-    alone=lambda params: True,
     epilog="""\b
 Examples:
   At most three profiles for the requests of one day, with a dispatcher:

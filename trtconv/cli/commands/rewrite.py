@@ -14,7 +14,6 @@ from trtconv.core.requests.rewrite import RewriteRequest
 @click.command(
     "rewrite",
     cls=IsolatedCommand,
-    alone=lambda params: True,
     epilog="""\b
 Examples:
   All passes:

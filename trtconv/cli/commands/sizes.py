@@ -14,7 +14,6 @@ from trtconv.cli.process.outcome import Outcome
 @click.command(
     "sizes",
     cls=IsolatedCommand,
-    alone=lambda params: True,
     epilog="""\b
 Examples:
   Which heights and widths a U-Net takes:

@@ -37,10 +37,11 @@ class IsolatedCommand(Command):
     """A command whose work is done in a child process.
 
     Args:
-        alone: Whether these parameters are of a call that works in its own process; others start processes anyway.
+        alone: Whether these parameters are of a call that works in its own process, as usual; others start processes
+            anyway.
     """
 
-    def __init__(self, *args: Any, alone: Callable[[dict[str, Any]], bool], **extra: Any) -> None:
+    def __init__(self, *args: Any, alone: Callable[[dict[str, Any]], bool] = lambda _: True, **extra: Any) -> None:
         super().__init__(*args, **extra)
         self._alone = alone
 
