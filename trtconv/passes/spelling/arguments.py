@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from trtconv.core.target import Target
-from trtconv.graph.resolve import resolved
 from trtconv.graph.scope import Scope
 from trtconv.passes.spelling.base import Spelling
 from trtconv.passes.spelling.writer import Unwritable, Writer
@@ -69,7 +68,7 @@ class FixArguments(Spelling):
             name = writer.input(slot)
             if not name or writer.scope.constant(name) is not None:
                 continue
-            values = resolved(writer.scope, name, writer.model.proto.opset_import)
+            values = writer.resolve(name)
             if values is not None:
                 inputs[slot] = writer.constant(values)
                 fixed.append(f"{name} = {np.asarray(values).reshape(-1).tolist()[:8]}")
@@ -100,7 +99,7 @@ class WriteSelections(Spelling):
     fixes = ("TC204",)
 
     def write(self, writer: Writer, target: Target) -> str | None:
-        values = resolved(writer.scope, writer.input(0), writer.model.proto.opset_import)
+        values = writer.resolve(writer.input(0))
         if values is None:
             raise Unwritable
         if not values.ndim:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from trtconv.core.target import Target
-from trtconv.graph.resolve import resolved
 from trtconv.passes.spelling.base import Spelling
 from trtconv.passes.spelling.writer import Writer
 
@@ -27,7 +26,7 @@ class CumulativeProduct(Spelling):
 
     def write(self, writer: Writer, target: Target) -> str | None:
         rank = len(writer.shape(writer.input(0)))
-        axis = resolved(writer.scope, writer.input(1), writer.model.proto.opset_import)
+        axis = writer.resolve(writer.input(1))
         if axis is not None:
             product = _along(writer, int(axis.reshape(-1)[0]) % rank)
         else:

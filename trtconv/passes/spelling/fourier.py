@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trtconv.core.target import Target
-from trtconv.graph.resolve import resolved
 from trtconv.passes.spelling.base import Spelling
 from trtconv.passes.spelling.writer import Unwritable, Writer
 
@@ -62,7 +61,7 @@ class FourierByMatrix(Spelling):
             return [writer.attrs.get("axis", 1) % rank]
         if not writer.input(2):
             return [rank - 2]
-        axis = resolved(writer.scope, writer.input(2), writer.model.proto.opset_import)
+        axis = writer.resolve(writer.input(2))
         if axis is not None:
             return [int(axis.reshape(-1)[0]) % rank]
         after = writer.shape(writer.output())
@@ -119,7 +118,7 @@ class FourierByMatrix(Spelling):
             length = size
         count = length // 2 + 1 if writer.attrs.get("onesided", 1) else length
         matrix = _matrix(length, length, count, parts, backwards=False)
-        weights = resolved(writer.scope, window, writer.model.proto.opset_import) if window else np.ones(length)
+        weights = writer.resolve(window) if window else np.ones(length)
         if weights is not None:
             signal = writer("Transpose", name, perm=[0, 2, 1]) if rest else writer.unsqueeze(name, [1])
             self._strided(writer, signal, matrix * weights.reshape(length, 1, 1, 1), step)

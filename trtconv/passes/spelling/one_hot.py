@@ -10,7 +10,6 @@ from onnx import helper
 
 from trtconv.core.target import Target
 from trtconv.graph.operators import lacks_operator
-from trtconv.graph.resolve import resolved
 from trtconv.graph.scope import Scope
 from trtconv.passes.spelling.base import Spelling
 from trtconv.passes.spelling.writer import Unwritable, Writer
@@ -58,7 +57,7 @@ class ComparePositions(Spelling):
     def _one_hot(writer: Writer) -> None:
         rank = len(writer.shape(writer.input(0))) + 1
         axis = writer.attrs.get("axis", -1) % rank
-        values = resolved(writer.scope, writer.input(1), writer.model.proto.opset_import)
+        values = writer.resolve(writer.input(1))
         depth = writer.shape(writer.output())[axis] if values is None else int(values.reshape(-1)[0])
         if depth is None:
             raise Unwritable("its depth is known only at run time")
@@ -141,7 +140,7 @@ class CompressBySize(Spelling):
         name, axis = writer.input(0), writer.attrs.get("axis")
         if axis is None:
             name, axis = writer.reshape(name, [-1]), 0
-        mask = resolved(writer.scope, writer.input(1), writer.model.proto.opset_import)
+        mask = writer.resolve(writer.input(1))
         if mask is not None:
             writer("Gather", name, np.flatnonzero(mask).astype(np.int64), to=writer.output(), axis=axis)
             return None

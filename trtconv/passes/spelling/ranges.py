@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from trtconv.core.target import Target
-from trtconv.graph.resolve import resolved
 from trtconv.graph.scope import Scope
 from trtconv.passes.spelling.base import Spelling
 from trtconv.passes.spelling.writer import Unwritable, Writer
@@ -33,7 +32,7 @@ class RangeBySize(Spelling):
         )
 
     def write(self, writer: Writer, target: Target) -> str | None:
-        if all(resolved(writer.scope, name, writer.model.proto.opset_import) is not None for name in writer.node.input):
+        if all(writer.resolve(name) is not None for name in writer.node.input):
             raise Unwritable
         (count,) = writer.sizes(writer.output())
         steps = np.arange(count).astype(writer.dtype(writer.input(0)))

@@ -9,7 +9,6 @@ import numpy as np
 
 from trtconv.core.target import Target
 from trtconv.graph.attributes import attribute
-from trtconv.graph.resolve import resolved
 from trtconv.graph.scope import Scope
 from trtconv.passes.spelling.base import Spelling
 from trtconv.passes.spelling.sizes import Number, Size, joined, positions, sizes_of, times
@@ -149,7 +148,7 @@ def _refuse_many(updates: int, elements: int) -> None:
 
 def _indices(writer: Writer) -> tuple[str, tuple[int | None, ...]]:
     """Returns the indices, written as a constant where the model fixes them, and their sizes."""
-    values = resolved(writer.scope, writer.input(1), writer.model.proto.opset_import)
+    values = writer.resolve(writer.input(1))
     if values is None:
         return writer.input(1), writer.shape(writer.input(1))
     return writer.constant(values, np.int64), values.shape

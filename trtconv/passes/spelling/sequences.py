@@ -10,7 +10,6 @@ import onnx
 
 from trtconv.core.target import Target
 from trtconv.graph.attributes import attributes_of
-from trtconv.graph.resolve import resolved
 from trtconv.graph.types import ONNX_DOMAINS
 from trtconv.passes.spelling.base import Spelling
 from trtconv.passes.spelling.writer import Unwritable, Writer
@@ -126,7 +125,7 @@ def _position(writer: Writer, name: str, count: int) -> int:
 
 
 def _fixed(writer: Writer, name: str) -> np.ndarray:
-    values = resolved(writer.scope, name, writer.model.proto.opset_import)
+    values = writer.resolve(name)
     if values is None:
         raise Unwritable(f"{name!r} is known only at run time")
     return values

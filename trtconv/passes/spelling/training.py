@@ -6,7 +6,6 @@ import numpy as np
 
 from trtconv.core.target import Target
 from trtconv.graph.attributes import attribute
-from trtconv.graph.resolve import resolved
 from trtconv.graph.scope import Scope
 from trtconv.passes.spelling.base import Spelling
 from trtconv.passes.spelling.writer import Unwritable, Writer
@@ -78,8 +77,7 @@ class DropNothing(Spelling):
         return bool("".join(columns.inputs[index][2:])) or (target.before(9) and any(columns.outputs[index][1:]))
 
     def write(self, writer: Writer, target: Target) -> str | None:
-        opsets = writer.model.proto.opset_import
-        ratio, training = (resolved(writer.scope, writer.input(slot), opsets) for slot in (1, 2))
+        ratio, training = (writer.resolve(writer.input(slot)) for slot in (1, 2))
         drops = training is None or training.any() if writer.input(2) else False
         if not drops and not (target.before(9) and writer.output(1) and writer.opset >= _MASKS_SINCE):
             raise Unwritable

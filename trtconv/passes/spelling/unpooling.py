@@ -9,7 +9,6 @@ from typing import NamedTuple
 import numpy as np
 
 from trtconv.core.target import Target
-from trtconv.graph.resolve import resolved
 from trtconv.passes.spelling.base import Spelling
 from trtconv.passes.spelling.sizes import Number, filled, joined, plus, sizes_of, times
 from trtconv.passes.spelling.writer import Unwritable, Writer
@@ -45,7 +44,7 @@ class UnfoldColumns(Spelling):
             writer.attrs.get("dilations", [1] * rank),
             writer.attrs.get("pads", [0] * 2 * rank),
         )
-        image = resolved(writer.scope, writer.input(1), writer.model.proto.opset_import)
+        image = writer.resolve(writer.input(1))
         if image is None:
             columns.unfold_at_run_time(writer, rows)
         else:

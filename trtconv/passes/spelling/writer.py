@@ -120,10 +120,14 @@ class Writer:
         Raises:
             Unwritable: They are known only at run time.
         """
-        values = resolved(self.scope, self.input(slot), self.model.proto.opset_import)
+        values = self.resolve(self.input(slot))
         if values is None:
             raise Unwritable(f"its {what} are known only at run time")
         return values
+
+    def resolve(self, name: str) -> NDArray[Any] | None:
+        """Returns the values of a tensor that the model fixes, directly or by its shapes; None of any other."""
+        return resolved(self.scope, name, self.model.proto.opset_import)
 
     def constant(self, values: Any, dtype: Any = None) -> str:
         """Writes a constant and returns its name."""
