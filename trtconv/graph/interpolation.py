@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[Any]
+from trtconv.graph.arrays import Array
+
 _OF_MIDDLES = ("half_pixel", "pytorch_half_pixel")
 _PRECISION = 1e-5
 """Of a place that is computed in float32."""

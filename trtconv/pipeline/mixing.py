@@ -14,13 +14,14 @@ from trtconv.core.errors import BuildFailed, InputError, TrtconvError
 from trtconv.core.preprocessing import parse_preprocessing
 from trtconv.core.requests.build import BuildRequest
 from trtconv.core.stopwatch import Stopwatch
+from trtconv.graph.arrays import Feeds
 from trtconv.graph.model import OnnxModel
 from trtconv.pipeline.parse import build_in_thread, parse_model
 from trtconv.precision import Types
 from trtconv.precision.apply import recast
 from trtconv.precision.mixing import EngineRun, Mixer, NodeTimes
 from trtconv.precision.quantize.metrics import Goal, Metric
-from trtconv.precision.quantize.samples import Feeds, InputSamples, random_samples, read_samples
+from trtconv.precision.quantize.samples import InputSamples, random_samples, read_samples
 from trtconv.runtimes.tensorrt import Execution, Runtime
 
 _MOST_SAMPLES = 4

@@ -15,7 +15,7 @@ from trtconv.core.frozen import frozen
 from trtconv.core.node_patterns import is_pattern
 
 if TYPE_CHECKING:
-    from trtconv.precision.measure import Feeds
+    from trtconv.graph.arrays import Feeds
 
 
 @frozen

@@ -25,6 +25,7 @@ from trtconv.core.documents.build import CastCheck
 from trtconv.core.encode import strict
 from trtconv.core.frozen import frozen
 from trtconv.core.process import Lost, Process, Tell, WorkerBug
+from trtconv.graph.arrays import Feeds
 from trtconv.graph.model import OnnxModel
 from trtconv.runtimes import onnxruntime
 from trtconv.runtimes.compare import relative_error
@@ -32,7 +33,6 @@ from trtconv.runtimes.compare import relative_error
 _MOST_ELEMENTS = 1 << 28
 """Elements of all inputs together beyond which nothing is run."""
 _REDUCTION = "trtconv.range"
-Feeds = Mapping[str, NDArray[Any]]
 
 
 @frozen

@@ -23,6 +23,7 @@ import onnx
 
 from trtconv.core.documents.mix import Mix, TypedPart
 from trtconv.core.frozen import frozen
+from trtconv.graph.arrays import Feeds
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.order import sort
 from trtconv.precision import Types
@@ -30,7 +31,7 @@ from trtconv.precision.apply import BFLOAT_SINCE, casters, kinds_of
 from trtconv.precision.casting import Casting
 from trtconv.precision.measure import Ranges, survey
 from trtconv.precision.pinned import refuse_idle, refuse_kept, refuse_unknown
-from trtconv.precision.quantize.measure import Feeds, Reference
+from trtconv.precision.quantize.measure import Reference
 from trtconv.precision.quantize.metrics import Goal
 from trtconv.precision.regions import quantized_nodes
 

@@ -15,15 +15,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import onnx
-from numpy.typing import NDArray
 from onnx import helper
 
+from trtconv.graph.arrays import Array
 from trtconv.graph.external_data import array_of
 from trtconv.graph.walk import reads
 from trtconv.runtimes.foreign_nodes import ForeignNode, ReferenceFailed
 from trtconv.runtimes.hybrid_bodies import Body, Key, run_control
 
-Array = NDArray[Any]
 Load = Callable[[onnx.ModelProto], Any]
 """Makes a session of a model of ONNX's operators alone; a text says why it cannot."""
 

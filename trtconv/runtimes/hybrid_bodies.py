@@ -7,13 +7,12 @@ from typing import Any
 
 import numpy as np
 import onnx
-from numpy.typing import NDArray
 from onnx import helper
 
+from trtconv.graph.arrays import Array
 from trtconv.graph.attributes import attributes_of
 from trtconv.graph.walk import captured
 
-Array = NDArray[Any]
 Key = tuple[object, ...]
 Run = Callable[[Key, Callable[[], onnx.ModelProto], Mapping[str, Array]], list[Array]]
 """Runs a graph as a model of its own: the same key stands for the same model."""

@@ -12,13 +12,14 @@ import pytest
 from onnx import numpy_helper
 
 from support.onnx_models import parse
+from trtconv.graph.arrays import Feeds
 from trtconv.graph.model import OnnxModel
 from trtconv.pipeline.preparation import name_all
 from trtconv.precision import Types
 from trtconv.precision.apply import recast
 from trtconv.precision.measure import survey
 from trtconv.precision.mixing import EngineRun, Mix, Mixer, NodeTimes, NodeTypes, Ran, parts_of
-from trtconv.precision.quantize.measure import Feeds, Reference
+from trtconv.precision.quantize.measure import Reference
 from trtconv.precision.quantize.sessions import Probe
 
 SAMPLES = [{"x": np.random.default_rng(seed).standard_normal((4, 64)).astype(np.float32)} for seed in range(2)]

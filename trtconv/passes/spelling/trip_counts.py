@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 import onnx
-from numpy.typing import NDArray
 from onnx import helper
 
+from trtconv.graph.arrays import Array
 from trtconv.graph.attributes import attribute
 from trtconv.graph.resolve import resolved
 from trtconv.graph.scope import Scope
@@ -18,7 +18,6 @@ from trtconv.graph.types import ONNX_DOMAINS
 from trtconv.graph.walk import constant_of
 from trtconv.passes.spelling.writer import Writer
 
-Array = NDArray[Any]
 _MOST_ROUNDS = 10_000
 _MOST_NODES = 64
 _COUNTING: Mapping[str, Callable[..., Any]] = {

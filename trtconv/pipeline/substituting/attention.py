@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from trtconv.core.frozen import frozen
+from trtconv.graph.arrays import Array
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.scope import Scope
 from trtconv.passes.spelling.writer import Writer
@@ -19,7 +19,6 @@ from trtconv.plugins.registry import find
 from trtconv.runtimes.compare import TOLERANCES, relative_error
 from trtconv.runtimes.evaluator import Evaluator
 
-Array = NDArray[Any]
 PLUGIN = "MultiscaleDeformableAttnPlugin_TRT"
 BOUND = "equal up to the order of float sums"
 _MOST, _MOST_OUTPUTS, _MOST_CUTS, _MOST_ENDS, _MOST_SAMPLES = 12, 40, 256, 16, 64

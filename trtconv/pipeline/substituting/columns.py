@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from trtconv.core.frozen import frozen
+from trtconv.graph.arrays import Array
 
-Array = NDArray[Any]
 _NEAR = 1e-5
 
 

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from trtconv.core.frozen import frozen
+from trtconv.graph.arrays import Array
 from trtconv.graph.model import OnnxModel
 from trtconv.passes.spelling.writer import Writer
 from trtconv.pipeline.substituting.columns import Detections, Form, Layout, layout_of
@@ -18,7 +18,6 @@ from trtconv.pipeline.substituting.parts import GraphPart, cut, downstream, upst
 from trtconv.plugins.registry import find
 from trtconv.runtimes.evaluator import Evaluator
 
-Array = NDArray[Any]
 PLUGIN = "EfficientNMS_TRT"
 BOUND = (
     "equal where no two scores are, no score or overlap is the very limit, and at most 5000 scores of an image pass "

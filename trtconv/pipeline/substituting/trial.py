@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import onnx
-from numpy.typing import NDArray
 
 from trtconv.core import budget, process
 from trtconv.core.decode import decoded
 from trtconv.core.frozen import frozen
+from trtconv.graph.arrays import Array
 from trtconv.graph.model import OnnxModel
 from trtconv.passes.spelling.writer import Unwritable, Writer
 from trtconv.pipeline.substituting import attention, detections
@@ -21,7 +21,6 @@ from trtconv.pipeline.substituting.parts import GraphPart
 from trtconv.runtimes.compare import relative_error
 from trtconv.runtimes.evaluator import Evaluator, evaluator
 
-Array = NDArray[Any]
 Way = DetectorEnd | Attention
 """How a plugin computes a part."""
 _START_SECONDS = 30.0

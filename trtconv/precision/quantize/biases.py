@@ -6,13 +6,13 @@ Biases stay in float, so the float network's mean is restored for nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 from onnx import numpy_helper
 
+from trtconv.graph.arrays import Feeds
 from trtconv.graph.model import OnnxModel
 from trtconv.precision.quantize.operators import Bias
 from trtconv.precision.quantize.sessions import Probe
@@ -20,7 +20,6 @@ from trtconv.precision.quantize.sessions import Probe
 _TURNS = 3
 """Each takes as it is what the layers in front do to a mean; behind it they are corrected themselves."""
 
-Feeds = Mapping[str, NDArray[Any]]
 Tell = Callable[[int, int], None]
 
 

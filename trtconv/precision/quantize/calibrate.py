@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trtconv.core.errors import InputError
+from trtconv.graph.arrays import Feeds
 from trtconv.graph.model import OnnxModel
 from trtconv.precision.quantize.histogram import Histogram
 from trtconv.precision.quantize.sessions import Probe
@@ -31,7 +32,6 @@ _LEVELS = 127
 _CANDIDATES = np.linspace(0.2, 1.0, 81)
 """Parts of the largest value that "mse" tries."""
 
-Feeds = Mapping[str, NDArray[Any]]
 Tell = Callable[[int, int], None]
 
 

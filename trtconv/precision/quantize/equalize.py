@@ -18,6 +18,7 @@ from onnx import numpy_helper
 
 from trtconv.core.documents.rewrite import Edit
 from trtconv.core.frozen import frozen
+from trtconv.graph.arrays import Feeds
 from trtconv.graph.attributes import attribute
 from trtconv.graph.channels import relative_inputs, times_inputs, times_outputs
 from trtconv.graph.model import OnnxModel
@@ -35,7 +36,6 @@ _BY_CHANNEL = ("LayerNormalization", "Mul")
 _LARGEST = 64.0
 """Factors beyond are of channels that hardly ever hold anything."""
 
-Feeds = Mapping[str, NDArray[Any]]
 Tell = Callable[[int, int], None]
 Store = Callable[[str, NDArray[Any]], onnx.TensorProto]
 

@@ -5,16 +5,13 @@ from __future__ import annotations
 import hashlib
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from trtconv.core.documents.doubts import Doubt, DoubtKind
 from trtconv.core.errors import InputError
 from trtconv.core.frozen import frozen
-
-Feeds = Mapping[str, NDArray[Any]]
+from trtconv.graph.arrays import Feeds
 
 _OUTLYING = 10.0
 """How many times the usual largest value, the median over the samples, the largest value of an outlying one is."""

@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 from trtconv.core.documents.metric_result import MetricResult
 from trtconv.core.documents.quantize import Distance
+from trtconv.graph.arrays import Feeds
 from trtconv.graph.model import OnnxModel
 from trtconv.precision.quantize.metrics import Goal
 from trtconv.precision.quantize.sessions import Probe
 
-Feeds = Mapping[str, NDArray[Any]]
 _KEPT_BYTES = 1 << 26
 """Of inner tensors, before the other network is loaded."""
 

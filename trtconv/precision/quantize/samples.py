@@ -23,13 +23,13 @@ from trtconv.core.errors import InputError, TrtconvError
 from trtconv.core.preprocessing import Preprocessing
 from trtconv.core.reading import open_plain
 from trtconv.core.samples import ARRAYS, IMAGES, function_of, sample_files
+from trtconv.graph.arrays import Feeds
 from trtconv.graph.model import OnnxModel
 from trtconv.precision.quantize.facts import Facts, facts_of
 from trtconv.precision.quantize.images import read_image, read_taken
 from trtconv.runtimes.inputs import call_generator, checked_inputs, header_of, load_generator, read_arrays
 from trtconv.runtimes.onnxruntime import random_feeds
 
-Feeds = Mapping[str, NDArray[Any]]
 Shapes = Mapping[str, Shape]
 _MOST_SAMPLES = 100_000
 

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from trtconv.core.frozen import frozen
+from trtconv.graph.arrays import Array
 from trtconv.runtimes.proof.bits import same_bits
-
-Array = NDArray[Any]
 
 _ROUNDING = 4
 """How many steps of its type a number may be off that is computed in that type and not in float64."""

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 import numpy as np
 import onnx
-from numpy.typing import NDArray
 
+from trtconv.graph.arrays import Array
 from trtconv.graph.external_data import EXTERNAL, is_whole, raw_chunks
 from trtconv.graph.model import OnnxModel
-
-Array = NDArray[Any]
 
 _FEW = 1 << 12
 """Elements that are copied sooner than looked at in another way."""

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from trtconv.core.documents.verify import Verdict
+from trtconv.graph.arrays import Array
 from trtconv.graph.model import OnnxModel
 from trtconv.runtimes.proof import tolerance
 from trtconv.runtimes.proof.cut import Seams
@@ -22,8 +21,6 @@ from trtconv.runtimes.proof.describe import Description
 from trtconv.runtimes.proof.part import part_of
 from trtconv.runtimes.tensorrt.readback.execute import Run
 from trtconv.runtimes.tensorrt.readback.records import NotProven, ReadNetwork, ReadTensor
-
-Array = NDArray[Any]
 
 _MOVES = 4
 _NUDGES = 32

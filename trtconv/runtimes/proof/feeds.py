@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trtconv.core.frozen import frozen
+from trtconv.graph.arrays import Array
 from trtconv.runtimes.tensorrt.readback.types import numpy_type
 
-Array = NDArray[Any]
 Shape = tuple[int, ...]
 
 SMALL_ELEMENTS = 1 << 14

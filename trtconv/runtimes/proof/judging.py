@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Container
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from trtconv.core.dims import times
 from trtconv.core.documents.verify import Difference, Tolerance, Verdict
+from trtconv.graph.arrays import Array
 from trtconv.runtimes.compare import TOLERANCES, compare
 from trtconv.runtimes.proof.tolerance import eps_of, reduced
 from trtconv.runtimes.tensorrt.readback.records import ReadNetwork
-
-Array = NDArray[Any]
 
 _KEYS = {"float16": "fp16", "bfloat16": "bf16"}
 _STEPS = ("QUANTIZE", "DEQUANTIZE")

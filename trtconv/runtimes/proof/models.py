@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 import onnx
-from numpy.typing import NDArray
 from onnx import numpy_helper
 
 from trtconv.core import process
+from trtconv.graph.arrays import Array
 from trtconv.graph.checker import attribute_names
 from trtconv.graph.light_file import light_model
 from trtconv.graph.model import OnnxModel
@@ -30,7 +30,6 @@ from trtconv.runtimes.proof.task import Look, Task, adds
 from trtconv.runtimes.proof.tolerance import PERTURBATION
 from trtconv.runtimes.tensorrt.readback.types import numpy_type
 
-Array = NDArray[Any]
 Computes = Callable[[Mapping[str, Array]], Array]
 
 _MOST_DRAWS = 400

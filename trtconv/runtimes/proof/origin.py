@@ -16,15 +16,13 @@ from typing import Any
 
 import numpy as np
 import onnx
-from numpy.typing import NDArray
 
+from trtconv.graph.arrays import Array
 from trtconv.graph.attributes import attribute
 from trtconv.graph.folding import FOLDED, evaluate
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.scope import Scope
 from trtconv.runtimes.proof.bits import Fingerprint, elements, fingerprint, nonzero_count, same_bits, stored
-
-Array = NDArray[Any]
 
 _MOST_FOLDED = 1 << 26
 """Bytes of constants that are folded to find where others come from."""

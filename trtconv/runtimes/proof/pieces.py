@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import Any
 
 import onnx
-from numpy.typing import NDArray
 
 from trtconv.core import process
 from trtconv.core.documents.proof import Lack, Unshown
 from trtconv.core.documents.verify import Verdict
 from trtconv.core.errors import TrtconvError
 from trtconv.core.scratch import Scratch
+from trtconv.graph.arrays import Array
 from trtconv.graph.model import OnnxModel
 from trtconv.runtimes.proof import SERVE, cut, describe, feeds, models, structure, task, tolerance
 from trtconv.runtimes.proof.extents import shapes_of
@@ -33,8 +33,6 @@ from trtconv.runtimes.proof.watch import in_order
 from trtconv.runtimes.tensorrt.readback.execute import Run
 from trtconv.runtimes.tensorrt.readback.prepared import Prepared
 from trtconv.runtimes.tensorrt.readback.records import NotProven, OutOfTime, ReadNetwork
-
-Array = NDArray[Any]
 
 _MOST_ELEMENTS = 1 << 24
 """Of the sources of a piece together, beyond which it is not run at its own sizes."""

@@ -8,16 +8,14 @@ from __future__ import annotations
 import math
 import zlib
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import onnx
-from numpy.typing import NDArray
 
+from trtconv.graph.arrays import Array
 from trtconv.graph.attributes import attribute
 from trtconv.graph.model import OnnxModel
 
-Array = NDArray[Any]
 _SCATTERS = frozenset({"Scatter", "ScatterElements", "ScatterND"})
 """Whatever the domain: they are also plugins of TensorRT."""
 _GATHERS = frozenset({"Gather", "GatherElements", "GatherND"})

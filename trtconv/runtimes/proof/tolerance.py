@@ -12,14 +12,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from trtconv.core.dims import times
 from trtconv.core.documents.verify import Verdict
 from trtconv.core.frozen import frozen
+from trtconv.graph.arrays import Array
 from trtconv.runtimes.tensorrt.readback.records import ReadLayer
-
-Array = NDArray[Any]
 
 FACTOR = 16.0
 """Sums of many terms in another order, in blocks, with and without fused products."""

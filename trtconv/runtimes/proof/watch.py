@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from trtconv.core.documents.verify import Difference, Tolerance, Verdict
+from trtconv.graph.arrays import Array
 from trtconv.runtimes.compare import SHARE_STEP
 from trtconv.runtimes.proof.conditioned import Conditioning
 from trtconv.runtimes.proof.judging import Judge
 from trtconv.runtimes.proof.reference import Expected
 from trtconv.runtimes.tensorrt.readback.records import ReadLayer, ReadNetwork, ReadTensor
-
-Array = NDArray[Any]
 
 
 class Watch:

@@ -12,15 +12,15 @@ import enum
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import onnx
-from numpy.typing import NDArray
 
 from trtconv.core.documents.proof import WeightCounts
 from trtconv.core.findings import Location
 from trtconv.core.frozen import frozen
+from trtconv.graph.arrays import Array
 from trtconv.graph.attributes import attribute
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.scope import Scope
@@ -28,8 +28,6 @@ from trtconv.runtimes.proof.batch_norm import Folded, folded
 from trtconv.runtimes.proof.bits import elements, same_bits, stored
 from trtconv.runtimes.proof.origin import Derivation, constants
 from trtconv.runtimes.tensorrt.readback.records import ReadLayer, ReadNetwork
-
-Array = NDArray[Any]
 
 _ATTRIBUTES = ("kernel", "bias", "weights", "shift", "scale", "power")
 _POSITIONS = {op: {"kernel": 1, "bias": 2} for op in ("Conv", "ConvTranspose")}

@@ -14,7 +14,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from trtconv.core.documents.parts import UnprovenLayer
 from trtconv.core.documents.proof import ComparedOutput, WorstOutput
@@ -33,8 +32,6 @@ from trtconv.runtimes.proof.result import Divergence, ProofResult
 from trtconv.runtimes.proof.watch import Watch
 from trtconv.runtimes.tensorrt.readback.execute import Run
 from trtconv.runtimes.tensorrt.readback.records import NotProven, ReadLayer, ReadNetwork, ReadTensor
-
-Array = NDArray[Any]
 
 
 @frozen

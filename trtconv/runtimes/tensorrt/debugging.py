@@ -8,13 +8,11 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from trtconv.graph.arrays import Array
 from trtconv.runtimes.tensorrt.device import Stream
 from trtconv.runtimes.tensorrt.engine_in_memory import numpy_type
 from trtconv.runtimes.tensorrt.layers import enum_name
-
-Array = NDArray[Any]
 
 
 class Listener(Protocol):

@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from trtconv.core.dims import times
 from trtconv.core.errors import EngineFailed, EnvironmentMissing, InputError
+from trtconv.graph.arrays import Array
 from trtconv.runtimes.tensorrt.callbacks import Allocator, make_allocator, make_profiler
 from trtconv.runtimes.tensorrt.debugging import Listener, make_listener
 from trtconv.runtimes.tensorrt.device import Buffer, Stream, pinned
@@ -22,8 +22,6 @@ from trtconv.runtimes.tensorrt.engine_base import Launch, ProfileTaken
 from trtconv.runtimes.tensorrt.engine_in_memory import EngineInMemory
 from trtconv.runtimes.tensorrt.layouts import pack, stored_shape, unpack
 from trtconv.runtimes.tensorrt.logger import logged_errors
-
-Array = NDArray[Any]
 
 
 class _Refused(EngineFailed):

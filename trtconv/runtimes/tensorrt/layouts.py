@@ -8,19 +8,16 @@ with a D the fourth.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from trtconv.core.errors import InputError
+from trtconv.graph.arrays import Array
 
 _VECTORS = {"CHW2": (3, 2), "CHW4": (3, 4), "CHW16": (3, 16), "CHW32": (3, 32), "CDHW32": (4, 32)}
 """Format to the axis of the channels from the end, and the length of a vector of them."""
 _LAST = {"HWC": (3, 1), "HWC8": (3, 8), "HWC16": (3, 16), "DHWC": (4, 1), "DHWC8": (4, 8)}
 """Format to the axis of the channels from the end, and what their number is padded to a multiple of."""
-
-Array = NDArray[Any]
 
 
 def stored_shape(shape: tuple[int, ...], form: str) -> tuple[int, ...]:

@@ -8,9 +8,10 @@ from collections.abc import Callable
 
 import numpy as np
 
+from trtconv.graph.arrays import Array
 from trtconv.graph.types import known_dtype_name
 from trtconv.runtimes.proof.terms.node_call import NodeCall, Words
-from trtconv.runtimes.proof.terms.term import MAX_ELEMENTS, Array, Term, Wordless, constant
+from trtconv.runtimes.proof.terms.term import MAX_ELEMENTS, Term, Wordless, constant
 
 
 def _joined(function: Callable[[Array, Array], Array], call: NodeCall) -> Term:

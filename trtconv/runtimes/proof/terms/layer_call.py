@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from trtconv.graph.arrays import Array
 from trtconv.runtimes.proof.terms.operands import Operands
-from trtconv.runtimes.proof.terms.term import Array, Term, Wordless
+from trtconv.runtimes.proof.terms.term import Term, Wordless
 from trtconv.runtimes.tensorrt.readback.records import ReadLayer
 
 

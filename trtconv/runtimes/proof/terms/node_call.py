@@ -9,8 +9,9 @@ import numpy as np
 import onnx
 from onnx import helper
 
+from trtconv.graph.arrays import Array
 from trtconv.runtimes.proof.terms.operands import Operands
-from trtconv.runtimes.proof.terms.term import Array, Term, Wordless, is_small
+from trtconv.runtimes.proof.terms.term import Term, Wordless, is_small
 
 
 def _value(attribute: onnx.AttributeProto) -> Any:

@@ -8,12 +8,11 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from trtconv.graph.arrays import Array
 from trtconv.runtimes.proof.batch_norm import Folded
 from trtconv.runtimes.proof.bits import same_bits
 
-Array = NDArray[Any]
 Sizes = tuple[int, ...]
 """Sizes of axes; -1 where one is not known."""
 

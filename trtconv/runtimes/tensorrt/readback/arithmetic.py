@@ -8,7 +8,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from trtconv.runtimes.tensorrt.readback.call import Array, Call, Kernel
+from trtconv.graph.arrays import Array
+from trtconv.runtimes.tensorrt.readback.call import Call, Kernel
 from trtconv.runtimes.tensorrt.readback.records import Malformed, NotProven
 from trtconv.runtimes.tensorrt.readback.types import cast, wide
 

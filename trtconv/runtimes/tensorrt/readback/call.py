@@ -6,13 +6,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from trtconv.core.frozen import frozen
+from trtconv.graph.arrays import Array
 from trtconv.runtimes.tensorrt.readback.read import UnreadWeights
 from trtconv.runtimes.tensorrt.readback.records import NotProven, ReadLayer, ReadTensor
-
-Array = NDArray[Any]
 
 
 @frozen

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from trtconv.runtimes.tensorrt.readback.call import Array
+from trtconv.graph.arrays import Array
 
 _COLUMNS = 1 << 20
 """Numbers that are laid out at once, each as often as windows hold it."""

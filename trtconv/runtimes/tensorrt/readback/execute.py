@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from trtconv.core import budget
+from trtconv.graph.arrays import Array
 from trtconv.runtimes.tensorrt.layers import numpy_name
 from trtconv.runtimes.tensorrt.readback import (
     arithmetic,
@@ -27,7 +28,7 @@ from trtconv.runtimes.tensorrt.readback import (
     sampling,
     windows,
 )
-from trtconv.runtimes.tensorrt.readback.call import Array, Call, Kernel
+from trtconv.runtimes.tensorrt.readback.call import Call, Kernel
 from trtconv.runtimes.tensorrt.readback.extent import require_room
 from trtconv.runtimes.tensorrt.readback.flow import BOUNDARIES, Loop
 from trtconv.runtimes.tensorrt.readback.prepared import Prepared

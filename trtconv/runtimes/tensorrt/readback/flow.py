@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from trtconv.core.frozen import frozen
-from trtconv.runtimes.tensorrt.readback.call import Array
+from trtconv.graph.arrays import Array
 from trtconv.runtimes.tensorrt.readback.records import Malformed, NotProven, ReadLayer, ReadNetwork
 
 BOUNDARIES = ("CONDITION", "CONDITIONAL_INPUT")

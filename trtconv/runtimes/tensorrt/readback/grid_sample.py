@@ -9,9 +9,9 @@ import numpy as np
 import onnx
 from onnx import helper
 
+from trtconv.graph.arrays import Array
 from trtconv.graph.reference_evaluator import reference_evaluator
 from trtconv.runtimes.onnxruntime import first_line, raise_if_starved, session_options
-from trtconv.runtimes.tensorrt.readback.call import Array
 from trtconv.runtimes.tensorrt.readback.records import Malformed, NotProven
 from trtconv.runtimes.tensorrt.readback.types import wide
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from trtconv.runtimes.tensorrt.readback.call import Array
+from trtconv.graph.arrays import Array
 from trtconv.runtimes.tensorrt.readback.flow import BOUNDARIES, LOOP_LAYERS, Flow
 from trtconv.runtimes.tensorrt.readback.records import ReadLayer, ReadNetwork
 

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from trtconv.runtimes.tensorrt.readback.call import Array, Call, Kernel, axes_of
+from trtconv.graph.arrays import Array
+from trtconv.runtimes.tensorrt.readback.call import Call, Kernel, axes_of
 from trtconv.runtimes.tensorrt.readback.records import NotProven
 from trtconv.runtimes.tensorrt.readback.types import wide
 

@@ -7,8 +7,9 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from trtconv.graph.arrays import Array
 from trtconv.graph.interpolation import cubic, divides_exactly
-from trtconv.runtimes.tensorrt.readback.call import Array, Call, Kernel
+from trtconv.runtimes.tensorrt.readback.call import Call, Kernel
 from trtconv.runtimes.tensorrt.readback.records import NotProven
 from trtconv.runtimes.tensorrt.readback.types import wide
 

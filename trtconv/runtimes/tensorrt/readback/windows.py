@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from trtconv.graph.arrays import Array
 from trtconv.runtimes.tensorrt.readback import convolving
-from trtconv.runtimes.tensorrt.readback.call import Array, Call, Kernel
+from trtconv.runtimes.tensorrt.readback.call import Call, Kernel
 from trtconv.runtimes.tensorrt.readback.records import Malformed, NotProven
 from trtconv.runtimes.tensorrt.readback.types import wide
 
