@@ -15,6 +15,7 @@ from trtconv.core.decode import decoded
 from trtconv.core.documents.inspect import REFORMAT_NAME, Layer, LayerSummary, LayerTensor, Quantizers, is_quantizer
 from trtconv.core.encode import Document
 from trtconv.core.frozen import frozen
+from trtconv.runtimes.tensorrt.layers import ONNX_LAYER
 
 _TYPES = {
     "fp32": "float32",
@@ -34,7 +35,6 @@ _TYPES = {
     "int4": "int4",
 }
 _TYPE = re.compile(r"\b(" + "|".join(sorted(_TYPES, key=len, reverse=True)) + r")\b", re.IGNORECASE)
-_METADATA = re.compile(r"\[ONNX Layer: (.*?)\](?=$|[^\]\w])", re.DOTALL)
 _NARROW = ("int4", "float4", "int8", "float8", "float16", "bfloat16", "float32")
 """Types that a layer may compute in, the narrowest first."""
 
@@ -142,7 +142,7 @@ def _precision(weights: object, inputs: Sequence[LayerTensor], outputs: Sequence
 
 def _nodes(metadata: str, name: str) -> tuple[str, ...]:
     """Returns the ONNX nodes of a layer: from its metadata, else from its name, which joins theirs."""
-    nodes = [match.partition(" | ")[0] for match in _METADATA.findall(metadata)]
+    nodes = [match.partition(" | ")[0] for match in ONNX_LAYER.findall(metadata)]
     if nodes:
         return tuple(dict.fromkeys(nodes))
     if REFORMAT_NAME.match(name):

@@ -13,7 +13,7 @@ import torch
 from trtconv.core.documents.export import Blame, Proof, SizeRule
 from trtconv.core.stages import Stage
 from trtconv.exporter.file import finish, proof
-from trtconv.exporter.file.parting import line_between, right_regions
+from trtconv.exporter.file.parting import OTHER_CODE, line_between, right_regions
 from trtconv.exporter.job import Draft, Job, interface_of
 from trtconv.exporter.patches.torch_quiet import quiet_torch
 from trtconv.exporter.sizing.agreement import beyond_pytorch, first_lost, graph_lattice, takes_all
@@ -24,7 +24,6 @@ Sizes = Mapping[str, int]
 _LARGEST_STEP = 64
 _ASKED, _MET = 512, 16
 """Sizes of a dimension at which the guards are asked, and the ways among them that are tried."""
-_OTHER_CODE = "PyTorch takes more sizes, by other code, which the file does not have"
 _WRITTEN = "PyTorch takes more sizes, at which what the exporter writes differs from it"
 
 
@@ -131,7 +130,7 @@ def _stepped(job: Job, draft: Draft, route: proof.RouteOf, bad: Sizes) -> Draft:
         with job.clock.stage(Stage.SIZES), quiet_torch():
             rules = find_rules(job.trials.narrowed(accepts))
         rules = tuple(
-            _explained(new, old, line, _WRITTEN if line is None else _OTHER_CODE)
+            _explained(new, old, line, _WRITTEN if line is None else OTHER_CODE)
             for new, old in zip(rules, job.rules, strict=True)
         )
         if any(_is_fixed(new) and not _is_fixed(old) for new, old in zip(rules, job.rules, strict=True)):
@@ -160,7 +159,7 @@ def _culprits(job: Job, draft: Draft, bad: Sizes) -> list[str]:
     ] or moved
 
 
-def _explained(new: SizeRule, old: SizeRule, line: Blame | None, remark: str = _OTHER_CODE) -> SizeRule:
+def _explained(new: SizeRule, old: SizeRule, line: Blame | None, remark: str = OTHER_CODE) -> SizeRule:
     """Adds to a narrower rule why it is narrower."""
     if (new.step, new.offset, new.offsets, new.valid, new.min, new.max) == (
         (old.step, old.offset, old.offsets, old.valid, old.min, old.max)

@@ -101,12 +101,12 @@ def _without(job: Job, draft: Draft, regions: Regions, bad: Sequence[Sizes]) -> 
         return None
     line = _line(job, regions, bad[0])
     return tuple(
-        new if new == old else dataclasses.replace(new, blame=line, narrowed=line, remark=_OTHER_CODE)
+        new if new == old else dataclasses.replace(new, blame=line, narrowed=line, remark=OTHER_CODE)
         for new, old in zip(narrower, draft.rules, strict=True)
     )
 
 
-_OTHER_CODE = "PyTorch takes more sizes, by other code, which the file does not have"
+OTHER_CODE = "PyTorch takes more sizes, by other code, which the file does not have"
 
 
 def _of_regions(job: Job, draft: Draft, regions: Regions) -> list[Sizes]:

@@ -11,7 +11,7 @@ from trtconv.runtimes.tensorrt.base import DeconvLayer
 _DTYPES = {"FLOAT": "float32", "HALF": "float16", "BF16": "bfloat16", "FP8": "float8", "FP4": "float4"}
 
 # "[ONNX Layer: up | then (then_branch) | if (If)]"; fused layers carry several of these.
-_METADATA = re.compile(r"\[ONNX Layer: (.*?)\](?=$|[^\]\w])", re.DOTALL)
+ONNX_LAYER = re.compile(r"\[ONNX Layer: (.*?)\](?=$|[^\]\w])", re.DOTALL)
 
 
 _NAMES: dict[tuple[type, int], str] = {}
@@ -73,7 +73,7 @@ def onnx_origin(metadata: str, name: str) -> tuple[str, tuple[str, ...]]:
         "then (then_branch)") in a branch, ("call1 (Up)",) in a model-local function, () in the main graph and, since
         the parser does not say it there, in a Loop or Scan body.
     """
-    match = _METADATA.search(metadata)
+    match = ONNX_LAYER.search(metadata)
     if match is None:
         return name, ()
     node, *inside = match[1].split(" | ")
