@@ -26,6 +26,9 @@ CONCERNED = (
 """Operators that rules and passes are about, so that functions which hold them are inlined."""
 
 
+INTEGERS = frozenset({"int32", "int64"})
+"""Types of integers that TensorRT computes in, as NumPy calls them."""
+
 PROTOBUF_LIMIT = 2**31 - 2**20
 """Bytes that fit one protobuf message, with some room for the rest of the model."""
 

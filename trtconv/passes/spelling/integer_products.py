@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from trtconv.core.target import Target
 from trtconv.graph.scope import Scope
+from trtconv.graph.types import INTEGERS
 from trtconv.passes.spelling.base import Spelling
 from trtconv.passes.spelling.writer import Unwritable, Writer
 
@@ -162,7 +163,7 @@ class SumIntegerProducts(Spelling):
     ops = frozenset({"MatMul"})
 
     def lacks(self, scope: Scope, index: int, target: Target) -> bool:
-        return scope.dtype(scope.columns.inputs[index][0]) in ("int32", "int64")
+        return scope.dtype(scope.columns.inputs[index][0]) in INTEGERS
 
     def write(self, writer: Writer, target: Target) -> str | None:
         names = [writer.input(slot) for slot in (0, 1)]

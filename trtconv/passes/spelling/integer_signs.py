@@ -6,6 +6,7 @@ import numpy as np
 
 from trtconv.core.target import Target
 from trtconv.graph.scope import Scope
+from trtconv.graph.types import INTEGERS
 from trtconv.passes.spelling.base import Spelling
 from trtconv.passes.spelling.writer import Unwritable, Writer
 
@@ -29,7 +30,7 @@ class PickAboveZero(Spelling):
     ops = frozenset({"Relu"})
 
     def lacks(self, scope: Scope, index: int, target: Target) -> bool:
-        return scope.dtype(scope.columns.inputs[index][0]) in ("int32", "int64")
+        return scope.dtype(scope.columns.inputs[index][0]) in INTEGERS
 
     def write(self, writer: Writer, target: Target) -> str | None:
         tensor = writer.input(0)
@@ -54,7 +55,7 @@ class CompareForSign(Spelling):
     ops = frozenset({"Sign"})
 
     def lacks(self, scope: Scope, index: int, target: Target) -> bool:
-        return target.before(9) and scope.dtype(scope.columns.inputs[index][0]) in ("int32", "int64")
+        return target.before(9) and scope.dtype(scope.columns.inputs[index][0]) in INTEGERS
 
     def write(self, writer: Writer, target: Target) -> str | None:
         tensor = writer.input(0)
@@ -80,7 +81,7 @@ class MultiplyForPower(Spelling):
     ops = frozenset({"Pow"})
 
     def lacks(self, scope: Scope, index: int, target: Target) -> bool:
-        return target.before(9) and scope.dtype(scope.columns.inputs[index][0]) in ("int32", "int64")
+        return target.before(9) and scope.dtype(scope.columns.inputs[index][0]) in INTEGERS
 
     def write(self, writer: Writer, target: Target) -> str | None:
         base, powers = writer.input(0), writer.values(1, "its exponent")

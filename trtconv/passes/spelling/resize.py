@@ -20,6 +20,7 @@ from trtconv.graph.interpolation import (
     weights,
 )
 from trtconv.graph.scope import Scope
+from trtconv.graph.types import INTEGERS
 from trtconv.passes.spelling.base import Spelling
 from trtconv.passes.spelling.writer import Unwritable, Writer
 
@@ -28,7 +29,6 @@ _COORDINATES_SINCE = 11
 """Opset from which on a Resize has coordinates and a region."""
 _CROP = "tf_crop_and_resize"
 _FOR_NEAREST = "tf_half_pixel_for_nn"
-_INTEGERS = ("int32", "int64")
 """Types of which TensorRT resizes none, and float32 holds not all."""
 _FIELDS = {field.name for field in dataclasses.fields(Interpolation)}
 
@@ -58,7 +58,7 @@ class ResizeByMatrix(Spelling):
 
     def lacks(self, scope: Scope, index: int, target: Target) -> bool:
         kernel, policy = _read({a.name: readable(a) for a in scope.columns.attributes[index]})
-        if kernel.mode == "nearest" and scope.dtype(scope.columns.inputs[index][0]) in _INTEGERS:
+        if kernel.mode == "nearest" and scope.dtype(scope.columns.inputs[index][0]) in INTEGERS:
             return True
         return _is_lacking(kernel, policy) or kernel.chooses
 
@@ -67,7 +67,7 @@ class ResizeByMatrix(Spelling):
             raise Unwritable
         kernel, policy = _read(writer.attrs)
         shape = writer.shape(writer.input(0))
-        is_integer = str(writer.dtype(writer.input(0))) in _INTEGERS
+        is_integer = str(writer.dtype(writer.input(0))) in INTEGERS
         if self._is_half_pixel(writer, kernel) and not is_integer:
             mode, rounding = "half_pixel", "round_prefer_ceil"
             kernel = dataclasses.replace(kernel, coordinate_transformation_mode=mode, nearest_mode=rounding)

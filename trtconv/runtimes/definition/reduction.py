@@ -18,6 +18,7 @@ from onnx import numpy_helper
 
 from trtconv.graph.attributes import attributes_of
 from trtconv.graph.scope import Scope
+from trtconv.graph.types import INTEGERS
 from trtconv.runtimes.definition.writing import Writing
 
 _AROUND = {
@@ -98,4 +99,4 @@ def _integers(scope: Scope, name: str) -> str | None:
     inputs = any(value.type.tensor_type.elem_type in _INTEGERS for graph in graphs for value in graph.input)
     cast = any(scope.by_op.get("Cast", ()) for scope in scope.whole.scopes)
     dtype = scope.dtype(name) if inputs or cast else None
-    return dtype if dtype in ("int32", "int64") else None
+    return dtype if dtype in INTEGERS else None

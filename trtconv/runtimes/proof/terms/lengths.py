@@ -8,8 +8,9 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from trtconv.graph.types import INTEGERS
 from trtconv.runtimes.proof.terms import term as terms
-from trtconv.runtimes.proof.terms.term import INTEGERS, Term, Wordless, constant
+from trtconv.runtimes.proof.terms.term import Term, Wordless, constant
 
 Length = int | Term
 """A number that is known, or the term of one."""

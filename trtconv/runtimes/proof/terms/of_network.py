@@ -7,13 +7,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 import numpy as np
 
 from trtconv.graph.interpolation import divides_exactly
+from trtconv.graph.types import INTEGERS
 from trtconv.runtimes.proof.terms import parts
 from trtconv.runtimes.proof.terms import term as terms
 from trtconv.runtimes.proof.terms.einsum import contracted
 from trtconv.runtimes.proof.terms.layer_call import LayerCall
 from trtconv.runtimes.proof.terms.lengths import part_of, reshaped_to, settled
 from trtconv.runtimes.proof.terms.operands import ints_of
-from trtconv.runtimes.proof.terms.term import INTEGERS, Sizes, Term, Wordless, is_small
+from trtconv.runtimes.proof.terms.term import Sizes, Term, Wordless, is_small
 from trtconv.runtimes.proof.terms.windows import Window, convolved, pooled
 from trtconv.runtimes.tensorrt.layers import numpy_name
 from trtconv.runtimes.tensorrt.readback.call import axes_of
@@ -122,7 +123,7 @@ def _constant(call: LayerCall) -> Term:
 def _cast(call: LayerCall) -> Term:
     if call.has("to_type") and numpy_name(call.take("to_type")) != call.dtype:
         raise Wordless("a type that is told later")
-    if call.dtype == "int8" and call.operand().dtype not in terms.INTEGERS:
+    if call.dtype == "int8" and call.operand().dtype not in INTEGERS:
         raise Wordless("a fraction, which TensorRT 8.6 rounds and does not cut off")
     return terms.cast(call.operand(), call.dtype)
 

@@ -8,7 +8,8 @@ from typing import NamedTuple
 import numpy as np
 
 from trtconv.graph.arrays import Array
-from trtconv.runtimes.proof.terms.term import INTEGERS, MAX_ELEMENTS, Term, Wordless, constant, require_floats
+from trtconv.graph.types import INTEGERS
+from trtconv.runtimes.proof.terms.term import MAX_ELEMENTS, Term, Wordless, constant, require_floats
 
 
 def padded(term: Term, low: Sequence[int], high: Sequence[int], mode: str, fill: float) -> Term:

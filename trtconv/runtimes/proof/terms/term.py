@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from trtconv.graph.arrays import Array
+from trtconv.graph.types import INTEGERS
 from trtconv.runtimes.proof.batch_norm import Folded
 from trtconv.runtimes.proof.bits import same_bits
 
@@ -17,7 +18,6 @@ Sizes = tuple[int, ...]
 """Sizes of axes; -1 where one is not known."""
 
 FLOATS = frozenset({"float32", "float16", "bfloat16", "float64"})
-INTEGERS = frozenset({"int32", "int64"})
 _COMMUTATIVE = frozenset({"SUM", "PROD", "MAX", "MIN", "EQUAL", "AND", "OR", "XOR"})
 _COUNTED = frozenset({"SUM", "SUB", "PROD", "DIV", "MAX", "MIN"})
 """What integers are joined by in one way; they are divided towards zero."""
