@@ -27,6 +27,10 @@ MODELS = {
             t = Loop <body = b (int64 j, bool e, float[2] u) => (bool f, float[2] v)
             { f = Identity (e)  v = Mul (u, u) }> (least, c, s) }> (most, go, x) }""",
     ),
+    "responses of a strong window": (
+        17,
+        "(float[1,6,4,4] x) => (float[1,6,4,4] y) { y = LRN <size = 5, alpha = 5.0, beta = 0.5, bias = 1.0> (x) }",
+    ),
     "length without axes": (
         17,
         """(float[1] x, float[4] w) => (float[n] y) <int64 first = {0}>

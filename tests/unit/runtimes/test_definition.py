@@ -197,6 +197,23 @@ def test_lp_normalization(opset: int, p: int, axis: int) -> None:
     np.testing.assert_allclose(run(proto, {"x": x})[0], x / np.where(norm == 0, 1, norm), rtol=1e-6)
 
 
+@pytest.mark.parametrize("opset", [9, 11, 18])
+@pytest.mark.parametrize("size", [1, 3, 4, 11])
+@pytest.mark.parametrize("shape", ["2,6,3,2", "2,6"])
+def test_local_responses_beside_large_values(opset: int, size: int, shape: str) -> None:
+    """ONNX Runtime itself subtracts what leaves the window: of 0.001 beside 1000 nothing is left."""
+    proto = onnx.parser.parse_model(
+        f"""<ir_version: 8, opset_import: ["": {opset}]> g (float[{shape}] x) => (float[{shape}] y)
+        {{ y = LRN <size = {size}, alpha = {2.0 * size}, beta = 0.5, bias = 0.25> (x) }}"""
+    )
+    x = np.random.default_rng(0).normal(size=[int(length) for length in shape.split(",")]).astype(np.float32)
+    x[:, 0] *= 1000
+    x[:, 5] /= 1000
+    squares = x.astype(np.float64) ** 2
+    total = np.stack([squares[:, max(i - (size - 1) // 2, 0) : i + size // 2 + 1].sum(1) for i in range(6)], 1)
+    np.testing.assert_allclose(run(proto, {"x": x})[0], x / (0.25 + 2 * total) ** 0.5, rtol=1e-6)
+
+
 NEAREST = {
     "floor": lambda over, under: over // under,
     "ceil": lambda over, under: -(-over // under),

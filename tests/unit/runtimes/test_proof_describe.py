@@ -144,7 +144,7 @@ def test_a_piece_rounds_as_its_coarsest_type_and_what_is_approximated_takes_smal
     assert doubles.eps == 2.0**-23
     rough = described("y = Selu (x)")
     assert (rough.approximated, rough.largest, rough.rough) == (True, 8, 1e-4)
-    assert described("y = LRN <size = 3> (x)").rough == 1e-4
+    assert described("y = LRN <size = 3> (x)").rough == 0
     assert not plain.approximated and plain.rough == 0 and not plain.narrow
     assert described("y = Cast <to = 16> (x)", result="bfloat16").narrow
     assert described("y = Cast <to = 8> (x)", result="string").narrow

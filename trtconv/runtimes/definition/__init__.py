@@ -24,6 +24,7 @@ from trtconv.runtimes.definition.largest import write_largest
 from trtconv.runtimes.definition.normalization import (
     write_instance_normalization,
     write_layer_normalization,
+    write_local_response_normalization,
     write_lp_normalization,
     write_mean_variance_normalization,
 )
@@ -42,6 +43,7 @@ WRITERS: dict[str, Callable[[Scope, int, Writing], bool]] = {
     "DFT": write_fourier,
     "GridSample": write_grid_sample,
     "InstanceNormalization": write_instance_normalization,
+    "LRN": write_local_response_normalization,
     "LayerNormalization": write_layer_normalization,
     "LpNormalization": write_lp_normalization,
     "MaxUnpool": write_max_unpool,

@@ -1,10 +1,11 @@
-"""InstanceNormalization, LayerNormalization, LpNormalization and MeanVarianceNormalization in float64.
+"""InstanceNormalization, LayerNormalization, LpNormalization, LRN and MeanVarianceNormalization in float64.
 
 ONNX Runtime takes the variance as the mean of squares less the square of the mean, in float32: of values far from zero,
 or of equal ones, nothing is left of it. The definition takes the mean of squares of what is left of the mean.
 LpNormalization of opset 22 is missing from older versions, and ONNX's own implementation sums without magnitudes.
+The sums of LRN are taken by adding at one end and subtracting at the other: beside large values nothing is left of small ones.
 
-Source: ONNX operators InstanceNormalization, LayerNormalization, LpNormalization and MeanVarianceNormalization.
+Source: ONNX operators InstanceNormalization, LayerNormalization, LpNormalization, LRN and MeanVarianceNormalization.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ _AXES_AS_INPUT = 18
 _EPSILON = 1e-5
 _EPSILON_OF_DEVIATION = 1e-9
 """Of MeanVarianceNormalization, which adds it to the deviation."""
+_LRN_ALPHA, _LRN_BETA = 1e-4, 0.75
 _FLOATS = (onnx.TensorProto.FLOAT, onnx.TensorProto.DOUBLE, onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16)
 
 
@@ -68,6 +70,27 @@ def write_lp_normalization(scope: Scope, index: int, writing: Writing) -> bool:
     norm = _reduced(writing, f"ReduceL{attribute(node, 'p', 2)}", x, [axis])
     none = writing.compute("Not", writing.compute("Greater", norm, writing.number(0.0)))
     writing.compute("Cast", writing.compute("Where", none, x, writing.compute("Div", x, norm)), to=kind)
+    writing.finish()
+    return True
+
+
+def write_local_response_normalization(scope: Scope, index: int, writing: Writing) -> bool:
+    """Writes an LRN out: its window is a sum of squares that are shifted along the channels."""
+    node = scope.columns.nodes[index]
+    kind = scope.types.get(node.input[0], 0)
+    if writing.opset < _TYPED_CAST or kind not in _FLOATS:
+        return False
+    size = attribute(node, "size", 1)
+    x = _wide(writing, writing.reshape(node.input[0], [0, 0, -1]))
+    squares = writing.compute("Mul", x, x)
+    padded = writing.pad(squares, [0, (size - 1) // 2, 0], [0, size // 2, 0])
+    shifted = [writing.pad(padded, [0, -i, 0], [0, i + 1 - size, 0]) for i in range(size)]
+    share = writing.number(attribute(node, "alpha", _LRN_ALPHA) / size)
+    scaled = writing.compute("Mul", writing.compute("Sum", *shifted), share)
+    base = writing.compute("Add", scaled, writing.number(attribute(node, "bias", 1.0)))
+    divisor = writing.compute("Pow", base, writing.number(attribute(node, "beta", _LRN_BETA)))
+    flat = writing.compute("Cast", writing.compute("Div", x, divisor), to=kind)
+    writing.compute("Reshape", flat, writing.compute("Shape", node.input[0]))
     writing.finish()
     return True
 

@@ -74,9 +74,8 @@ _ELEMENT_BY_ELEMENT = frozenset(
         "ACTIVATION CAST CONSTANT DEQUANTIZE ELEMENTWISE IDENTITY PARAMETRIC_RELU QUANTIZE SCALE SELECT UNARY"
     ).split()
 )
-_ROUGH = {"Selu": 1e-4, "LRN": 1e-4}
-"""Operators whose defaults TensorRT's parser has to four digits only (1.6732 and 1.0507 for Selu), or whose sums ONNX
-Runtime takes by adding at one end and subtracting at the other."""
+_ROUGH = {"Selu": 1e-4}
+"""Operators whose defaults TensorRT's parser has to four digits only (1.6732 and 1.0507 for Selu)."""
 _PLACED = frozenset("Resize Upsample GridSample RoiAlign AffineGrid".split())  # noqa: SIM905
 """Operators that compute where they read: a place is rounded as the number that it is, between 0 and the size."""
 _SPECTRA = frozenset({"DFT", "STFT"})
