@@ -102,6 +102,15 @@ FORMS = {
             (, go, none, h)
         }""",
     ),
+    "a loop whose sizes grow": (
+        17,
+        """(float[4,2] x) => (float[2] y) <int64 most = {4}, bool go = {1}, float[2] h = {0, 0}, int64[1] none = {0},
+        int64[1] one = {1}> {
+          y = Loop <body = b (int64 i, bool c, float[2] s) => (bool d, float[2] t) {
+            d = Identity (c)  k = Unsqueeze (i, none)  e = Add (k, one)  r = Slice (x, none, e, none)
+            m = ReduceMean <axes = [0], keepdims = 0> (r)  t = Add (s, m) }> (most, go, h)
+        }""",
+    ),
     "a number of the iteration as a list": (
         17,
         """(float[4,2] x) => (float[2,1,2] y) <int64 most = {2}, bool go = {1}> {

@@ -70,6 +70,41 @@ def test_each_step_is_what_the_loop_does(text: str, opset: int) -> None:
         np.testing.assert_array_equal(expected, got)
 
 
+SIZED = """(float[2] y) <int64 five = {5}, bool on = {1}, float[2] z = {0, 0}, int64[1] zero = {0}, int64[1] one = {1},
+    int64[1] two = {2}, int64 none = {0}, int64 unit = {1}> {
+    y, w = Loop <body = b (int64 i, bool c, float[2] p, int64[1] k) => (bool d, float[2] q, int64[1] m)
+        { d = Identity (c)  m = Identity (k)  s = Unsqueeze (i, zero)  e = Add (s, one)  BODY  q = Add (p, r) }>
+        (five, on, z, two) }"""
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "t = Slice (x, s, e, zero)  r = ReduceSum <keepdims = 0> (t)",
+        "t = Slice (x, zero, k, zero)  r = ReduceSum <keepdims = 0> (t)",
+        "j = Add (i, unit)  t = Range (none, j, unit)  f = Cast <to = 1> (t)  r = ReduceSum <keepdims = 0> (f)",
+        "t = ConstantOfShape (e)  r = ReduceSum <keepdims = 0> (t)",
+        """l = Equal (i, unit)  r = If (l) <then_branch = t () => (float a)
+            { u = Slice (x, zero, e, zero)  a = ReduceSum <keepdims = 0> (u) },
+            else_branch = f () => (float b) { b = ReduceSum <keepdims = 0> (x) }>""",
+    ],
+    ids=["one", "state", "range", "fill", "branch"],
+)
+def test_sizes_that_change_from_step_to_step(body: str) -> None:
+    proto, rewritten, skips = unrolled(SIZED.replace("BODY", body))
+    assert not skips
+    assert "Loop" not in {node.op_type for node in rewritten.graph.node}
+    np.testing.assert_allclose(run(proto, {"x": X})[0], run(rewritten, {"x": X})[0], rtol=1e-6)
+
+
+def test_a_loop_whose_sizes_stay_is_left() -> None:
+    """What TensorRT runs as a loop is not written out: its steps share their kernels."""
+    body = "n = Shape (p)  v = Gather (x, i)  t = Expand (v, n)  f = Slice (t, zero, one)  r = Relu (f)"
+    _, rewritten, skips = unrolled(SIZED.replace("BODY", body))
+    assert not skips
+    assert "Loop" in {node.op_type for node in rewritten.graph.node}
+
+
 ONE = """(float[n,2] y) <bool on = {1}, bool off = {0}> {
     e = SequenceEmpty ()  r = Relu (x)  n = Size (r)  m = ReduceMax <keepdims = 0> (x)  z = Cast <to = 7> (m)
     s = Loop <body = b (int64 i, bool c, seq(float[]) p) => (bool d, seq(float[]) q)

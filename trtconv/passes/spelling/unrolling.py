@@ -1,8 +1,8 @@
-"""Loops over sequences, which no parser has, as what they do, step by step."""
+"""Loops over sequences, which no parser has, and over sizes that grow, which no builder has, step by step."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import onnx
@@ -15,7 +15,7 @@ from trtconv.graph.chance import RANDOM
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.scope import Scope
 from trtconv.graph.types import ONNX_DOMAINS
-from trtconv.graph.walk import all_nodes
+from trtconv.graph.walk import all_nodes, inner_graphs, reads
 from trtconv.passes.base import PassResult
 from trtconv.passes.spelling.base import Spelling
 from trtconv.passes.spelling.trip_counts import goes_on
@@ -28,6 +28,14 @@ _OF_SEQUENCES = frozenset(
         *("SplitToSequence", "ConcatFromSequence"),
     }
 )
+_SIZED_BY: Mapping[str, Sequence[int]] = {
+    **dict.fromkeys(("Pad", "Expand", "Reshape", "Tile", "Split", "TopK", "OneHot", "Upsample"), (1,)),
+    "ConstantOfShape": (0,),
+    "Range": (0, 1, 2),
+    "Resize": (2, 3),
+    "Slice": (1, 2, 3, 4),
+}
+"""Operator to the inputs that its sizes hang on."""
 _COPIES_SEQUENCES = 14
 """The opset from which an Identity takes a sequence."""
 _MOST_STEPS = 256
@@ -36,11 +44,12 @@ _MOST_NODES = 20_000
 
 
 class UnrollLoops(Spelling):
-    """Writes a Loop that has sequences inside, and a fixed number of steps, as the nodes of each step.
+    """Writes a Loop of a fixed number of steps as the nodes of each step, if it has sequences or its sizes change.
 
     TensorRT's parser has no sequences: once there is no loop around them, unpack-sequences writes them as the tensors
     that they hold. torch's older exporter writes such a loop for a split at places of its own, and for each loop of a
-    scripted module that goes through a list.
+    scripted module that goes through a list. Where sizes inside follow from the number of the step, as in `x[:i]` or
+    tf.math.cumprod, the parser takes the loop, and the builder refuses it without a name.
 
     Before:
         <ir_version: 8, opset_import: ["": 17]>
@@ -69,15 +78,12 @@ class UnrollLoops(Spelling):
         return result
 
     def lacks(self, scope: Scope, index: int, target: Target) -> bool:
-        inside = [
-            node
-            for attribute in scope.columns.attributes[index]
-            if attribute.name == "body"
-            for node in all_nodes(attribute.g.node)
-            if node.domain in ONNX_DOMAINS
-        ]
-        return any(node.op_type in _OF_SEQUENCES for node in inside) and all(
-            node.op_type not in ("Loop", "Scan") for node in inside
+        body = next((attribute.g for attribute in scope.columns.attributes[index] if attribute.name == "body"), None)
+        if body is None:
+            return False
+        ops = {node.op_type for node in all_nodes(body.node) if node.domain in ONNX_DOMAINS}
+        return ops.isdisjoint(("Loop", "Scan")) and (
+            not ops.isdisjoint(_OF_SEQUENCES) or (not ops.isdisjoint(_SIZED_BY) and _has_moving_sizes(body))
         )
 
     def write(self, writer: Writer, target: Target) -> str | None:
@@ -107,6 +113,25 @@ class UnrollLoops(Spelling):
                 rows = [writer.unsqueeze(tensor, [0]) for tensor in stack]
                 writer("Concat", *rows, axis=0, to=writer.output(slot))
         return f"its {steps} steps written one after the other"
+
+
+def _has_moving_sizes(body: onnx.GraphProto) -> bool:
+    """Whether sizes in a body follow from the number of the step, or from a state."""
+    moving = {value.name for index, value in enumerate(body.input) if index != _CONDITION}
+    return _sized_by(body.node, moving)
+
+
+def _sized_by(nodes: Iterable[onnx.NodeProto], moving: set[str]) -> bool:
+    """Whether a node has sizes by one of the tensors, to which what follows from them is added."""
+    for node in nodes:
+        places = _SIZED_BY.get(node.op_type, ()) if node.domain in ONNX_DOMAINS else ()
+        if any(place < len(node.input) and node.input[place] in moving for place in places):
+            return True
+        if any(_sized_by(graph.node, moving) for graph in inner_graphs([node])):
+            return True
+        if node.op_type not in ("Shape", "Size") and not moving.isdisjoint(reads(node)):
+            moving.update(node.output)
+    return False
 
 
 def _steps(writer: Writer, body: onnx.GraphProto) -> int:

@@ -3,7 +3,8 @@
 ONNX Runtime takes the variance as the mean of squares less the square of the mean, in float32: of values far from zero,
 or of equal ones, nothing is left of it. The definition takes the mean of squares of what is left of the mean.
 LpNormalization of opset 22 is missing from older versions, and ONNX's own implementation sums without magnitudes.
-The sums of LRN are taken by adding at one end and subtracting at the other: beside large values nothing is left of small ones.
+The sums of LRN are taken by adding at one end and subtracting at the other: of small values beside large ones nothing
+is left.
 
 Source: ONNX operators InstanceNormalization, LayerNormalization, LpNormalization, LRN and MeanVarianceNormalization.
 """
