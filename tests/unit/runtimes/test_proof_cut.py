@@ -47,6 +47,14 @@ CASES: dict[str, tuple[Seams, list[tuple[str, str, tuple[int, ...], tuple[int, .
         seams(CHAIN, ("x", "a"), ("a", "b"), ("b z", "y")),
         [("a", "x", (0,), (0,), True), ("b", "a", (1,), (1,), True), ("y", "b z", (2,), (2,), True)],
     ),
+    "what neither of both reads": (
+        seams("a = Neg (x)  b = Abs (x)  y = Add (a, z)", ("x", "a"), ("x", "b"), ("a z", "y")),
+        [("a", "x", (0,), (0,), True), ("y", "a z", (2,), (2,), True)],
+    ),
+    "what one of both reads": (
+        seams("a = Neg (x)  b = Abs (x)  y = Add (b, z)", ("x", "a"), ("x", "b"), ("a z", "y")),
+        [("a", "x", (0,), (0,), True), ("b", "x", (1,), (1,), True), ("y", "a x z", (2,), (1, 2), False)],
+    ),
     "nodes before what they read": (
         seams("y = Add (b, z)  b = Abs (a)  a = Neg (x)", ("x", "a"), ("a", "b"), ("b z", "y")),
         [("a", "x", (0,), (2,), True), ("b", "a", (1,), (1,), True), ("y", "b z", (2,), (0,), True)],

@@ -8,6 +8,7 @@ fits the sizes at which the piece is run.
 from __future__ import annotations
 
 import collections
+import itertools
 from collections.abc import Iterable, Iterator, Mapping
 
 from trtconv.core.frozen import frozen
@@ -98,10 +99,15 @@ class Seams:
         }
 
     def pieces(self) -> Iterator[Piece]:
-        """Yields a piece for every seam that the network computes, in its order."""
+        """Yields a piece for every seam that the network computes and one of both needs, in its order."""
+        needs = {number for layer in self._network.layers for number in layer.inputs} | set(self._network.outputs)
+        names = {*itertools.chain.from_iterable(self._reads), *self._model.outputs}
         for layer in self._network.layers:
             for number in layer.outputs:
                 name = self._network.tensors[number].name
+                # Of a loop of TensorFlow's seven results of eight are read by nobody, and each would be a run of it.
+                if number not in needs and name not in names:
+                    continue
                 if self.numbers.get(name) == number and name in self._producers:
                     yield self.cut(name)
 
