@@ -108,7 +108,10 @@ class ExpandIntegerOperators(NodePass):
 
     def visit(self, field: Field, node: gs.Node, target: Target) -> str | Refusal | None:
         if node.attrs.get("channels_last"):
-            return Refusal("its channels come last")
+            return Refusal(
+                "its channels come last, since ONNX Runtime laid the model out for one processor: give the model from "
+                "before, or have it optimised up to ORT_ENABLE_EXTENDED"
+            )
         if node.op == "Resize" and (moves(node) or _unit_of(field.scope, node.inputs[0].name) is None):
             return None
         work = _Expansion(field, node)

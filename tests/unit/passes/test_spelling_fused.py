@@ -360,3 +360,34 @@ def test_a_large_weight_of_few_bits_is_not_written_in_floats() -> None:
     proto = model("MatMulNBits", feeds, weights, K=2**14, N=2**13, bits=4, block_size=32)
     (skip,) = run_passes(wrap(proto), passes_for("as-is"), RTX).skipped
     assert "MatMulNBitsQuantizer" in skip.reason
+
+
+@pytest.mark.parametrize("sizes", ["5", "5,6"])
+@pytest.mark.parametrize("group", [1, 2])
+def test_quantised_values_with_channels_last(sizes: str, group: int) -> None:
+    """What ONNX Runtime saves at its highest level, for one processor: QLinearConv and NhwcMaxPool."""
+    rank = sizes.count(",") + 1
+    taps = ",".join("2" * rank)
+    proto = onnx.parser.parse_model(
+        f"""<ir_version: 8, opset_import: ["": 17, "com.microsoft": 1]>
+        g (uint8[n,{sizes},2] x) => (float y) <float s = {{0.02}}, uint8 z = {{7}}, float t = {{0.3}}, int8 o = {{0}}>
+        {{
+          c = com.microsoft.QLinearConv <channels_last = 1, group = {group}> (x, s, z, w, s, o, t, z)
+          p = com.microsoft.NhwcMaxPool <kernel_shape = [{taps}], strides = [{taps}]> (c)
+          y = DequantizeLinear (p, t, z)
+        }}"""
+    )
+    kernel = codes(np.int8, 4, 2 // group, *[2] * rank)
+    proto.graph.initializer.append(numpy_helper.from_array(kernel, "w"))
+    proto.graph.output[0].type.tensor_type.ClearField("shape")
+    # One step of what is quantised: the sum stands between two of them.
+    assert_written(proto, {"x": codes(np.uint8, 2, *map(int, sizes.split(",")), 2)}, 0.3 + 1e-6)
+
+
+def test_a_pool_of_bytes_that_an_opset_has_not_is_left() -> None:
+    proto = onnx.parser.parse_model(
+        """<ir_version: 8, opset_import: ["": 11, "com.microsoft": 1]> g (uint8[1,4,4,2] x) => (uint8[1,2,2,2] y)
+        { y = com.microsoft.NhwcMaxPool <kernel_shape = [2, 2], strides = [2, 2]> (x) }"""
+    )
+    skips = run_passes(wrap(proto), passes_for("as-is"), RTX).skipped
+    assert "opset 11 has no MaxPool of bytes" in {skip.reason for skip in skips}

@@ -29,6 +29,11 @@ from trtconv.passes.spelling.writer import Unwritable, Writer
 _IN_ONNX_DOMAIN = frozenset({"LayerNormalization", "SimplifiedLayerNormalization"})
 """Operators of ONNX Runtime that its files have in ONNX's domain, which does not know them, or not at their opset."""
 
+_KERNEL = 3
+"""The input of QLinearConv that is its kernel."""
+_POOLS_BYTES = 12
+"""The opset from which MaxPool takes int8 and uint8."""
+
 
 class ExpandFused(Spelling):
     """Writes operators of ONNX Runtime's own domain, which its optimiser fuses, in those of ONNX.
@@ -48,6 +53,10 @@ class ExpandFused(Spelling):
     domains = (*ONNX_DOMAINS, MICROSOFT)
 
     def lacks(self, scope: Scope, index: int, target: Target) -> bool:
+        if scope.columns.ops[index] == "QLinearConv":
+            attributes = scope.columns.attributes[index]
+            is_last = any(attribute.name == "channels_last" and attribute.i for attribute in attributes)
+            return is_last and scope.columns.domains[index] == MICROSOFT
         return (scope.columns.domains[index] == MICROSOFT) != (scope.columns.ops[index] in _IN_ONNX_DOMAIN)
 
     def write(self, writer: Writer, target: Target) -> str | None:
@@ -178,6 +187,19 @@ def _integer_matmul(writer: Writer) -> None:
     matmul_of_integers(writer, *map(writer.input, range(7)), to=writer.output())
 
 
+def _channels_last(writer: Writer) -> None:
+    """A quantised convolution or a MaxPool whose channels come last, as ONNX Runtime lays them out for processors."""
+    op = writer.node.op_type.removeprefix("Nhwc")
+    if op == "MaxPool" and writer.opset < _POOLS_BYTES:
+        raise Unwritable(f"opset {writer.opset} has no MaxPool of bytes")
+    rank = len(writer.attrs["kernel_shape"]) + 2 if op == "MaxPool" else len(writer.shape(writer.input(_KERNEL)))
+    spatial = range(1, rank - 1)
+    attrs = {key: value for key, value in writer.attrs.items() if key != "channels_last"}
+    first = writer("Transpose", writer.input(0), perm=[0, rank - 1, *spatial])
+    result = writer(op, first, *writer.node.input[1:], **attrs)
+    writer("Transpose", result, perm=[0, *(axis + 1 for axis in spatial), 1], to=writer.output())
+
+
 _FORMS: Mapping[str, Callable[[Writer], Any]] = {
     "Attention": attention,
     "BiasGelu": _gelu,
@@ -192,7 +214,9 @@ _FORMS: Mapping[str, Callable[[Writer], Any]] = {
     "MatMulIntegerToFloat": _integer_matmul,
     "MatMulNBits": matmul_of_blocks,
     "MultiHeadAttention": multi_head,
+    "NhwcMaxPool": _channels_last,
     "QAttention": quantized_attention,
+    "QLinearConv": _channels_last,
     "QuickGelu": _quick_gelu,
     "RotaryEmbedding": rotary,
     "SimplifiedLayerNormalization": _root_norm,
