@@ -227,6 +227,19 @@ def test_cumulative_products(rank: int, axis: int, reverse: bool, exclusive: boo
     np.testing.assert_allclose(ReferenceEvaluator(rewritten.proto).run(None, given_)[0], expected, rtol=1e-6)
 
 
+@pytest.mark.parametrize("reverse", [0, 1])
+def test_cumulative_products_of_any_batch(reverse: int) -> None:
+    proto = onnx.parser.parse_model(
+        f"""<ir_version: 13, opset_import: ["": 26]> g (float[n,5] a) => (float[n,5] y) <int64 one = {{1}}>
+        {{ y = CumProd <reverse = {reverse}> (a, one) }}"""
+    )
+    a, rewritten = normal(3, 5, dtype=np.float32), wrap(proto)
+    run_passes(rewritten, PASSES, RTX)
+    assert not any(True for _ in rewritten.nodes("CumProd"))
+    expected = np.cumprod(a[:, ::-1], 1)[:, ::-1] if reverse else np.cumprod(a, 1)
+    np.testing.assert_allclose(ReferenceEvaluator(rewritten.proto).run(None, {"a": a})[0], expected, rtol=1e-6)
+
+
 @given(
     st.sampled_from(("add", "mul", "max", "min")),
     st.sampled_from((np.float32, np.int32)),

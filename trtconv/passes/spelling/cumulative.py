@@ -6,7 +6,7 @@ import numpy as np
 
 from trtconv.core.target import Target
 from trtconv.passes.spelling.base import Spelling
-from trtconv.passes.spelling.writer import Writer
+from trtconv.passes.spelling.writer import Unwritable, Writer
 
 
 class CumulativeProduct(Spelling):
@@ -43,13 +43,19 @@ class CumulativeProduct(Spelling):
 def _along(writer: Writer, axis: int) -> str:
     """Writes the products along one axis."""
     product = writer.input(0)
-    shape, dtype = writer.sizes(product), writer.dtype(product)
+    shape, dtype = writer.shape(product), writer.dtype(product)
     backwards, size = bool(writer.attrs.get("reverse")), shape[axis]
+    if size is None:
+        raise Unwritable(f"the size of axis {axis} of {product!r} is known only at run time")
 
     def shifted(name: str, by: int) -> str:
-        ones = np.ones([by if number == axis else other for number, other in enumerate(shape)], dtype)
         begin, end = (by, size) if backwards else (0, size - by)
         rest = writer.slice(name, [begin], [end], [axis])
+        if None in shape:
+            pads = np.zeros((2, len(shape)), np.int64)
+            pads[int(backwards), axis] = by
+            return writer("Pad", rest, pads.reshape(-1), np.ones((), dtype))
+        ones = np.ones([by if number == axis else other or 0 for number, other in enumerate(shape)], dtype)
         return writer("Concat", *([rest, ones] if backwards else [ones, rest]), axis=axis)
 
     if writer.attrs.get("exclusive"):
