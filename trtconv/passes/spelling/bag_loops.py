@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import onnx
 
 from trtconv.core.frozen import frozen
-from trtconv.graph.resolve import resolved
+from trtconv.graph.attributes import attribute, attributes_of
 from trtconv.passes.spelling.offsets import COPIES, flat_of, length_of, rest_of
-from trtconv.passes.spelling.writer import Unwritable, Writer, attribute_value
+from trtconv.passes.spelling.writer import Unwritable, Writer
 
 REDUCTIONS = ("ReduceSum", "ReduceMean", "ReduceMax")
 _NUMBER_OF_STEP, _FIRST_STATE = 0, 2
@@ -110,9 +109,9 @@ class BagLoop:
             for name in filter(None, node.output):
                 if self._makers.setdefault(name, node) is not node:
                     raise Unwritable
-            for attribute in node.attribute:
-                if attribute.HasField("g"):
-                    self._note(attribute.g)
+            for entry in node.attribute:
+                if entry.HasField("g"):
+                    self._note(entry.g)
 
     def _number_of_step(self) -> str:
         """Returns the tensor that has the number of the step: the body's own, or where there is no trip count, a state
@@ -120,7 +119,7 @@ class BagLoop:
         if self._loop.input[0]:
             return str(self._body.input[_NUMBER_OF_STEP].name)
         for slot, state in enumerate(self._body.input[_FIRST_STATE:], 1):
-            begin = resolved(self._scope, self._loop.input[slot + 1], self._writer.model.proto.opset_import)
+            begin = self._writer.resolve(self._loop.input[slot + 1])
             self._number = state.name
             if begin is not None and not begin.any() and self._ahead(self._body.output[slot].name) == 1:
                 return str(state.name)
@@ -139,7 +138,7 @@ class BagLoop:
         if ends is None or begins is None or (ends.op_type, begins.op_type) != ("Less", "Less"):
             raise Unwritable
         count = self._outer(self._origin(ends.input[1]))
-        first = resolved(self._scope, begins.input[0], self._writer.model.proto.opset_import)
+        first = self._writer.resolve(begins.input[0])
         if self._ahead(ends.input[0]) != 1 or begins.input[1] != count or first is None or first.any():
             raise Unwritable
         return count
@@ -148,7 +147,7 @@ class BagLoop:
         """Returns what a tensor of the body is a reduction of."""
         node = self._maker(name)
         if node.op_type in REDUCTIONS and self._axes(node) == [0]:
-            return Bag(node.op_type, self._rows(node.input[0]), bool(attribute_of(node, "keepdims", 1)))
+            return Bag(node.op_type, self._rows(node.input[0]), bool(attribute(node, "keepdims", 1)))
         if node.op_type == "Identity":
             return self.bag(node.input[0])
         if node.op_type == "Div":
@@ -242,7 +241,7 @@ class BagLoop:
             if isinstance(begin, Offset):
                 rank = len(self._writer.shape(source))
                 return BagRows(begin, self._bound(node.input[2]), source, source, rank, lambda: source)
-        elif node.op_type == "Gather" and not attribute_of(node, "axis", 0):
+        elif node.op_type == "Gather" and not attribute(node, "axis", 0):
             return self._looked_up(node)
         elif node.op_type == "Unsqueeze" and min(axes := self._axes(node), default=0) > 0:
             rows = self._rows(node.input[0])
@@ -289,7 +288,7 @@ class BagLoop:
         if node is None or node.op_type not in ("Gather", "Slice") or node.input[0] in self._makers:
             return None
         ahead = self._ahead(node.input[1])
-        if ahead is None or attribute_of(node, "axis", 0):
+        if ahead is None or attribute(node, "axis", 0):
             return None
         if node.op_type == "Slice" and not (self._is_along_first(node) and self._ahead(node.input[2]) == ahead + 1):
             return None
@@ -324,12 +323,12 @@ class BagLoop:
         node = self._makers.get(name)
         tensor = self._constants.get(name)
         if node is not None and node.op_type == "Constant":
-            tensor = next((attribute.t for attribute in node.attribute if attribute.name == "value"), None)
+            tensor = attribute(node, "value")
         if tensor is not None:
             return self._scope.whole.array(tensor)
         if node is not None or name in self._inputs:
             return None
-        return resolved(self._scope, name, self._writer.model.proto.opset_import)
+        return self._writer.resolve(name)
 
     def _is_zero(self, name: str) -> bool:
         values = self._constant(name)
@@ -339,7 +338,7 @@ class BagLoop:
         if len(node.input) > 1:
             axes = self._constant(node.input[1])
             return [] if axes is None else [int(axis) for axis in axes.reshape(-1)]
-        return [int(axis) for axis in attribute_of(node, "axes", [])]
+        return [int(axis) for axis in attribute(node, "axes", [])]
 
     def _maker(self, name: str) -> onnx.NodeProto:
         if name not in self._makers:
@@ -355,17 +354,12 @@ class BagLoop:
 
 def body_of(loop: onnx.NodeProto) -> onnx.GraphProto:
     """Returns the body of a loop."""
-    return next(attribute.g for attribute in loop.attribute if attribute.name == "body")
-
-
-def attribute_of(node: onnx.NodeProto, name: str, default: Any) -> Any:
-    """Returns an attribute of a node."""
-    return next((attribute_value(attribute) for attribute in node.attribute if attribute.name == name), default)
+    return attribute(loop, "body")
 
 
 def _branches(node: onnx.NodeProto) -> tuple[str, str]:
     """Returns what the branches of an If make."""
-    graphs = {attribute.name: attribute.g for attribute in node.attribute}
+    graphs = attributes_of(node)
     if node.op_type != "If" or any(len(graph.output) != 1 for graph in graphs.values()):
         raise Unwritable
     return graphs["then_branch"].output[0].name, graphs["else_branch"].output[0].name

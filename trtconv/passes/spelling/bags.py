@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from trtconv.core.target import Target
-from trtconv.graph.resolve import resolved
+from trtconv.graph.attributes import attribute
 from trtconv.graph.scope import Scope
-from trtconv.passes.spelling.bag_loops import Bag, BagLoop, Offset, attribute_of, body_of
+from trtconv.passes.spelling.bag_loops import Bag, BagLoop, Offset, body_of
 from trtconv.passes.spelling.base import Spelling
 from trtconv.passes.spelling.offsets import TO_THE_END, copied, flat_of, length_of, rest_of
 from trtconv.passes.spelling.trip_counts import goes_on
@@ -104,7 +104,7 @@ def _column(writer: Writer, entry: Offset, count: str, *, is_whole: bool) -> str
         is_whole: Whether there are as many as pairs of neighbours among the offsets.
     """
     if not is_whole:
-        first, steps = entry.ahead_there, resolved(writer.scope, count, writer.model.proto.opset_import)
+        first, steps = entry.ahead_there, writer.resolve(count)
         if steps is not None:
             return _long(writer, entry.part, writer.slice(entry.part, [first], [first + int(steps.item())], [0]))
         end = writer("Add", writer.reshape(_long(writer, count), [1]), np.array([first], np.int64))
@@ -163,7 +163,7 @@ def _grid(writer: Writer, bag: Bag, count: str) -> str:
 def _numbers(scope: Scope, name: str) -> str:
     """Returns the list that has as many entries as a tensor has rows, by which they were looked up; or the tensor."""
     while len(scope.shape(name) or ()) == 2 and (node := scope.producer(name)) is not None:
-        if node.op_type == "Gather" and not attribute_of(node, "axis", 0):
+        if node.op_type == "Gather" and not attribute(node, "axis", 0):
             return str(node.input[1])
         if node.op_type not in ("Identity", "Mul"):
             break
@@ -200,7 +200,7 @@ def _is_size(scope: Scope, name: str, tensor: str, axis: int) -> bool:
             return False
     if node is None or node.op_type != "Shape" or node.input[0] not in _like(scope, tensor, axis):
         return False
-    return bool(attribute_of(node, "start", 0) == first and attribute_of(node, "end", None) == end)
+    return bool(attribute(node, "start", 0) == first and attribute(node, "end") == end)
 
 
 def _like(scope: Scope, tensor: str, axis: int) -> set[str]:
