@@ -87,6 +87,9 @@ ROOMS = {
     "pipeline": [
         "unit/pipeline",
         "unit/engine/test_pipelines.py",
+        "unit/graph/test_images.py",
+        "unit/graph/test_resolved.py",
+        "unit/precision/test_mixing.py",
         "unit/shapes/test_pro*.py",
         "cli/test_partition.py",
     ],

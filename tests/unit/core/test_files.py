@@ -16,7 +16,7 @@ import pytest
 
 from trtconv.core import files
 from trtconv.core.errors import EnvironmentMissing, InputError
-from trtconv.core.files import atomic_write, real_path, streams_together
+from trtconv.core.files import atomic_write, locked, moved, real_path, streams_together
 from trtconv.core.process import SystemProgram
 from trtconv.core.reading import read_plain, sha256_of
 from trtconv.core.scratch import Scratch
@@ -197,3 +197,34 @@ def test_the_checksum_of_the_sources_is_of_each_name_and_content() -> None:
     for name in names:
         sha.update(name.encode() + b"\0" + (package / name).read_bytes())
     assert files.source_checksum() == sha.hexdigest()[:16]
+
+
+def test_a_lock_keeps_others_from_a_folder_until_it_ends(tmp_path: Path) -> None:
+    fcntl = pytest.importorskip("fcntl")
+    folder = os.open(tmp_path, os.O_RDONLY)
+    try:
+        with locked(tmp_path / "e.engine"), pytest.raises(BlockingIOError):
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    finally:
+        os.close(folder)
+
+
+def test_a_file_is_moved_or_stays_where_another_disk_is_meant(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source, target = tmp_path / "source", tmp_path / "new" / "target"
+    source.write_bytes(b"data")
+    for number in (errno.EXDEV, errno.EACCES):
+
+        def refuse(path: Path, place: Path, number: int = number) -> None:
+            raise OSError(number, os.strerror(number))
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Path, "replace", refuse)
+            if number == errno.EXDEV:
+                assert not moved(source, target)
+            else:
+                with pytest.raises(InputError, match="target cannot be written"):
+                    moved(source, target)
+        assert source.read_bytes() == b"data" and not target.exists()
+    assert moved(source, target)
+    assert target.read_bytes() == b"data" and not source.exists()

@@ -16,7 +16,7 @@ from trtconv.core import config
 from trtconv.core.agreement import CodeFile
 from trtconv.core.errors import InputError
 from trtconv.core.files import atomic_stream, atomic_write
-from trtconv.core.outputs import Output, check_all
+from trtconv.core.outputs import Output, check_all, is_replaceable
 from trtconv.core.requests.bench import BenchRequest
 from trtconv.core.requests.build import BuildRequest
 from trtconv.core.requests.check import CheckRequest
@@ -144,6 +144,14 @@ def test_a_report_that_trtconv_did_not_write_is_not_replaced(checkout: Path, eng
     (checkout / f"{engine}.json").write_text("mine")
     with pytest.raises(InputError, match="was not written by trtconv"):
         load(checkout, ("g.onnx", engine), ("h.onnx", "h.engine"))
+
+
+def test_a_file_that_cannot_be_read_to_its_end_is_not_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "weights.bin"
+    path.touch()
+    os.truncate(path, 1 << 31)
+    (tmp_path / "weights.bin.json").write_text(REPORT)
+    assert not is_replaceable(path)
 
 
 def test_a_link_that_appears_after_the_configuration_was_read_is_refused(checkout: Path) -> None:

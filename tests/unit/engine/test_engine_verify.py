@@ -10,17 +10,19 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 
 from support.engines import DIMS, NET, Built, build, call_here, give_gpu
 from support.gpu import FakeDriver
 from support.paths import ROOT
+from support.quantized_models import Net, Quantiser, make_net
 from trtconv.cli.commands.verify import command
 from trtconv.cli.formats.engine import verify_text
 from trtconv.core.agreement import CodeFile
 from trtconv.core.dims import Range
 from trtconv.core.documents.parts import RuntimeIdentity
-from trtconv.core.documents.verify import VerifyCase, VerifyReport
+from trtconv.core.documents.verify import Disagreement, VerifyCase, VerifyReport
 from trtconv.core.errors import EngineFailed, EnvironmentMissing, InputError
 from trtconv.core.files import report_beside
 from trtconv.core.requests.engine import Limits, VerifyRequest
@@ -51,6 +53,22 @@ def test_an_engine_that_computes_the_model(gpu: FakeDriver, tmp_path: Path) -> N
         assert [output.name for output in case.outputs] == ["y", "z"]
         assert case.shapes["x"][2] % 2 == 0, "only multiples of 2 are accepted"
         assert max(output.max_rel for output in case.outputs) < 1e-6
+    assert "engine" in report.seconds and "rewritten model" not in report.seconds
+
+
+def test_an_engine_is_held_against_itself_at_every_size(
+    gpu: FakeDriver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shapes: list[tuple[int, ...]] = []
+
+    def disagree(_run: object, profile: int, feeds: dict[str, Any], *_: object) -> list[Disagreement]:
+        shapes.append(feeds["x"].shape)
+        return [Disagreement("twice", "y", f"profile {profile}")]
+
+    monkeypatch.setattr(verifying, "self_check", disagree)
+    report = run(build(tmp_path), self_check=True, random=0)
+    assert shapes == [case.shapes["x"] for case in report.cases]
+    assert len(report.self_check or ()) == 3 and report.exit_code == 1
 
 
 RANDOM = """<ir_version: 8, opset_import: ["": 17]> g (float[n, 4] x) => (float[n, 4] y, float[n, 4] z)
@@ -142,6 +160,14 @@ def test_a_limit_beyond_which_nothing_is_is_refused_where_it_is_given(name: str)
         Limits(**{name: math.nan})
 
 
+def test_what_passes_quantised_anew_is_held_to_less(gpu: FakeDriver, tmp_path: Path) -> None:
+    text = onnx.printer.to_text(make_net(Net(weight=Quantiser(axis=0)))[0])
+    built = build(tmp_path, text, ({},))
+    assert run(built).precision == "requantized"
+    built.change_report(plan__rewrite=False)
+    assert run(built).precision == "int8"
+
+
 def test_a_limit_within_which_all_is(gpu: FakeDriver, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="is inf"):
         run(build(tmp_path), limits=Limits(relative=math.inf))
@@ -215,6 +241,13 @@ def test_inputs_of_a_size_that_the_network_does_not_accept(
     assert f"nearest sizes of {name} that it accepts are {size - 1} and {size + 1}." in refused.value.hint
 
 
+def test_the_hint_about_sizes_is_for_the_one_that_is_refused(gpu: FakeDriver, tmp_path: Path) -> None:
+    with pytest.raises(InputError) as refused:
+        run(build(tmp_path), dims={"n": Range(1, 1, 1), "h": Range(5, 5, 5), "w": Range(7, 7, 7)})
+    assert "no h of 5" in refused.value.message
+    assert "--dim h=4" in refused.value.hint
+
+
 def test_a_generator_beside_inputs_is_refused(gpu: FakeDriver, tmp_path: Path) -> None:
     inputs = save(tmp_path / "i.npz", x=np.ones((1, 3, 8, 8), np.float32))
     (tmp_path / "make.py").write_text("def make(shapes, seed):\n    raise ValueError\n")
@@ -265,6 +298,15 @@ def test_a_generator_makes_the_inputs(gpu: FakeDriver, tmp_path: Path) -> None:
     report = run(build(tmp_path), generator=f"{tmp_path / 'g.py'}:make", seed=5)
     assert report.exit_code == 0
     assert [case.seed for case in report.cases] == [5, 6, 7, 8, 9]
+
+
+def test_inputs_at_which_the_model_itself_fails_prove_nothing(gpu: FakeDriver, tmp_path: Path) -> None:
+    text = """<ir_version: 8, opset_import: ["": 17]> g (int64[n] i) => (float[n] y)
+    <float[2] t = {1, 2}> { y = Gather (t, i) }"""
+    (tmp_path / "g.py").write_text("import numpy as np\ndef make(s, seed): return {'i': np.full(s['i'], 9)}\n")
+    report = run(build(tmp_path, text, BATCH), generator=f"{tmp_path / 'g.py'}:make", random=0)
+    assert [(case.passed, bool(case.skipped)) for case in report.cases] == [(None, True)] * len(report.cases)
+    assert report.exit_code == 4
 
 
 @pytest.mark.parametrize(
@@ -496,6 +538,9 @@ def test_without_an_engine_the_parsed_network_is_compared_and_it_is_said(gpu: Fa
         run(built, engine=built.engine)
     with pytest.raises(InputError, match=r"there is no engine .*3 dynamic dimension\(s\) without bounds"):
         run(built)
+    with pytest.raises(InputError) as lacking:
+        run(built, dims={"n": Range(1, 1, 2)})
+    assert lacking.value.lacks_bounds
     with pytest.raises(EnvironmentMissing, match="there is no engine"):
         run(built, require_engine=True)
 

@@ -177,6 +177,8 @@ def test_inputs_say_what_they_take(fitted: Fitted) -> None:
         {"image_height": 13},
     ]
     assert "48x50, 13x50, resized to 24x32" in str(taken)
+    third = fitted("image=48x50+13x50+30x50").images
+    assert [each["image_height"].opt for each in sides(third)] == [48, 13, 30]
     assert reloaded(model.copy()).proto == model.proto
     assert fitted("", "float[2,3,h,w] x").inputs[0].dims == (2, "h", "w", 3)
     assert fitted("image=8x6", "float[2,3,h,w] x").inputs[0].dims == (2, 8, 6, 3)

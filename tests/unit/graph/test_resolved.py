@@ -9,10 +9,12 @@ import pytest
 
 from support.onnx_models import parse, wrap
 from trtconv.core.dims import Range
+from trtconv.core.requests.check import CheckRequest
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.places import products_before
 from trtconv.graph.resolve import _MAX_CONE, resolved
 from trtconv.graph.stored_bounds import DIMS_KEY, stored_bounds
+from trtconv.pipeline.outputs import asked_profiles
 
 HEAD = '<ir_version: 8, opset_import: ["": 17, "my": 1]>'
 
@@ -25,6 +27,14 @@ def net(nodes: str) -> OnnxModel:
             {{ {nodes} y = Relu (x) }}"""
         )
     )
+
+
+@pytest.mark.parametrize("place", ["h", "x:1"])
+def test_bounds_of_a_request_come_before_those_of_the_file(place: str) -> None:
+    model = net("")
+    model.proto.metadata_props.add(key=DIMS_KEY, value=json.dumps({"h": {"bounds": [1, 4, 9]}}))
+    (profile,) = asked_profiles(model, CheckRequest("m.onnx", dims={place: Range(2, 3, 4)}))
+    assert profile.dims == {"h": Range(2, 3, 4)}
 
 
 def value(nodes: str, name: str = "r") -> list[int] | int | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import shutil
@@ -208,6 +209,16 @@ def test_every_profile_counts_alike(use: Callable[..., FakeNetwork], tmp_path: P
     assert report.best_of is not None
     assert report.best_of.us == ((3000.0, 3000.0), (2400.0, 2400.0))
     assert (report.best_of.taken, report.best_of.spread) == (1, 1.25)
+
+
+@pytest.mark.parametrize(("low", "fails"), [(12, True), (9, False)])
+def test_profiles_have_to_cover_what_the_dims_ask_for(
+    use: Callable[..., FakeNetwork], tmp_path: Path, low: int, fails: bool
+) -> None:
+    use(2000.0)
+    profiles = ({"h": Range(4, 4, 8)}, {"h": Range(low, 16, 16)})
+    with pytest.raises(InputError, match="h 9") if fails else contextlib.nullcontext():
+        built(tmp_path, best_of=1, dims={"h": Range(4, 4, 16)}, profiles=profiles)
 
 
 def test_a_network_that_does_not_build_is_refused_as_ever(use: Callable[..., FakeNetwork], tmp_path: Path) -> None:

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import onnx.parser
 import pytest
 
 from trtconv.core import codes
 from trtconv.core.documents.rewrite import Skip
 from trtconv.core.findings import Finding, Location, Severity
-from trtconv.pipeline.mended import after_rules, explained
+from trtconv.core.stopwatch import Stopwatch
+from trtconv.core.target import Target
+from trtconv.graph.model import OnnxModel
+from trtconv.passes import PASSES, PassResult
+from trtconv.pipeline.mended import after_rules, declined, explained
+from trtconv.pipeline.preparation import Preparation
+from trtconv.rules import CHECKS
 
 REFUSED = codes.PARSER_REFUSED.finding("it has no MultiHeadAttention", fix="Replace it.")
 WHY = "trtconv cannot write it in other operators: its inputs are packed. Replace it."
@@ -48,3 +57,34 @@ def test_where_a_rule_says_what_is_misread_nothing_is_to_be_reported() -> None:
     assert second == refused
     # What is no error, or is about sizes, explains none.
     assert after_rules([differs], rules[1:]) == (differs,)
+
+
+@pytest.mark.parametrize(
+    ("reasons", "told"),
+    [
+        ({"a": "it is bare"}, {"it is bare"}),
+        # Of the others' only where all have the same.
+        ({"b": "it is bare", "c": "it is bare"}, {"it is bare"}),
+        ({"b": "it is bare", "c": "it is odd"}, set()),
+        ({"a": "it is odd", "b": "it is bare"}, {"it is odd"}),
+        ({}, set()),
+    ],
+)
+def test_a_pass_that_leaves_a_node_says_why(reasons: dict[str, str], told: set[str]) -> None:
+    rule = next(rule for rule in CHECKS if rule.by_hand and any(rule.code in pass_.fixes for pass_ in PASSES))
+    (mends, *_) = (pass_ for pass_ in PASSES if rule.code in pass_.fixes)
+    finding = Finding(rule.code, rule.name, "misread", Severity.ERROR, Location(node="a"), "")
+    skips = tuple(Skip(mends.name, node, why) for node, why in reasons.items())
+    (left,) = declined([finding], PassResult((), skips), PASSES)
+    assert left.fix.startswith(rule.by_hand)
+    assert {why for why in ("it is bare", "it is odd") if why in left.fix} == told
+
+
+def test_a_node_inside_a_function_has_no_index_in_the_main_graph() -> None:
+    text = """<ir_version: 8, opset_import: ["": 17, "my": 1]>
+    g (float[1,2,4,4] x, float[2,3,2,2] w) => (float[1,3,p,q] y) { [first] a = Relu (x) [up] y = my.up (a, w) }
+    <domain: "my", opset_import: ["": 17]> up (a, w) => (y) {
+        [in] y = ConvTranspose <auto_pad = "VALID", output_padding = [1, 1], strides = [2, 2]> (a, w) }"""
+    model = OnnxModel(onnx.parser.parse_model(text), Path("m.onnx"))
+    judged = Preparation(model, Target("rtx", (1, 7)), Stopwatch(None)).judge((), checks=CHECKS)
+    assert [finding.location.index for finding in judged.findings] == [None]

@@ -240,6 +240,18 @@ class TestUpToDate:
         assert why is None or re.fullmatch(why, report.rebuilt or "")
         assert report.rebuilt is None or f"; built again, since {report.rebuilt}" in build_text(report)
 
+    def test_an_engine_that_cannot_be_read_is_built_again(
+        self, use: Use, model: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        build(model)
+
+        def refuse(_: Path) -> str:
+            raise OSError("of its bytes only 0 are there")
+
+        monkeypatch.setattr("trtconv.pipeline.outputs.sha256_of", refuse)
+        report = build(model)
+        assert not report.up_to_date and report.exit_code == 0
+
     def test_another_runtime_builds_again(self, use: Use, model: Path) -> None:
         build(model)
         use(FakeRuntime(version="1.8.0.1"))

@@ -124,6 +124,7 @@ def test_check_offers_what_it_finds() -> None:
     (offer,) = found("tensorrt-8.6")
     assert offer.severity is trtconv.Severity.INFO and "--substitute efficient-nms" in offer.fix
     assert not found("tensorrt-8.6", substitute=("efficient-nms",))
+    assert not found("tensorrt-8.6", rewrite=False)
     assert not list(offers(load("moved-apart"), Target.parse("rtx-1.7")))
 
 
