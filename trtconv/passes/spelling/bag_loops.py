@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 
 from trtconv.core.frozen import frozen
-from trtconv.graph.attributes import attribute, attributes_of
+from trtconv.graph.attributes import attribute
 from trtconv.passes.spelling.offsets import COPIES, flat_of, length_of, rest_of
 from trtconv.passes.spelling.writer import Unwritable, Writer
 
@@ -359,7 +359,6 @@ def body_of(loop: onnx.NodeProto) -> onnx.GraphProto:
 
 def _branches(node: onnx.NodeProto) -> tuple[str, str]:
     """Returns what the branches of an If make."""
-    graphs = attributes_of(node)
-    if node.op_type != "If" or any(len(graph.output) != 1 for graph in graphs.values()):
+    if node.op_type != "If" or len(node.output) != 1:
         raise Unwritable
-    return graphs["then_branch"].output[0].name, graphs["else_branch"].output[0].name
+    return attribute(node, "then_branch").output[0].name, attribute(node, "else_branch").output[0].name

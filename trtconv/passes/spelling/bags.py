@@ -76,7 +76,7 @@ def _of_loop(writer: Writer) -> tuple[str, Bag, str]:
 def _of_sequence(writer: Writer) -> tuple[str, Bag, str]:
     """Returns the same of a Loop that puts its bags into a sequence, which the node joins."""
     loop = writer.scope.producer(writer.input(0))
-    if loop is None or loop.op_type != "Loop" or writer.attrs.get("axis") or writer.attrs.get("new_axis"):
+    if loop is None or loop.op_type != "Loop" or attribute(writer.node, "axis") or attribute(writer.node, "new_axis"):
         raise Unwritable
     body = body_of(loop)
     slot = list(loop.output).index(writer.input(0))
