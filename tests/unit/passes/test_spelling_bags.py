@@ -145,3 +145,44 @@ def agree(proto: onnx.ModelProto, other: onnx.ModelProto, *, empty: bool) -> int
         np.testing.assert_allclose(run(other, feed)[0], expected[0], rtol=1e-5, atol=1e-5)
         count += 1
     return count
+
+
+STEP = """d = Identity (c)  j = Add (i, one)  p = Gather (o, i)  q = Gather (o, j)  s = Unsqueeze (p, zero)
+    e = Unsqueeze (q, zero)  r = Slice (x, s, e, zero)  g = Gather (t, r)  z = ReduceSum <keepdims = 0> (g, zero)"""
+MEAN = STEP.replace("z =", "f = Sub (q, p)  n = Cast <to = 1> (f)  k =") + "  z = Div (k, n)"
+COLUMN = STEP.replace("s = Unsqueeze (p, zero)", "s = Identity (p)").replace(
+    "e = Unsqueeze (q, zero)", "e = Identity (q)"
+)
+TRUTH = "b = Cast <to = 9> (f)  n = Cast <to = 1> (b)"
+FLAG = "b = Cast <to = 9> (i)  h = Cast <to = 7> (b)  j ="
+
+
+@pytest.mark.parametrize(
+    ("step", "offsets", "last", "stays"),
+    [
+        pytest.param(STEP, [0, 2, 3, 6], 1, False, id="sum"),
+        pytest.param(MEAN, [0, 2, 3, 6], 1, False, id="mean"),
+        pytest.param(STEP, [-4, -2, 3, 6], 1, True, id="from the end of the rows"),
+        pytest.param(STEP.replace("= Add", "= Sub"), [3, 4, 6, 0], 1, True, id="the last entry in the first step"),
+        pytest.param(COLUMN, [[0], [2], [3], [6]], 1, True, id="offsets in a column"),
+        pytest.param(MEAN.replace("n = Cast <to = 1> (f)", TRUTH), [0, 2, 3, 6], 1, True, id="divided by whether"),
+        pytest.param(STEP.replace("j =", FLAG).replace("(o, i)", "(o, h)"), [0, 2, 3, 6], 1, True, id="by whether"),
+        # A sum over all rows times zero or one would have it in each bag.
+        pytest.param(STEP, [0, 2, 3, 6], np.inf, True, id="infinite rows"),
+    ],
+)
+def test_what_only_looks_like_bags_stays(step: str, offsets: list[int], last: float, stays: bool) -> None:
+    proto = onnx.parser.parse_model(
+        f"""<ir_version: 8, opset_import: ["": 17]> g (int64[6] x) => (float[3,2] y)
+        <int64 three = {{3}}, bool on = {{1}}, int64[1] zero = {{0}}, int64 one = {{1}}>
+        {{ y = Loop <body = b (int64 i, bool c) => (bool d, float[2] z) {{ {step} }}> (three, on) }}"""
+    )
+    table = np.arange(18, dtype=np.float32).reshape(9, 2)
+    table[8, 1] *= last
+    proto.graph.initializer.extend(
+        [numpy_helper.from_array(np.array(offsets), "o"), numpy_helper.from_array(table, "t")]
+    )
+    other = rewritten(proto)
+    assert has_loop(other) == stays
+    feed = {"x": np.array([1, 2, 3, 4, 5, 8])}
+    np.testing.assert_allclose(run(other, feed)[0], run(proto, feed)[0])

@@ -15,6 +15,8 @@ from trtconv.passes.spelling.writer import Unwritable, Writer
 
 REDUCTIONS = ("ReduceSum", "ReduceMean", "ReduceMax")
 _NUMBER_OF_STEP, _FIRST_STATE = 0, 2
+_COUNTING = frozenset({onnx.TensorProto.INT32, onnx.TensorProto.INT64, onnx.TensorProto.FLOAT, onnx.TensorProto.DOUBLE})
+"""Types that have every number of rows."""
 
 
 @frozen
@@ -288,11 +290,16 @@ class BagLoop:
         if node is None or node.op_type not in ("Gather", "Slice") or node.input[0] in self._makers:
             return None
         ahead = self._ahead(node.input[1])
-        if ahead is None or attribute(node, "axis", 0):
+        # At -1 is the last entry in the first step.
+        if ahead is None or ahead < 0 or attribute(node, "axis", 0):
             return None
         if node.op_type == "Slice" and not (self._is_along_first(node) and self._ahead(node.input[2]) == ahead + 1):
             return None
         offsets = self._outer(node.input[0])
+        values = self._writer.resolve(offsets)
+        # A Slice counts what is negative from the end.
+        if len(self._writer.shape(offsets)) != 1 or (values is not None and (values < 0).any()):
+            return None
         rest = rest_of(self._scope, offsets)
         whole, skipped = rest or (offsets, 0)
         return Offset(whole, ahead + skipped, offsets, ahead)
@@ -315,6 +322,8 @@ class BagLoop:
 
     def _origin(self, name: str) -> str:
         while (node := self._makers.get(name)) is not None and node.op_type in COPIES:
+            if node.op_type == "Cast" and attribute(node, "to") not in _COUNTING:
+                break
             name = node.input[0]
         return name
 

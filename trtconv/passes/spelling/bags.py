@@ -227,6 +227,10 @@ def _reduce_marked(writer: Writer, bag: Bag, count: str) -> None:
     dtype, rows = writer.dtype(bag.rows.values), bag.rows
     if rows.rank != 2 or dtype.kind != "f" or not isinstance(rows.end, Offset):
         raise Unwritable("its rows are no lists of floats")
+    values = writer.scope.values(rows.values) if bag.op != "ReduceMax" else None
+    if values is not None and not np.isfinite(values).all():
+        # Zero times infinity is not zero.
+        raise Unwritable("its rows are not finite")
     is_whole = bool(_starts(writer.scope, bag, count))
     first, stated = (_column(writer, entry, count, is_whole=is_whole) for entry in (rows.begin, rows.end))
     last = stated
