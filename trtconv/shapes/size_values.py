@@ -39,6 +39,8 @@ class SizeValues:
         self._compute = compute
         self._divisible = Divisible(model, ())
         self._answers: dict[str, Tensor | None] = {}
+        self._stopped: set[str] = set()
+        """Tensors whose nodes did not come to an end in time."""
 
     def __call__(self, _: int, node: Node, tensors: Mapping[str, Tensor]) -> dict[int, Tensor | None]:
         """Returns inputs to give a node instead of its own; see `trtconv.shapes.lattice.program.Revision`."""
@@ -71,7 +73,7 @@ class SizeValues:
         }
         shapes = {key: [int(num.value) for num in tensor.shape or ()] for key, tensor in starts.items()}
         formula = self._divisible.formula(name, shapes)
-        if formula is None:
+        if formula is None or not self._stopped.isdisjoint(formula.main.producers):
             return None
         names = [spec.name for spec in formula.inputs]
         rows, places = _rows([starts[key] for key in names])
@@ -80,6 +82,7 @@ class SizeValues:
         feeds = [{key: piece.reshape(shapes[key]) for key, piece in row} for row in pieces]
         answers = self._compute(formula, feeds)
         if len(answers) < len(rows):
+            self._stopped.add(name)
             return None
         dtype = main.dtype(name)
         return _tensor(answers, places, np.dtype(dtype) if dtype in np.sctypeDict else None)

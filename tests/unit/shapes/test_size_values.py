@@ -136,3 +136,11 @@ def test_nodes_that_take_constants_alone_run_once() -> None:
     model = model_of(way)
     model.proto.graph.initializer.append(onnx.numpy_helper.from_array(np.full((1, 2), 16, np.float32), "row"))
     np.testing.assert_array_equal(column(model, SizeValues(model, answers)), np.maximum(HEIGHTS, 12).ravel())
+
+
+def test_nodes_that_did_not_end_are_not_run_again() -> None:
+    """What follows from them would take as long."""
+    model = model_of("s, i = TopK (hw, k1)", "u = Slice (v, k0, s, k0)  n = Add (s, k1)  t = Slice (v, k0, n, k0)")
+    calls: list[OnnxModel] = []
+    column(model, SizeValues(model, lambda part, feeds: calls.append(part) or []))
+    assert len(calls) == 1
