@@ -19,7 +19,8 @@ class ReduceBags(Spelling):
 
     Both of torch's exporters write EmbeddingBag as a Loop, the newer one with a sequence. Bags of one length are an
     axis of their own; others are marked in a matrix of bags and rows, which the rows are multiplied by, or masked by
-    for the largest.
+    for the largest. Offsets of the run time are taken for places of rows, as torch demands: from 0 to the number of
+    rows.
 
     Before:
         <ir_version: 8, opset_import: ["": 17]>
