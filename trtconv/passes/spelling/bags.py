@@ -47,9 +47,6 @@ class ReduceBags(Spelling):
     name = "reduce-bags"
     ops = frozenset({"ConcatFromSequence", "Loop"})
 
-    def lacks(self, scope: Scope, index: int, target: Target) -> bool:
-        return scope.columns.ops[index] == "Loop" or scope.columns.outputs[index][0] in scope.producers
-
     def write(self, writer: Writer, target: Target) -> str | None:
         loop, bag, count = _of_loop(writer) if writer.node.op_type == "Loop" else _of_sequence(writer)
         grid = _grid(writer, bag, count)
