@@ -207,7 +207,8 @@ def test_help_and_version_load_no_command_and_no_core(spawn) -> None:
             "trtconv.cli",
         }
         small |= {"trtconv.cli.group", "trtconv.cli.process"}
-        assert ours == small | {f"trtconv.cli.process.{name}" for name in ("boundary", "outcome", "signals", "status")}
+        process = ("ahead", "boundary", "command", "outcome", "signals", "status")
+        assert ours == small | {f"trtconv.cli.process.{name}" for name in process}
 
 
 def test_import_loads_only_the_package(spawn) -> None:

@@ -130,6 +130,7 @@ DOORS = {
     "importlib": [
         "__init__.py",
         "cli/group.py",
+        "cli/process/ahead.py",
         "cli/versions.py",
         "core/serving.py",
         "pipeline/extending/installed.py",
@@ -258,7 +259,7 @@ READERS = {
     "core/forking.py": "/proc and /dev/null",
     "cli/formats/page/__init__.py": "the package's own style",
     "cli/process/boundary.py": "/dev/null",
-    "cli/process/isolated.py": "stderr",
+    "cli/process/child.py": "stderr",
     "cli/process/outcome.py": "/dev/null",
     "cli/process/watching.py": "/proc",
     "engine/farm/keys.py": "writes new files alone",

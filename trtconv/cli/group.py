@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import click
 
-from trtconv.cli.process.outcome import PageWriter
+from trtconv.cli.process.command import PageWriter
 from trtconv.core.version import __version__
 
 COMMANDS = (

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import click
 from click.core import ParameterSource
 
-from trtconv.cli.process.outcome import Outcome, Word
+from trtconv.cli.process.command import Word
+from trtconv.cli.process.outcome import Outcome
 from trtconv.core.agreement import AGREE
 from trtconv.core.errors import InputError
 from trtconv.core.options import Flag, Option, flags, of_flags, options

@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from trtconv.cli import options
+from trtconv.cli.commands.alone import build_alone, page_output, write_page
 from trtconv.cli.commands.farming import build_on, farm_of
-from trtconv.cli.commands.many import FOR_ALL, ManyFlags, configured, each_of, for_target, outcome_of_build, whole
-from trtconv.cli.process.isolated import IsolatedCommand, at_work, build_early, start_early
+from trtconv.cli.commands.many import FOR_ALL, ManyFlags, configured, each_of, for_target, whole
+from trtconv.cli.process.isolated import IsolatedCommand, hand_over, isolate
 from trtconv.cli.process.outcome import Outcome
+from trtconv.cli.process.working import at_work
 from trtconv.cli.timing_folder import cache_folder, timing_folder
 from trtconv.core.documents.pipeline import is_pipeline
 from trtconv.core.errors import InputError
@@ -28,13 +30,11 @@ from trtconv.core.requests.build import BuildRequest
 from trtconv.core.requests.farm import FarmRequest
 from trtconv.core.requests.files import files_read
 from trtconv.core.requests.quantize import QuantizeRequest
-from trtconv.runtimes.proof import SERVE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
 
     from trtconv.core.config import Config
-    from trtconv.core.documents.build import BuildReport
 
 
 def _requests(
@@ -75,6 +75,7 @@ QUANTIZED_ENDING = ".int8.onnx"
     "build",
     cls=IsolatedCommand,
     alone=lambda params: params["model"] is not None and params["on"] is None,
+    hands_over=True,
     epilog="""\b
 Examples:
   A model with static shapes; writes gan.engine and gan.engine.json:
@@ -156,40 +157,18 @@ def command(
                 "the parts of one model are built on this machine, for one target",
                 "Leave out --on and --page, and add --target where the configuration has several.",
             )
+        isolate()
         return _build_pipeline(flags, requests[0])
     if farm is not None:
         return _build_on_farm(farm, requests, flags, listing, only=page is None and "data" not in arguments.flags)
     if "data" in arguments.flags and requests[0].precision == "int8":
+        isolate()
         return _quantize_and_build(flags, requests, arguments.flags, page)
     if len(requests) > 1:
         if page is not None:
             raise InputError(f"{model} has several targets, and --page writes of one", "Add --target.")
         return each_of(requests, flags, listing)
-    return _build_here(flags, requests[0], page)
-
-
-def _build_here(flags: ManyFlags, request: BuildRequest, page: str | None) -> Outcome:
-    """Builds one engine on this machine, and tells all of it."""
-    is_new = request.force or not request.engine_path.exists()
-    # Before onnx is loaded, which that has no use for.
-    with build_early(request) if is_new else contextlib.nullcontext():
-        return _build_whole(flags, request, page, is_new)
-
-
-def _build_whole(flags: ManyFlags, request: BuildRequest, page: str | None, is_new: bool) -> Outcome:
-    from trtconv.pipeline.building import build
-
-    # A quick proof has often nothing to run, and says so early enough.
-    if is_new and request.prove not in ("none", "quick"):
-        start_early(SERVE)
-    pages = [] if page is None else [openable(Path(page))]
-    check_all([*request.outputs, *map(_output, pages)], files_read(request))
-    outputs = (request.engine_path, request.report_path, *pages)
-    with at_work(flags.quiet, *outputs, before=request.report_path) as progress:
-        report = build(request, progress)
-    for path in pages:
-        _write_page(path, request, report)
-    return outcome_of_build(report, flags)
+    return hand_over(build_alone, flags, requests[0], page)
 
 
 def _build_pipeline(flags: ManyFlags, request: BuildRequest) -> Outcome:
@@ -229,17 +208,6 @@ def _build_on_farm(
     if not only:
         raise InputError("--data and --page are not for a farm", "Run trtconv quantize before, or report after it.")
     return build_on(farm, requests, flags, config, alone=len(requests) == 1)
-
-
-def _output(page: Path) -> Output:
-    return Output(page, "the page", hint="Write --page FILE.html.")
-
-
-def _write_page(page: Path, request: BuildRequest, report: BuildReport) -> None:
-    from trtconv.cli.formats.page import engine_page
-    from trtconv.cli.formats.page.gather import with_measured
-
-    atomic_write(page, engine_page(with_measured(request.report_path, report)), through_links=True)
 
 
 def _divided(request: BuildRequest, flags: Collection[str]) -> tuple[QuantizeRequest, BuildRequest]:
@@ -296,7 +264,7 @@ def _quantize_and_build(
     quantised = Output(quantizing.output, "the quantised model", typed=False, within=request.within)
     record = request.report_path.with_name(f"{request.report_path.name.removesuffix('.json')}.quantize.json")
     record_output = Output(record, "what was quantised", typed=False, within=request.within)
-    check_all([*request.outputs, quantised, record_output, *map(_output, pages)], files_read(request))
+    check_all([*request.outputs, quantised, record_output, *map(page_output, pages)], files_read(request))
     with at_work(flags.quiet, quantizing.output, record, request.engine_path, request.report_path, *pages) as progress:
         with _as_old_as_its_bytes(quantizing.output):
             quantized = quantize(quantizing, progress)
@@ -309,5 +277,5 @@ def _quantize_and_build(
             document, exit_code = {**report.to_json(), "quantization": quantized.to_json()}, report.exit_code
             message = f"{message}\n\n{text.build_text(report, flags.verbose)}"
             for path in pages:
-                _write_page(path, request, report)
+                write_page(path, request, report)
     return Outcome(json.render(document) if flags.output_format == "json" else message, exit_code)

@@ -9,44 +9,28 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from trtconv.cli import options
+from trtconv.cli.commands.alone import check_alone
 from trtconv.cli.commands.many import (
     CI_FORMATS,
     FOR_ALL,
     ManyFlags,
     check_all,
-    ci_format,
     configured,
     each_of,
     for_target,
-    verdict_of,
 )
-from trtconv.cli.process.isolated import IsolatedCommand, at_work, start_early
-from trtconv.cli.process.outcome import FailedWithResult, Outcome
-from trtconv.core.errors import TrtconvError
+from trtconv.cli.process.isolated import IsolatedCommand, hand_over
+from trtconv.cli.process.outcome import Outcome
 from trtconv.core.options import without_unmet
 from trtconv.core.requests.check import CheckRequest
-from trtconv.runtimes.proof import SERVE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from trtconv.core.config import Config
-    from trtconv.core.documents.check import CheckReport
 
 
 FORMATS = ("text", "json", *CI_FORMATS)
-
-
-def _render(report: CheckReport, flags: ManyFlags) -> str:
-    if flags.output_format == "text":
-        from trtconv.cli.formats.text import check_text
-
-        return check_text(report, flags.verbose)
-    if flags.output_format == "json":
-        from trtconv.cli.formats.json import render
-
-        return render(report.to_json())
-    return ci_format(flags.output_format, [report])
 
 
 def _requests(
@@ -70,6 +54,7 @@ def _requests(
     "check",
     cls=IsolatedCommand,
     alone=lambda params: len(params["models"]) == 1,
+    hands_over=True,
     epilog="""\b
 Examples:
   Everything that is wrong with a model, with the TensorRT that is installed:
@@ -126,32 +111,4 @@ def command(arguments: options.Flags[CheckRequest], models: tuple[str, ...], **m
     config, requests = _requests(arguments, models, flags)
     if len(requests) > 1:
         return each_of(requests, flags, config)
-    return _check_here(requests[0], flags)
-
-
-def _check_here(request: CheckRequest, flags: ManyFlags) -> Outcome:
-    """Checks one model, and tells all of it."""
-    from trtconv.runtimes.tensorrt import is_installed, open_libraries
-
-    # As in build: a quick proof has often nothing to run.
-    runs = request.prove not in ("none", "quick") and is_installed(request.target)
-    from trtconv.pipeline.checking import check
-
-    if not runs and request.model.is_file():
-        # While the model is read. Earlier, onnx would wait: the system opens one library at a time. Beside a thread
-        # nothing is forked.
-        open_libraries(request.target)
-    if runs:
-        start_early(SERVE)
-    try:
-        with at_work(flags.quiet) as progress:
-            report = check(request, progress)
-    except TrtconvError as error:
-        if flags.output_format not in CI_FORMATS:
-            raise
-        from trtconv.pipeline.batch import failed_run
-
-        # What reads these wants a document also of a model that could not be checked.
-        document = ci_format(flags.output_format, [failed_run(request, error)])
-        raise FailedWithResult(document, error, flags.output_format == "github") from error
-    return Outcome(_render(report, flags), report.exit_code, flags.output_format == "github", verdict_of([report]))
+    return hand_over(check_alone, flags, requests[0])

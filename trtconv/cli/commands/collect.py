@@ -10,7 +10,8 @@ import click
 
 from trtconv.cli import options
 from trtconv.cli.commands.many import ManyFlags, agreed_builds, outcome_of, whole
-from trtconv.cli.process.outcome import Command, Outcome
+from trtconv.cli.process.command import Command
+from trtconv.cli.process.outcome import Outcome
 from trtconv.core.errors import InputError
 
 if TYPE_CHECKING:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import click
 
 from trtconv.cli import options
-from trtconv.cli.process.outcome import Command, Outcome, Word
+from trtconv.cli.process.command import Command, Word
+from trtconv.cli.process.outcome import Outcome
 
 SHELLS = ("bash", "zsh", "fish")
 

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import click
 
 from trtconv.cli import options
-from trtconv.cli.process.outcome import Command, Outcome
+from trtconv.cli.process.command import Command
+from trtconv.cli.process.outcome import Outcome
 from trtconv.cli.versions import versions
 from trtconv.core.errors import EnvironmentMissing
 

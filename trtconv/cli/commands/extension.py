@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 import click
 
 from trtconv.cli import options
+from trtconv.cli.process.command import Word
 from trtconv.cli.process.isolated import IsolatedCommand
-from trtconv.cli.process.outcome import Outcome, Word
+from trtconv.cli.process.outcome import Outcome
 from trtconv.core.errors import InputError
 
 if TYPE_CHECKING:

@@ -12,7 +12,8 @@ import click
 
 from trtconv.cli import options
 from trtconv.cli.commands.farming import with_keys
-from trtconv.cli.process.outcome import Command, Outcome, Word
+from trtconv.cli.process.command import Command, Word
+from trtconv.cli.process.outcome import Outcome
 from trtconv.core.errors import InputError
 from trtconv.core.requests.farm import FarmAccess, FarmRequest
 from trtconv.core.text import clean

@@ -8,8 +8,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import click
-
 from trtconv.cli.process.outcome import Outcome
 from trtconv.cli.progress import show_progress
 from trtconv.core.agreement import AGREE
@@ -175,6 +173,9 @@ def whole(flags: ManyFlags) -> Config:
 
     path = Path(flags.config) if flags.config is not None else _nearest()
     if path is None:
+        # Loaded only here: a child that works on one model has no use for it.
+        import click
+
         context = click.get_current_context(silent=True)
         takes_models = context is not None and any(
             isinstance(parameter, click.Argument) for parameter in context.command.params

@@ -11,7 +11,8 @@ import click
 from trtconv.cli import options
 from trtconv.cli.commands.farming import farm_of
 from trtconv.cli.commands.many import ManyFlags, agreed_builds, whole
-from trtconv.cli.process.outcome import Command, Outcome
+from trtconv.cli.process.command import Command
+from trtconv.cli.process.outcome import Outcome
 from trtconv.core.errors import InputError
 from trtconv.core.requests.farm import FarmRequest
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import click
 
 from trtconv.cli import options
-from trtconv.cli.process.outcome import Command, Outcome
+from trtconv.cli.process.command import Command
+from trtconv.cli.process.outcome import Outcome
 from trtconv.cli.progress import show_progress
 from trtconv.cli.timing_folder import cache_folder
 from trtconv.core.requests.quantize import QuantizeRequest

@@ -7,7 +7,8 @@ from pathlib import Path
 import click
 
 from trtconv.cli import options
-from trtconv.cli.process.outcome import Command, Outcome
+from trtconv.cli.process.command import Command
+from trtconv.cli.process.outcome import Outcome
 from trtconv.core.files import with_ending
 from trtconv.core.gpus import PEAKS
 from trtconv.core.outputs import Output

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from trtconv.cli import options
-from trtconv.cli.process.outcome import Command, Outcome
+from trtconv.cli.process.command import Command
+from trtconv.cli.process.outcome import Outcome
 from trtconv.core.errors import InputError
 
 if TYPE_CHECKING:

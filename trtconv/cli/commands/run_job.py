@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 import click
 
 from trtconv.cli import options
-from trtconv.cli.process.outcome import Command, Outcome
+from trtconv.cli.process.command import Command
+from trtconv.cli.process.outcome import Outcome
 from trtconv.cli.timing_folder import timing_folder
 from trtconv.core.errors import EnvironmentMissing, InputError
 from trtconv.core.reading import DOCUMENT_BYTES, read_plain

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 import click
 
 from trtconv.cli import options
-from trtconv.cli.process.outcome import Command, Outcome
+from trtconv.cli.process.command import Command
+from trtconv.cli.process.outcome import Outcome
 from trtconv.core.agreement import CodeFile
 from trtconv.core.documents.pipeline import ENDING, SavedPipeline, is_pipeline, load_document
 from trtconv.core.errors import InputError

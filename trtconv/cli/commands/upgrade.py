@@ -10,7 +10,8 @@ import click
 
 from trtconv.cli import options
 from trtconv.cli.commands.many import CI_FORMATS, ManyFlags, configured, whole
-from trtconv.cli.process.outcome import Command, Outcome
+from trtconv.cli.process.command import Command
+from trtconv.cli.process.outcome import Outcome
 from trtconv.cli.progress import show_progress
 from trtconv.core.options import shared, without_unmet
 from trtconv.core.requests.build import BuildRequest

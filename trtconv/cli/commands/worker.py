@@ -12,7 +12,8 @@ import click
 
 from trtconv.cli import options
 from trtconv.cli.commands.farming import with_keys
-from trtconv.cli.process.outcome import Command, Outcome
+from trtconv.cli.process.command import Command
+from trtconv.cli.process.outcome import Outcome
 from trtconv.cli.timing_folder import timing_folder
 from trtconv.core.requests.farm import FarmAccess
 from trtconv.core.text import clean

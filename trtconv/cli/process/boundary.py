@@ -6,16 +6,12 @@ import contextlib
 import gc
 import os
 import sys
-from collections.abc import Sequence
-from typing import NoReturn
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NoReturn
 
-import click
-
-from trtconv.cli.group import cli
-from trtconv.cli.process import signals, status
+from trtconv.cli.process import ahead, signals, status
 from trtconv.cli.process.outcome import (
     FailedWithResult,
-    Isolation,
     OutputLost,
     drop_stdout,
     stdout_failures_named,
@@ -31,6 +27,9 @@ from trtconv.core.errors import (
     unusable_path,
 )
 from trtconv.core.text import indented
+
+if TYPE_CHECKING:
+    import click
 
 INTERRUPTED = 130
 TERMINATED = 143
@@ -50,10 +49,23 @@ def main(args: Sequence[str] | None = None, *, isolated: bool = False) -> int:
         process, because a native build that cannot be stopped may still be running in a thread.
     """
     arguments = list(sys.argv[1:] if args is None else args)
+    return guarded_work(lambda: _command_line(arguments, isolated), arguments)
+
+
+def guarded_work(work: Callable[[], int], arguments: list[str]) -> int:
+    """Does what a process is for; whatever comes of it becomes an exit status.
+
+    Args:
+        work: Returns the exit status where nothing fails.
+        arguments: Of the command line.
+
+    Returns:
+        As `main`.
+    """
     _prepare_streams()
     try:
         signals.unwind_on_signals()
-        return _flushed(_run(arguments, Isolation(arguments) if isolated else None))
+        return _flushed(_status_of(work, arguments))
     except KeyboardInterrupt as error:
         _die(TERMINATED if isinstance(error, signals.Terminated) else INTERRUPTED, arguments)
 
@@ -71,27 +83,47 @@ def run() -> NoReturn:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     # ONNX Runtime would write a file of its own where temporary files go.
     os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
-    code = main(isolated=True)
+    arguments = sys.argv[1:]
+    order = ahead.begin(arguments)
+    end_process(main(isolated=True) if order is None else guarded_work(order, arguments))
+
+
+def end_process(code: int) -> NoReturn:
+    """Ends this process with a status, at once."""
     signals.ignore()
+    ahead.dismiss()
     with contextlib.suppress(OSError, ValueError, AttributeError):
         sys.stderr.flush()
     status.finish(code)
     os._exit(code)
 
 
-def _run(arguments: list[str], isolation: Isolation | None) -> int:
-    """Runs a command; everything but an interruption becomes an exit status."""
+def _command_line(arguments: list[str], isolated: bool) -> int:
+    """Reads the arguments, and runs the command that they name; see `main`."""
+    # Loaded only here: a process that was forked ahead has nothing to read.
+    import click
+
+    from trtconv.cli.group import cli
+
     try:
         completion = os.environ.get("_TRTCONV_COMPLETE")
         if completion:
             from trtconv.cli.complete import answer
 
             return answer(cli, completion)
-        with cli.make_context("trtconv", arguments.copy(), obj=isolation) as context:
+        from trtconv.cli.process.command import Isolation
+
+        with cli.make_context("trtconv", arguments.copy(), obj=Isolation(arguments) if isolated else None) as context:
             cli.invoke(context)
         return 0
     except click.exceptions.Exit as end:
         return end.exit_code
+
+
+def _status_of(work: Callable[[], int], arguments: list[str]) -> int:
+    """Returns what work comes to; everything but an interruption becomes an exit status."""
+    try:
+        return work()
     except BrokenPipeError:
         # Only click's own pages (--help, --version) get here: results are written by write_result.
         drop_stdout()
@@ -108,8 +140,9 @@ def _report(error: Exception, arguments: list[str]) -> int:
     if isinstance(error, FailedWithResult):
         document, annotations, error = error.text, error.annotations, error.cause
     as_json = wants_json(arguments)
-    if isinstance(error, click.UsageError) and not as_json and error.ctx is not None:
-        _say(error.ctx.get_usage() + "\n")
+    usage = _usage_error(error)
+    if usage is not None and not as_json and usage.ctx is not None:
+        _say(usage.ctx.get_usage() + "\n")
     failure = _blamed(error, arguments) or _as_failure(error)
     kind = type(error).__name__ if failure.exit_code == Bug.exit_code else type(failure).__name__
     _say_failure(failure)
@@ -121,6 +154,13 @@ def _report(error: Exception, arguments: list[str]) -> int:
     return failure.exit_code
 
 
+def _usage_error(error: Exception) -> click.UsageError | None:
+    """Returns an error of click's about the arguments as that; None for another one."""
+    # Where click is not loaded, the error is not one of its.
+    click = sys.modules.get("click")
+    return error if click is not None and isinstance(error, click.UsageError) else None
+
+
 class UsageError(InputError):
     """The arguments are not what the command takes."""
 
@@ -129,12 +169,10 @@ def _as_failure(error: Exception) -> TrtconvError:
     """Turns any exception into one that has a message, a hint and an exit code."""
     if isinstance(error, TrtconvError):
         return error
-    if isinstance(error, click.UsageError):
+    if (usage := _usage_error(error)) is not None:
         from trtconv.cli.process.suggestions import usage_failure
 
-        return UsageError(*usage_failure(error))
-    if isinstance(error, click.ClickException):
-        return UsageError(error.format_message())
+        return UsageError(*usage_failure(usage))
     if isinstance(error, OutputLost):
         return InputError(str(error), "Free some space, or send stdout elsewhere.")
     if isinstance(error, FileNotFoundError) and not _in_a_folder():
@@ -155,8 +193,8 @@ def _as_failure(error: Exception) -> TrtconvError:
 
 def _blamed(error: Exception, arguments: list[str]) -> TrtconvError | None:
     """Returns the failure for a file that ONNX's own checker refuses, where work on it ended in no error of ours."""
-    ours = (TrtconvError, click.ClickException, OutputLost, OSError, MemoryError)
-    if isinstance(error, ours) or _starved(error) is not None:
+    ours = (TrtconvError, OutputLost, OSError, MemoryError)
+    if isinstance(error, ours) or _usage_error(error) is not None or _starved(error) is not None:
         return None
     from trtconv.cli.process.blame import blamed
 

@@ -8,8 +8,8 @@ import shlex
 import click
 
 from trtconv.cli.help import EVERYDAY, HELP_ALL
+from trtconv.cli.process.command import EmptyText, NotAChoice
 from trtconv.cli.process.other_flags import FLAGS
-from trtconv.cli.process.outcome import EmptyText, NotAChoice
 
 COMMANDS = {"convert": "build", "compile": "build", "trtexec": "build", "lint": "check", "surgeon": "rewrite"}
 """A command of another tool to ours."""

@@ -9,8 +9,6 @@ import sys
 import textwrap
 from typing import TextIO
 
-import click
-
 from trtconv.core.text import guarded
 
 _WORDS = (
@@ -33,18 +31,26 @@ def coloured(stream: TextIO) -> bool:
 def say_error(text: str) -> None:
     """Writes to stderr what is wrong."""
     word = "error:"
-    red = click.style(word, fg="red", bold=True) if sys.stderr is not None and coloured(sys.stderr) else word
-    say(text, f"{red} ")
+    say(text, f"{_bold(word, 'red') if sys.stderr is not None and coloured(sys.stderr) else word} ")
 
 
 def say(text: str, start: str = "") -> None:
     """Writes a text to stderr, behind a word that may be coloured."""
+    # Loaded only here: most commands that work in a process of their own have nothing to say.
+    import click
+
     try:
         # Left alone, click would take colours out where stderr is no terminal.
         click.echo(start + guarded(text), err=True, color=bool(start) or None)
     except (OSError, ValueError):
         # Nobody is listening on stderr; the exit status still tells.
         return
+
+
+def _bold(word: str, colour: str) -> str:
+    import click
+
+    return click.style(word, fg=colour, bold=True)
 
 
 def dressed(text: str, stream: TextIO) -> str:
@@ -59,7 +65,7 @@ def dressed(text: str, stream: TextIO) -> str:
         text = "\n".join(part for line in text.split("\n") for part in _wrapped(line, width))
     if coloured(stream):
         for pattern, colour in _WORDS:
-            text = pattern.sub(lambda match, fg=colour: match[1] + click.style(match[2], fg=fg, bold=True), text)  # type: ignore[misc]
+            text = pattern.sub(lambda match, fg=colour: match[1] + _bold(match[2], fg), text)  # type: ignore[misc]
     return text
 
 

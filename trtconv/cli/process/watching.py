@@ -16,6 +16,7 @@ from types import FrameType
 from typing import Any
 
 from trtconv.cli.process import signals, status
+from trtconv.cli.process.child import Forked
 from trtconv.core.errors import BuildFailed, cut_short
 from trtconv.core.rations import Ration
 from trtconv.core.text import BAR, clean, guarded
@@ -46,9 +47,7 @@ class Child:
     """The process that works, as its parent knows it.
 
     Args:
-        pid: Its number.
-        status: Pipe on which it tells where it is.
-        stderr: Pipe on which what native code writes to stderr comes.
+        forked: Its number, and the pipes from it.
         stage: Where it was last.
         phase: Where in that.
         outputs: Files that it said it would write.
@@ -57,9 +56,7 @@ class Child:
         exit_code: Its exit status, once it has nothing left to do but to end.
     """
 
-    pid: int
-    status: int
-    stderr: int
+    forked: Forked
     stage: str = ""
     phase: str = ""
     outputs: list[Path] = dataclasses.field(default_factory=list)
@@ -92,11 +89,11 @@ class Child:
         return f"{stage} ({self.phase})" if self.phase else stage
 
 
-def watch(child: Child, mask: set[int], arguments: list[str], params: dict[str, Any]) -> int:
+def watch(forked: Forked, mask: set[int], arguments: list[str], params: dict[str, Any]) -> int:
     """Waits for the child's end.
 
     Args:
-        child: The process.
+        forked: The process.
         mask: The signals that are blocked once this function handles the others.
         arguments: Of the command line.
         params: The same as click read them.
@@ -110,11 +107,11 @@ def watch(child: Child, mask: set[int], arguments: list[str], params: dict[str, 
         KeyboardInterrupt: SIGINT came, and the child could not end by itself.
         Terminated: The same for SIGTERM.
     """
-    kills = _out_of_memory_kills()
+    child, kills = Child(forked), _out_of_memory_kills()
     models = params.get("models") or [params.get("model") or params.get("file") or ""]
     with _signals_passed_on(child) as interrupts:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-        ended = _listen(child, interrupts, Ration(child.pid, models))
+        ended = _listen(child, interrupts, Ration(child.forked.pid, models))
     if interrupts:
         # What the child had started may still be writing.
         _clean_up(child)
@@ -164,13 +161,13 @@ def _signals_passed_on(child: Child) -> Iterator[list[int]]:
     def forward(number: int, frame: FrameType | None) -> None:
         interrupts.append(number)
         with contextlib.suppress(ProcessLookupError):
-            os.kill(child.pid, number)
+            os.kill(child.forked.pid, number)
 
     def stop(number: int, frame: FrameType | None) -> None:
         with contextlib.suppress(ProcessLookupError):
-            os.kill(child.pid, signal.SIGSTOP)
+            os.kill(child.forked.pid, signal.SIGSTOP)
             os.kill(os.getpid(), signal.SIGSTOP)
-            os.kill(child.pid, signal.SIGCONT)
+            os.kill(child.forked.pid, signal.SIGCONT)
 
     handlers = {signal.SIGTERM: forward, signal.SIGTSTP: stop}
     # Started in the background by a shell that has SIGINT ignored, it stays so.
@@ -191,8 +188,8 @@ def _signals_passed_on(child: Child) -> Iterator[list[int]]:
 def _listen(child: Child, interrupts: list[int], ration: Ration) -> int:
     """Takes what the child says until it ends. Returns its status as `os.waitpid` gives it; 0 where it
     has told that itself."""
-    status_lines = _Lines(child.status, child.hear)
-    output = _Lines(child.stderr, child.log.append, echo=True)
+    status_lines = _Lines(child.forked.status, child.hear)
+    output = _Lines(child.forked.stderr, child.log.append, echo=True)
     readers = {reader.pipe: reader for reader in (status_lines, output)}
     deadline = None
     ended: int | None = None
@@ -201,17 +198,17 @@ def _listen(child: Child, interrupts: list[int], ration: Ration) -> int:
         for pipe in select.select(list(readers), [], [], _WAIT_SECONDS)[0]:
             if not readers[pipe].read():
                 del readers[pipe]
-        pid, code = os.waitpid(child.pid, os.WNOHANG if readers else 0)
+        pid, code = os.waitpid(child.forked.pid, os.WNOHANG if readers else 0)
         ended = code if pid else None
         breach = ration.breach(child.stage) if ended is None else None
         if breach is not None:
             _clean_up(child)
-            os.waitpid(child.pid, 0)
+            os.waitpid(child.forked.pid, 0)
             raise breach
         if interrupts and ended is None:
             deadline = deadline or time.monotonic() + GRACE_SECONDS
             if time.monotonic() > deadline:
-                os.kill(child.pid, signal.SIGKILL)
+                os.kill(child.forked.pid, signal.SIGKILL)
     # What was written last may still be in the pipes; processes of the child's may hold them open.
     for pipe, reader in readers.items():
         while select.select([pipe], [], [], 0)[0] and reader.read():
@@ -264,9 +261,9 @@ def _clean_up(child: Child) -> None:
     from trtconv.core.scratch import remove_scratch
 
     with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(child.pid, signal.SIGKILL)
-    remove_parts(child.pid, child.outputs)
-    remove_scratch(child.pid)
+        os.killpg(child.forked.pid, signal.SIGKILL)
+    remove_parts(child.forked.pid, child.outputs)
+    remove_scratch(child.forked.pid)
 
 
 def _out_of_memory_kills() -> int:
