@@ -332,6 +332,77 @@ worker._plan_of = lambda *args: dataclasses.replace(plan_of(*args), trial=True)
     assert end == build(WITHOUT)
 
 
+ORDER = """
+import os
+from trtconv.pipeline import preparation
+from trtconv.runtimes.tensorrt.early.runtime import EarlyNetwork, EarlyProcess
+def note(word):
+    with open(os.environ["ORDER"], "a") as file:
+        file.write(word)
+say, settle = EarlyProcess.say, preparation.settle
+EarlyProcess.say = lambda self, order: (note(type(order).__name__ + " "), say(self, order))[1]
+preparation.settle = lambda *args, **options: (note("sizes "), settle(*args, **options))[1]
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "args", "order"),
+    [
+        (CONVOLUTION.format(batch="n"), BATCH, "BuildPlan sizes"),
+        (DECONVOLUTION.format(batch="n"), BATCH, "Extent BuildPlan sizes"),
+        (DECONVOLUTION.format(batch=1), (), "Extent BuildPlan sizes"),
+        (CONVOLUTION.format(batch=1), (), "sizes"),
+        (CONVOLUTION.format(batch="n"), (*BATCH, "--round"), "sizes BuildPlan"),
+        (CONVOLUTION.format(batch="n"), (*BATCH, "--split", "2"), "sizes BuildPlan"),
+        (CONVOLUTION.format(batch="n"), (*BATCH, "--no-rewrite"), "sizes BuildPlan"),
+    ],
+)
+def test_it_builds_while_the_rest_is_looked_at(
+    build: Build, tmp_path: Path, text: str, args: tuple[str, ...], order: str
+) -> None:
+    saved(model(text), tmp_path)
+    told, noted = tmp_path / "told.json", tmp_path / "order.txt"
+    end = build(TELLING + ORDER, *args, TOLD=str(told), ORDER=str(noted))
+    assert end.code == 0, end.stderr
+    assert not json.loads(told.read_text())["loads"]
+    assert noted.read_text().split() == order.split()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "plan = dataclasses.replace(plan, profiles=plan.profiles * 2)",
+        "plan = dataclasses.replace(plan, profiles=())",
+        "later.append(model)",
+    ],
+)
+def test_what_was_begun_with_is_not_what_is_built(build: Build, tmp_path: Path, change: str) -> None:
+    saved(model(DECONVOLUTION.format(batch="n")), tmp_path)
+    code = f"""
+import dataclasses
+from trtconv.pipeline import preparation
+from trtconv.runtimes.tensorrt.early.runtime import EarlyRuntime
+later, start, settle = [], EarlyRuntime.start, preparation.settle
+def changed(self, model, plan):
+    {change}
+    start(self, model, plan)
+def settled(model, *args, **options):
+    for each in later:
+        each.proto.doc_string += "changed"
+        each.touch()
+    return settle(model, *args, **options)
+EarlyRuntime.start, preparation.settle = changed, settled
+"""
+    end = build(TELLING + code, *BATCH, TOLD=str(tmp_path / "told.json"))
+    assert end.code == 0, end.stderr
+    assert json.loads((tmp_path / "told.json").read_text())["loads"]
+    usual = build(WITHOUT, *BATCH).report
+    for report in (usual, end.report):
+        # Of two engines with sizes of choice some bytes differ, whoever builds them.
+        del report["engine"]["sha256"]
+    assert end.report == usual
+
+
 def test_what_the_proof_refutes_is_not_written(build: Build, tmp_path: Path) -> None:
     saved(model(CONVOLUTION.format(batch=1)), tmp_path)
     end = build(REFUTED + TELLING, TOLD=str(tmp_path / "told.json"))

@@ -131,6 +131,7 @@ DOORS = {
         "__init__.py",
         "cli/group.py",
         "cli/process/ahead.py",
+        "cli/process/loading.py",
         "cli/versions.py",
         "core/serving.py",
         "pipeline/extending/installed.py",

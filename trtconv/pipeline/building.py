@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 from trtconv.core import foreign
 from trtconv.core.documents.best_of import BestOf
 from trtconv.core.documents.build import BuildPlan, BuildReport
-from trtconv.core.documents.rewrite import Edit
 from trtconv.core.documents.tuned import Tuned
 from trtconv.core.errors import BuildFailed, InputError
 from trtconv.core.files import source_checksum
@@ -26,7 +25,7 @@ from trtconv.graph.fitting import reloaded
 from trtconv.graph.inner_tensors import tensors_meant
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.provenance import Origin
-from trtconv.pipeline.extending.added import admit, checks_of, code_of, require_proof, require_rules
+from trtconv.pipeline.extending.added import admit, checks_of, code_of, require_proof, require_rules, unused
 from trtconv.pipeline.freed import freed_otherwise
 from trtconv.pipeline.mended import explained
 from trtconv.pipeline.outputs import (
@@ -44,7 +43,7 @@ from trtconv.pipeline.outputs import (
     with_network,
     write_engine,
 )
-from trtconv.pipeline.parse import build_in_thread, fails, findings_of, parse_model, refused_with_tactics
+from trtconv.pipeline.parse import build_in_thread, fails, findings_of, parse_model, refused_with_tactics, start
 from trtconv.pipeline.preparation import Preparation, passes_of, promise_of
 from trtconv.pipeline.profiles import Sized, affordable, told_level
 from trtconv.pipeline.racing import best_build, builds_of, require_gpu, require_race
@@ -168,15 +167,6 @@ def planned(
     return with_tactics(report, request, info)
 
 
-def _unused(plan: BuildPlan, edits: Sequence[Edit]) -> Iterator[str]:
-    """Yields in words what `--substitute` asks for and the passes have put nowhere."""
-    if plan.substitute:
-        # Loaded only here: most builds substitute nothing.
-        from trtconv.pipeline.substituting.passes import unused
-
-        yield from unused(plan.substitute, edits, plan.target)
-
-
 @frozen
 class _Prepared:
     """A model that is ready for TensorRT's parser.
@@ -289,7 +279,7 @@ class _Work:
         tuned = self._tune(model, draft.plan) if self.tuned is None else self.tuned
         forms = {**draft.respelled, **{choice.node: choice.form for choice in tuned}, **self.forms}
         passes = passes_of(draft.plan, forms)
-        judged = preparation.judge(passes, checks=checks_of(draft.plan))
+        judged = preparation.judge(passes, checks=checks_of(draft.plan), rewritten=lambda: self._start(model, draft))
         covered = request.dims if request.profiles else None
         sized = preparation.size(draft.profiles, rounded=request.rounded, split=request.split, covered=covered)
         plan, edits = dataclasses.replace(draft.plan, profiles=sized.profiles), judged.rewrite.edits
@@ -303,7 +293,7 @@ class _Work:
             findings=(*sized.milder(judged.findings), *sized.findings, *otherwise),
             tuned=tuned,
             lattice=sized.record,
-            notes=(*map(str, tuned), *sized.notes, *told_level(plan, capabilities), *_unused(plan, edits)),
+            notes=(*map(str, tuned), *sized.notes, *told_level(plan, capabilities), *unused(plan, edits)),
         )
         if self._fails(report):
             return report, None
@@ -386,6 +376,12 @@ class _Work:
         except BuildFailed as error:
             findings = (*findings_of(error, model), *(refused_with_tactics() if plan.tactics else ()))
             return RefusedNetwork(findings, model, prepared.sized, plan, self.engine, self.clock), None
+
+    def _start(self, model: OnnxModel, draft: BuildReport) -> None:
+        """Begins to build with what was asked for, where nothing that follows is to change that."""
+        if self.request.rewrite and not self.request.rounded and self.request.split is None:
+            plan = dataclasses.replace(draft.plan, io=model.io)
+            start(model, self._builder_plan(plan, Types(plan.precision)), self.engine, self.clock)
 
     def _builder_plan(self, plan: BuildPlan, types: Types, tensors: tuple[str, ...] = ()) -> BuildPlan:
         """Returns what the builder is told: a strongly typed one finds the precision in the graph."""

@@ -49,6 +49,14 @@ def _parsed(model: OnnxModel, engine: Runtime, clock: Stopwatch) -> ParsedNetwor
         return own.parse(model.serialize(), model.path)
 
 
+def start(model: OnnxModel, plan: BuildPlan, engine: Runtime, clock: Stopwatch) -> None:
+    """Has a model built that is as the passes left it, while it is still looked at, where another process may do so."""
+    if isinstance(engine, EarlyRuntime) and not model.proto.functions:
+        with clock.stage(Stage.PARSE):
+            hand_over(model)
+            engine.start(model, plan)
+
+
 def _misdeclared_outputs(model: OnnxModel, network: ParsedNetwork) -> Iterator[Finding]:
     declared = {value.name: value.type.tensor_type.shape.dim for value in model.proto.graph.output}
     for tensor in network.outputs:

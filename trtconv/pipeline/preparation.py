@@ -84,7 +84,11 @@ class Preparation:
         _name(self.model, ops)
 
     def judge(
-        self, passes: Sequence[Pass], standing: frozenset[str] = frozenset(), checks: Sequence[Rule] = CHECKS
+        self,
+        passes: Sequence[Pass],
+        standing: frozenset[str] = frozenset(),
+        checks: Sequence[Rule] = CHECKS,
+        rewritten: Callable[[], None] = lambda: None,
     ) -> Assessment:
         """Names, rules, passes, rules again.
 
@@ -92,6 +96,7 @@ class Preparation:
             passes: The passes.
             standing: Codes of findings that stay as severe when a pass mends them.
             checks: The rules.
+            rewritten: Called behind the passes.
         """
         model = self.model
         self.name()
@@ -102,6 +107,7 @@ class Preparation:
             if judged is not model:
                 before = origin.place(before, judged)
         result = self._run(passes)
+        rewritten()
         if not result.edits:
             return Assessment(result, declined(before, result, passes), origin)
         with self._clock.stage(Stage.RULES):

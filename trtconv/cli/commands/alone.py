@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from trtconv.cli.commands.many import CI_FORMATS, ManyFlags, ci_format, outcome_of_build, verdict_of
 from trtconv.cli.process.outcome import FailedWithResult, Outcome
-from trtconv.cli.process.working import at_work, build_early, start_early
+from trtconv.cli.process.working import at_work, build_early, load_onnx, start_early
 from trtconv.core.errors import TrtconvError
 from trtconv.core.files import atomic_write, openable
 from trtconv.core.outputs import Output, check_all
@@ -31,6 +31,7 @@ def build_alone(flags: ManyFlags, request: BuildRequest, page: str | None) -> Ou
 
 
 def _build_whole(flags: ManyFlags, request: BuildRequest, page: str | None, is_new: bool) -> Outcome:
+    load_onnx()
     from trtconv.pipeline.building import build
 
     # A quick proof has often nothing to run, and says so early enough.
@@ -65,6 +66,7 @@ def check_alone(flags: ManyFlags, request: CheckRequest) -> Outcome:
 
     # As in build: a quick proof has often nothing to run.
     runs = request.prove not in ("none", "quick") and is_installed(request.target)
+    load_onnx()
     from trtconv.pipeline.checking import check
 
     if not runs and request.model.is_file():

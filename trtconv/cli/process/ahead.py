@@ -128,12 +128,14 @@ def _ordered(orders: int, modules: Sequence[str]) -> Callable[[], int]:
     import pickle
     import select
 
+    from trtconv.cli.process.loading import load
+
     for module in modules:
         if select.select([orders], [], [], 0)[0]:
             break
         # Whoever needs it finds out what is wrong with it.
         with contextlib.suppress(Exception):
-            importlib.import_module(module)
+            load(module)
     with os.fdopen(orders, "rb") as pipe:
         data = pipe.read()
     if not data:

@@ -48,6 +48,14 @@ def build_early(request: BuildRequest) -> contextlib.AbstractContextManager[None
     return begun(request)
 
 
+def load_onnx() -> None:
+    """Imports onnx before whatever else would, without what it has no use for, where this process is a child's."""
+    if status.is_watched():
+        from trtconv.cli.process.loading import load
+
+        load("onnx")
+
+
 def _seconds_before(report: Path | None) -> Mapping[str, float]:
     """Returns what the stages of the last build took; nothing where that is not known."""
     if report is None or not report.is_file():

@@ -246,6 +246,7 @@ class EarlyRuntime:
 
     def __init__(self, process: EarlyProcess, info: RuntimeInfo) -> None:
         self._process = process
+        self._started: tuple[bytes, EarlyNetwork] | None = None
         self.info = info
 
     @functools.cached_property
@@ -266,12 +267,30 @@ class EarlyRuntime:
         """Parses a model in this process; see `Runtime.parse`."""
         return self.own.parse(model, path)
 
+    def start(self, model: OnnxModel, plan: BuildPlan) -> None:
+        """Has a model parsed and built that may still turn out to be refused, or to be built with another plan.
+
+        Args:
+            model: As in `network`, which later returns the network where the model is still the same.
+            plan: What the builder is most likely told.
+        """
+        network = self._network(model)
+        if network is not None:
+            network.start(plan)
+            self._started = model.without_weights(), network
+
     def network(self, model: OnnxModel) -> EarlyNetwork | None:
         """Returns the network that was parsed early; None where that was of something else, or is lost.
 
         Args:
             model: What is to be parsed; its weights are left in its file where that is what was parsed.
         """
+        if self._started is None:
+            return self._network(model)
+        started, network = self._started
+        return network if started == model.without_weights() else None
+
+    def _network(self, model: OnnxModel) -> EarlyNetwork | None:
         process = self._process
         # There may be no memory left to look at it.
         with contextlib.suppress(OSError, MemoryError):
@@ -302,6 +321,7 @@ class EarlyNetwork:
     ) -> None:
         self._process = process
         self._snapshot = snapshot
+        self._goal = snapshot.plan
         self._parse = parse
         self.layer_count, self.deconvolutions = snapshot.layer_count, snapshot.deconvolutions
         self.inputs, self.outputs, self.shape_inputs = snapshot.inputs, snapshot.outputs, snapshot.shape_inputs
@@ -326,16 +346,21 @@ class EarlyNetwork:
         """Says what the builder refuses before it starts; see `ParsedNetwork.faults`."""
         return self._own.faults(plan)
 
+    def start(self, plan: BuildPlan) -> None:
+        """Begins to build; `build` takes the engine over where it is given the same plan."""
+        if self._goal is None:
+            self._goal = plan
+            self._process.say(plan)
+
     def build(self, plan: BuildPlan, monitor: BuildMonitor | None = None) -> EngineBlob:
         """Returns the engine of the process, if it was built by this very plan; else builds here."""
         return self._engine(plan, monitor) or self._own.build(plan, monitor)
 
     def _engine(self, plan: BuildPlan, monitor: BuildMonitor | None) -> EngineBlob | None:
-        goal = self._snapshot.plan
-        if goal is None:
-            self._process.say(plan)
+        self.start(plan)
         # A network whose sizes are all known has no use for profiles.
-        elif dataclasses.replace(plan, profiles=(), asked=None) != goal:
+        is_sure = self._snapshot.plan is not None
+        if self._goal != (dataclasses.replace(plan, profiles=(), asked=None) if is_sure else plan):
             return None
         message = self._process.hear(EngineMessage, monitor)
         if message is None:
