@@ -31,7 +31,6 @@ from trtconv import BuildRequest, Range, RunRequest  # noqa: E402
 BAGS = {"batch": Range(1, 3, 16), "nb": Range(2, 4, 9), "n": Range(1, 15, 64)}
 RUNS = ((12, 4), (40, 9), (7, 3), (64, 7))
 """Rows and bags."""
-LEFT = "mean_offl_dynamo"
 
 
 def main() -> int:
@@ -39,7 +38,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=ROOT / "bench" / "results")
     out = parser.parse_args().out
-    paths = [path for path in sorted((ROOT / "tests/data/bags").glob("*.onnx")) if path.stem != LEFT]
+    paths = sorted((ROOT / "tests/data/bags").glob("*.onnx"))
     with tempfile.TemporaryDirectory() as folder:
         rows = [row(path, Path(folder)) for path in paths]
     gpu = subprocess.run(

@@ -3,84 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 
 import numpy as np
 import onnx
 
-from trtconv.core.frozen import frozen
 from trtconv.graph.attributes import attribute
-from trtconv.passes.spelling.offsets import COPIES, flat_of, length_of, rest_of
+from trtconv.passes.spelling.bag_rows import Bag, BagRows, Count, Length, Offset, cut, looked_up, widened
+from trtconv.passes.spelling.offsets import flat_of, is_copy, length_of, rest_of
 from trtconv.passes.spelling.writer import Unwritable, Writer
 
 REDUCTIONS = ("ReduceSum", "ReduceMean", "ReduceMax")
 _NUMBER_OF_STEP, _FIRST_STATE = 0, 2
-_COUNTING = frozenset({onnx.TensorProto.INT32, onnx.TensorProto.INT64, onnx.TensorProto.FLOAT, onnx.TensorProto.DOUBLE})
-"""Types that have every number of rows."""
-
-
-@frozen
-class Offset:
-    """An entry of a list of offsets: the one at the number of the step, and `ahead` more.
-
-    Args:
-        offsets: The list.
-        ahead: How many more.
-        part: The list that the loop reads, which is the end of the other one.
-        ahead_there: How many more than the number of the step that is in it.
-    """
-
-    offsets: str
-    ahead: int
-    part: str = dataclasses.field(compare=False)
-    ahead_there: int = dataclasses.field(compare=False)
-
-
-@frozen
-class Length:
-    """The length of a list of the graph around the loop."""
-
-    of: str
-
-
-@frozen
-class BagRows:
-    """Rows of a tensor, from one entry to another.
-
-    Args:
-        begin: Where they begin.
-        end: Where they end; the length of all rows where only the last step's are meant.
-        source: The tensor along whose axis 0 they are cut out first.
-        values: A tensor of their type.
-        rank: How many axes they have.
-        last: Where those of the last step end, if elsewhere.
-        write: Writes the nodes that make the rows of all bags, and returns the tensor's name.
-    """
-
-    begin: Offset
-    end: Offset | Length
-    source: str
-    values: str
-    rank: int
-    write: Callable[[], str] = dataclasses.field(compare=False)
-    last: Length | None = None
-
-
-@frozen
-class Bag:
-    """What a step makes.
-
-    Args:
-        op: The reduction.
-        rows: What it reduces, along axis 0.
-        keeps: Whether the axis stays, with a size of 1.
-        empty_is_zero: Whether a bag without rows is zero; otherwise it is what the operator makes of nothing.
-    """
-
-    op: str
-    rows: BagRows
-    keeps: bool
-    empty_is_zero: bool = False
 
 
 class BagLoop:
@@ -161,10 +94,7 @@ class BagLoop:
         if self._is_zero(then):
             return self._zero_or_bag(condition, otherwise)
         self._note_last(condition)
-        last, bag = self.bag(then), self.bag(otherwise)
-        if (last.op, last.keeps) != (bag.op, bag.keeps) or not self._is_last(last.rows, bag.rows):
-            raise Unwritable
-        return bag
+        return self.bag(otherwise).until(self.bag(then))
 
     def _zero_or_bag(self, condition: onnx.NodeProto, name: str) -> Bag:
         """Returns the bag of an If that makes one without rows zero."""
@@ -174,26 +104,22 @@ class BagLoop:
         return dataclasses.replace(bag, empty_is_zero=True)
 
     def _mean_or_nothing(self, condition: onnx.NodeProto, then: str, otherwise: str) -> Bag:
-        """Returns the bag of an If that divides a sum where there are rows, and else has the sum, which is zero."""
+        """Returns the bag of an If that divides a sum where there are rows, and else has the sum."""
         mean, total = self.bag(then), self.bag(otherwise)
-        is_sum = (total.op, total.keeps, total.rows.source) == ("ReduceSum", mean.keeps, mean.rows.source)
-        counts = self._count(condition.input[0]) == (mean.rows.begin, mean.rows.end)
-        if mean.op != "ReduceMean" or not is_sum or not counts or not self._is_zero(condition.input[1]):
+        is_sum = dataclasses.replace(mean, op="ReduceSum", count=Count()) == total
+        counts = self._count(condition.input[0]) == (mean.rows.begin, mean.count.end)
+        if not is_sum or not counts or not self._is_zero(condition.input[1]):
             raise Unwritable
-        return dataclasses.replace(mean, empty_is_zero=True)
+        return dataclasses.replace(mean, count=Count(mean.count.end))
 
     def _mean(self, node: onnx.NodeProto) -> Bag:
         """Returns the bag of a sum divided by the number of its rows, which may be counted to the end of all."""
         total = self.bag(node.input[0])
         begin, end = self._count(node.input[1])
-        if (
-            total.rows.last is not None
-            or total.op != "ReduceSum"
-            or begin != total.rows.begin
-            or not self._is_end(end, total.rows)
-        ):
+        is_count = begin == total.rows.begin and (isinstance(end, Length) or end == total.rows.end)
+        if total.op != "ReduceSum" or total.empty_is_zero or not is_count:
             raise Unwritable
-        return dataclasses.replace(total, op="ReduceMean", rows=dataclasses.replace(total.rows, end=end))
+        return dataclasses.replace(total, op="ReduceMean", count=Count(end, is_positive=False))
 
     def _count(self, name: str) -> tuple[Offset | Length, Offset | Length]:
         """Returns from where to where a tensor counts rows."""
@@ -212,56 +138,25 @@ class BagLoop:
                 return
         raise Unwritable
 
-    def _is_last(self, last: BagRows, rows: BagRows) -> bool:
-        """Whether the rows of the last step, written in another way, are those that `rows` has at that step."""
-        return (last.source, last.begin) == (rows.source, rows.begin) and self._is_end(last.end, rows)
-
-    def _is_end(self, end: Offset | Length, rows: BagRows) -> bool:
-        """Whether rows end there; a length is the end of the last ones where it is the last of the offsets."""
-        if isinstance(end, Offset) or not isinstance(rows.end, Offset):
-            return end == rows.end
-        joined = self._scope.producer(rows.end.offsets)
-        return (
-            joined is not None
-            and joined.op_type == "Concat"
-            and rows.end.ahead == 1
-            and length_of(self._scope, joined.input[-1]) == end.of
-        )
-
     def _rows(self, name: str) -> BagRows:
         node = self._maker(name)
         if node.op_type == "If":
             then, otherwise = _branches(node)
             self._note_last(self._maker(node.input[0]))
-            last, rows = self._rows(then), self._rows(otherwise)
-            if self._is_last(last, rows):
-                return rows
-            if (last.source, last.begin) == (rows.source, rows.begin) and isinstance(last.end, Length):
-                return dataclasses.replace(rows, last=last.end)
-        elif node.op_type == "Slice" and self._is_along_first(node):
-            source, begin = self._outer(node.input[0]), self._bound(node.input[1])
+            return self._rows(otherwise).until(self._rows(then))
+        if node.op_type == "Slice" and self._is_along_first(node):
+            begin = self._bound(node.input[1])
             if isinstance(begin, Offset):
-                rank = len(self._writer.shape(source))
-                return BagRows(begin, self._bound(node.input[2]), source, source, rank, lambda: source)
+                return BagRows(begin, self._bound(node.input[2]), cut(self._writer, self._outer(node.input[0])))
         elif node.op_type == "Gather" and not attribute(node, "axis", 0):
-            return self._looked_up(node)
+            table, rows = self._outer(node.input[0]), self._rows(node.input[1])
+            return dataclasses.replace(rows, content=looked_up(self._writer, table, rows.content))
         elif node.op_type == "Unsqueeze" and min(axes := self._axes(node), default=0) > 0:
             rows = self._rows(node.input[0])
-            rank = rows.rank + len(axes)
-            return dataclasses.replace(rows, rank=rank, write=lambda: self._writer.unsqueeze(rows.write(), axes))
+            return dataclasses.replace(rows, content=widened(self._writer, rows.content, axes))
         elif node.op_type == "Mul":
-            rows, other = (self._rows(source) for source in node.input)
-            if (rows.begin, rows.end, rows.rank) == (other.begin, other.end, other.rank):
-                return dataclasses.replace(rows, write=lambda: self._writer("Mul", rows.write(), other.write()))
+            return self._rows(node.input[0]).times(self._writer, self._rows(node.input[1]))
         raise Unwritable
-
-    def _looked_up(self, node: onnx.NodeProto) -> BagRows:
-        """Returns the rows of a table, by a list of their numbers."""
-        table, rows = self._outer(node.input[0]), self._rows(node.input[1])
-        rank = rows.rank + len(self._writer.shape(table)) - 1
-        return dataclasses.replace(
-            rows, values=table, rank=rank, write=lambda: self._writer("Gather", table, rows.write(), axis=0)
-        )
 
     def _is_along_first(self, node: onnx.NodeProto) -> bool:
         axes, steps = [*node.input[3:5], "", ""][:2]
@@ -296,9 +191,7 @@ class BagLoop:
         if node.op_type == "Slice" and not (self._is_along_first(node) and self._ahead(node.input[2]) == ahead + 1):
             return None
         offsets = self._outer(node.input[0])
-        values = self._writer.resolve(offsets)
-        # A Slice counts what is negative from the end.
-        if len(self._writer.shape(offsets)) != 1 or (values is not None and (values < 0).any()):
+        if len(self._writer.shape(offsets)) != 1:
             return None
         rest = rest_of(self._scope, offsets)
         whole, skipped = rest or (offsets, 0)
@@ -321,9 +214,7 @@ class BagLoop:
         return self._makers.get(self._origin(name))
 
     def _origin(self, name: str) -> str:
-        while (node := self._makers.get(name)) is not None and node.op_type in COPIES:
-            if node.op_type == "Cast" and attribute(node, "to") not in _COUNTING:
-                break
+        while (node := self._makers.get(name)) is not None and is_copy(node):
             name = node.input[0]
         return name
 
@@ -331,6 +222,8 @@ class BagLoop:
         name = self._origin(name)
         node = self._makers.get(name)
         tensor = self._constants.get(name)
+        if node is not None and node.op_type == "CastLike":
+            return self._constant(node.input[0])
         if node is not None and node.op_type == "Constant":
             tensor = attribute(node, "value")
         if tensor is not None:

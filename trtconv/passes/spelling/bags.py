@@ -6,10 +6,11 @@ import numpy as np
 
 from trtconv.core.target import Target
 from trtconv.graph.attributes import attribute
-from trtconv.graph.scope import Scope
-from trtconv.passes.spelling.bag_loops import Bag, BagLoop, Offset, body_of
+from trtconv.passes.spelling.bag_grids import grid_of, starts_of
+from trtconv.passes.spelling.bag_loops import BagLoop, body_of
+from trtconv.passes.spelling.bag_rows import Bag, Count, Length, Offset
 from trtconv.passes.spelling.base import Spelling
-from trtconv.passes.spelling.offsets import TO_THE_END, copied, flat_of, length_of, rest_of
+from trtconv.passes.spelling.offsets import TO_THE_END
 from trtconv.passes.spelling.trip_counts import goes_on
 from trtconv.passes.spelling.writer import Unwritable, Writer
 
@@ -18,15 +19,17 @@ class ReduceBags(Spelling):
     """Writes a loop that reduces bags of rows, one a step, as one reduction of all.
 
     Both of torch's exporters write EmbeddingBag as a Loop, the newer one with a sequence. Bags of one length are an
-    axis of their own; others are marked in a matrix of bags and rows, which the rows are multiplied by, or masked by
-    for the largest. Offsets of the run time are taken for places of rows, as torch demands: from 0 to the number of
-    rows.
+    axis of their own; others are marked in a matrix of bags and rows, which rows without infinity or NaN, as those of
+    a constant table are, are multiplied by. Weights of the rows are put into it. Other rows, and all for the largest,
+    are masked by it, which takes an array of bags, rows and columns. Offsets are what a Slice takes them for:
+    negative ones count from the end of the rows, and beyond the rows there are none. A number that no bag looks up
+    may be no row's.
 
     Before:
         <ir_version: 8, opset_import: ["": 17]>
-        g (float[5,3] t, int64[6] x, int64[4] o) => (float[3,3] y)
-        <int64 three = {3}, bool on = {1}, int64[1] zero = {0}, int64 one = {1}> {
-          y = Loop <body = b (int64 i, bool c) => (bool d, float[3] z) {
+        g (int64[6] x, int64[4] o) => (float[3,2] y)
+        <int64 three = {3}, bool on = {1}, int64[1] zero = {0}, int64 one = {1}, float[2,2] t = {1, 2, 3, 4}> {
+          y = Loop <body = b (int64 i, bool c) => (bool d, float[2] z) {
                 d = Identity (c)  j = Add (i, one)
                 p = Gather (o, i)  q = Gather (o, j)  begin = Unsqueeze (p, zero)  end = Unsqueeze (q, zero)
                 r = Slice (x, begin, end, zero)  s = Gather (t, r)  z = ReduceSum <keepdims = 0> (s, zero)
@@ -34,13 +37,16 @@ class ReduceBags(Spelling):
         }
     After:
         <ir_version: 8, opset_import: ["": 17]>
-        g (float[5,3] t, int64[6] x, int64[4] o) => (float[3,3] y)
-        <int64[1] zero = {0}, int64[1] one = {1}, int64[1] three = {3}, int64[1] four = {4},
-         int64[1,6] at = {0, 1, 2, 3, 4, 5}> {
-          p = Slice (o, zero, three, zero)  q = Slice (o, one, four, zero)
-          begin = Unsqueeze (p, one)        end = Unsqueeze (q, one)
-          r = Less (at, begin)  s = Not (r)  u = Less (at, end)  v = And (s, u)
-          mask = Cast <to = 1> (v)  rows = Gather (t, x)  y = MatMul (mask, rows)
+        g (int64[6] x, int64[4] o) => (float[3,2] y)
+        <float[2,2] t = {1, 2, 3, 4}, int64[1] zero = {0}, int64[1] one = {1}, int64[1] three = {3},
+         int64[1] four = {4}, int64[1] six = {6}, int64[1,6] at = {0, 1, 2, 3, 4, 5}, float none = {0},
+         int64 first = {0}> {
+          p = Slice (o, zero, three, zero)   q = Slice (o, one, four, zero)
+          pn = Less (p, zero)  pe = Add (p, six)  pf = Where (pn, pe, p)  begin = Unsqueeze (pf, one)
+          qn = Less (q, zero)  qe = Add (q, six)  qf = Where (qn, qe, q)  end = Unsqueeze (qf, one)
+          r = Less (at, begin)  s = Not (r)  u = Less (at, end)  v = And (s, u)  mask = Cast <to = 1> (v)
+          number = ReduceSum <keepdims = 0> (mask, zero)  covered = Greater (number, none)
+          places = Where (covered, x, first)  rows = Gather (t, places)  y = MatMul (mask, rows)
         }
     """
 
@@ -49,7 +55,7 @@ class ReduceBags(Spelling):
 
     def write(self, writer: Writer, target: Target) -> str | None:
         loop, bag, count = _of_loop(writer) if writer.node.op_type == "Loop" else _of_sequence(writer)
-        grid = _grid(writer, bag, count)
+        grid = grid_of(writer.scope, bag, count)
         if grid:
             _reduce_grid(writer, bag, grid)
             return f"the bags of one length of {loop} as an axis"
@@ -128,134 +134,88 @@ def _places(writer: Writer, source: str) -> str:
     return writer.unsqueeze(writer("Range", np.array(0, np.int64), count, np.array(1, np.int64)), [0])
 
 
-def _starts(scope: Scope, bag: Bag, count: str) -> str:
-    """Returns the list of where bags begin, if each ends where the next begins or all rows end; else nothing."""
-    begin, end = bag.rows.begin, bag.rows.end
-    joined = scope.producer(begin.offsets)
-    is_next = isinstance(end, Offset) and (end.offsets, begin.ahead, end.ahead) == (begin.offsets, 0, 1)
-    if not is_next or joined is None or joined.op_type != "Concat" or len(joined.input) != 2:
-        return ""
-    starts, length = joined.input[0], length_of(scope, count)
-    # There are as many as offsets, or as offsets behind the first one.
-    is_all = length != "" and (length == flat_of(scope, starts) or rest_of(scope, length) == (begin.offsets, 1))
-    return starts if is_all and scope.shape(joined.input[1]) == (1,) else ""
-
-
-def _grid(writer: Writer, bag: Bag, count: str) -> str:
-    """Returns the tensor of two axes whose rows are the bags; nothing where they are none."""
-    scope = writer.scope
-    starts, flat = _starts(scope, bag, count), _numbers(scope, bag.rows.source)
-    while (node := scope.producer(flat)) is not None and node.op_type in ("Identity", "Reshape"):
-        flat = node.input[0]
-        if len(scope.shape(flat) or ()) == 2:
-            break
-    if not starts or bag.rows.last is not None or len(scope.shape(flat) or ()) != 2:
-        return ""
-    node = copied(scope, starts)
-    if node is None or node.op_type != "Range" or not _is_zero(scope, node.input[0]):
-        return ""
-    is_all = _is_count_of(scope, node.input[1], flat)
-    return flat if is_all and _is_size(scope, node.input[2], flat, 1) else ""
-
-
-def _numbers(scope: Scope, name: str) -> str:
-    """Returns the list that has as many entries as a tensor has rows, by which they were looked up; or the tensor."""
-    while len(scope.shape(name) or ()) == 2 and (node := scope.producer(name)) is not None:
-        if node.op_type == "Gather" and not attribute(node, "axis", 0):
-            return str(node.input[1])
-        if node.op_type not in ("Identity", "Mul"):
-            break
-        name = node.input[0]
-    return name
-
-
-def _is_count_of(scope: Scope, name: str, grid: str) -> bool:
-    """Whether a tensor is the number of elements of another one of two axes."""
-    node = copied(scope, name)
-    if node is None:
-        return False
-    if node.op_type == "ReduceProd":
-        shape = copied(scope, node.input[0])
-        return shape is not None and shape.op_type == "Shape" and shape.input[0] == grid and len(shape.attribute) == 0
-    return node.op_type == "Mul" and any(
-        _is_size(scope, first, grid, 0) and _is_size(scope, second, grid, 1)
-        for first, second in (node.input, reversed(node.input))
-    )
-
-
-def _is_size(scope: Scope, name: str, tensor: str, axis: int) -> bool:
-    """Whether a tensor is the size of an axis of another one."""
-    values = scope.values(name)
-    shape = scope.shape(tensor)
-    if values is not None:
-        return shape is not None and values.size == 1 and shape[axis] == int(values.reshape(-1)[0])
-    node, first = copied(scope, name), axis
-    end: int | None = axis + 1
-    if node is not None and node.op_type == "Gather":
-        index = scope.values(node.input[1])
-        node, first, end = scope.producer(node.input[0]), 0, None
-        if index is None or index.reshape(-1).tolist() != [axis]:
-            return False
-    if node is None or node.op_type != "Shape" or node.input[0] not in _like(scope, tensor, axis):
-        return False
-    return bool(attribute(node, "start", 0) == first and attribute(node, "end") == end)
-
-
-def _like(scope: Scope, tensor: str, axis: int) -> set[str]:
-    """Returns a tensor, and the inputs of its graph that share the name of its size with it."""
-    inputs = {value.name: value.type.tensor_type.shape.dim for value in scope.graph.input}
-    names = {name: dims[axis].dim_param for name, dims in inputs.items() if axis < len(dims)}
-    label = names.get(tensor)
-    return {tensor} | {name for name in names if label and names[name] == label}
-
-
-def _is_zero(scope: Scope, name: str) -> bool:
-    values = scope.values(name)
-    return values is not None and not values.any()
-
-
 def _reduce_grid(writer: Writer, bag: Bag, grid: str) -> None:
     """Reduces rows that lie in bags of one length, which has at least one."""
     sizes = writer("Concat", writer("Shape", grid), np.array([-1], np.int64), axis=0)
-    writer.reduce(bag.op, writer.reshape(bag.rows.write(), sizes), [1], keep=False, to=writer.output())
+    writer.reduce(bag.op, writer.reshape(bag.rows.content.write(""), sizes), [1], keep=False, to=writer.output())
 
 
 def _reduce_marked(writer: Writer, bag: Bag, count: str) -> None:
     """Reduces rows that a matrix assigns to bags."""
-    dtype, rows = writer.dtype(bag.rows.values), bag.rows
-    if rows.rank != 2 or dtype.kind != "f" or not isinstance(rows.end, Offset):
+    content, dtype = bag.rows.content, writer.dtype(bag.rows.content.typed)
+    if content.rank != 2 or dtype.kind != "f" or not isinstance(bag.rows.end, Offset):
         raise Unwritable("its rows are no lists of floats")
-    values = writer.scope.values(rows.values) if bag.op != "ReduceMax" else None
-    if values is not None and not np.isfinite(values).all():
-        # Zero times infinity is not zero.
-        raise Unwritable("its rows are not finite")
-    is_whole = bool(_starts(writer.scope, bag, count))
-    first, stated = (_column(writer, entry, count, is_whole=is_whole) for entry in (rows.begin, rows.end))
-    last = stated
-    if rows.last is not None:
-        last = writer("Concat", writer.slice(stated, [0], [-1], [0]), writer("Shape", rows.last.of), axis=0)
-    begins, ends = (writer.unsqueeze(column, [1]) for column in (first, last))
-    places = _places(writer, rows.source)
-    inside = writer("And", writer("Not", writer("Less", places, begins)), writer("Less", places, ends))
-    if bag.op == "ReduceMax":
-        _largest(writer, bag, inside, (first, stated))
-        return
-    mask, to = writer.cast(inside, dtype), "" if bag.op == "ReduceMean" else writer.output()
-    total = writer("MatMul", mask, rows.write(), to=to)
+    is_whole = bool(starts_of(writer.scope, bag, count))
+    begin, end = (_column(writer, entry, count, is_whole=is_whole) for entry in (bag.rows.begin, bag.rows.end))
+    inside = _inside(writer, bag, begin, end)
+    finite = content.finite() if bag.op != "ReduceMax" else None
+    mask = writer.cast(inside, dtype) if content.looks_up or (finite is not None and finite[1] is None) else ""
+    covered = ""
+    if content.looks_up:
+        covered = writer("Greater", writer.reduce("ReduceSum", mask, [0], keep=False), np.zeros((), dtype))
+    if finite is not None:
+        rows, weights = finite
+        if weights is not None:
+            mask = writer("Where", inside, writer.reshape(weights.write(covered), [1, -1]), np.zeros((), dtype))
+        result = writer("MatMul", mask, rows.write(covered))
+    else:
+        result = _reduce_masked(writer, bag, inside, content.write(covered))
     if bag.op == "ReduceMean":
-        number = writer("Sub", ends, begins)
-        if bag.empty_is_zero:
-            number = writer("Max", number, np.array(1, np.int64))
-        writer("Div", total, writer.cast(number, dtype), to=writer.output())
+        writer("Div", result, _divisors(writer, bag, (begin, end), inside))
+    _finish(writer, bag, (begin, end))
 
 
-def _largest(writer: Writer, bag: Bag, inside: str, bounds: tuple[str, str]) -> None:
-    """Writes the largest of the rows inside each bag; zero for one that ends where it begins, if that is asked."""
-    lowest = np.array(-np.inf, writer.dtype(bag.rows.values))
-    masked = writer("Where", writer.unsqueeze(inside, [2]), writer.unsqueeze(bag.rows.write(), [0]), lowest)
-    if not bag.empty_is_zero:
-        writer.reduce("ReduceMax", masked, [1], keep=False, to=writer.output())
-        return
-    is_empty = writer.unsqueeze(writer("Equal", *bounds), [1])
-    most = writer.reduce("ReduceMax", masked, [1], keep=False)
-    writer("Where", is_empty, np.zeros((), lowest.dtype), most, to=writer.output())
+def _reduce_masked(writer: Writer, bag: Bag, inside: str, rows: str) -> str:
+    """Reduces rows of which each bag has its own: a product would make NaN of infinity in those that have it not."""
+    is_most = bag.op == "ReduceMax"
+    rest = np.array(-np.inf if is_most else 0, writer.dtype(bag.rows.content.typed))
+    masked = writer("Where", writer.unsqueeze(inside, [2]), writer.unsqueeze(rows, [0]), rest)
+    return writer.reduce("ReduceMax" if is_most else "ReduceSum", masked, [1], keep=False)
+
+
+def _inside(writer: Writer, bag: Bag, begin: str, end: str) -> str:
+    """Writes which rows are inside which bag, by the meaning of a Slice."""
+    source, last = bag.rows.content.source, bag.rows.last
+    if last is not None:
+        end = writer("Concat", writer.slice(end, [0], [-1], [0]), writer("Shape", last.of), axis=0)
+    size, zero, bounds = writer.size(source, 0), np.zeros(1, np.int64), list[str]()
+    for bound in (begin, end):
+        # What is negative counts from the end of the rows; beyond them there are none.
+        from_front = writer("Where", writer("Less", bound, zero), writer("Add", bound, size), bound)
+        bounds.append(writer.unsqueeze(from_front, [1]))
+    places = _places(writer, source)
+    return writer("And", writer("Not", writer("Less", places, bounds[0])), writer("Less", places, bounds[1]))
+
+
+def _divisors(writer: Writer, bag: Bag, bounds: tuple[str, str], inside: str) -> str:
+    """Writes what the mean of each bag divides by, as a column."""
+    numbers = _number(writer, bag, bag.count, bounds, inside)
+    if bag.last_count is None:
+        return numbers
+    last = _number(writer, bag, bag.last_count, bounds, inside)
+    parts = writer.slice(numbers, [0], [-1], [0]), writer.slice(last, [-1], [TO_THE_END], [0])
+    return writer("Concat", *parts, axis=0)
+
+
+def _number(writer: Writer, bag: Bag, count: Count, bounds: tuple[str, str], inside: str) -> str:
+    """Writes how many rows each bag has, as the loop counts them."""
+    dtype, (begin, end) = writer.dtype(bag.rows.content.typed), bounds
+    if count.end is None:
+        # Half precision has not every number of rows, which a sum in it would need.
+        number = writer.reduce("ReduceSum", writer.cast(inside, np.float32), [1])
+    else:
+        stop = writer("Shape", count.end.of) if isinstance(count.end, Length) else end
+        number = writer.unsqueeze(writer("Sub", stop, begin), [1])
+    number = writer.cast(number, dtype)
+    return writer("Max", number, np.ones((), dtype)) if count.is_positive else number
+
+
+def _finish(writer: Writer, bag: Bag, bounds: tuple[str, str]) -> None:
+    """Makes what was written last the result, but zero for bags that end where they begin, if that is asked."""
+    dtype, result = writer.dtype(bag.rows.content.typed), writer.nodes[-1].output[0]
+    # Sums of no rows are zero, and so are they divided by one.
+    is_sum = bag.op != "ReduceMax" and bag.rows.last is None
+    if bag.empty_is_zero and not (is_sum and bag.count.is_positive and (bag.last_count or bag.count).is_positive):
+        is_empty = writer.unsqueeze(writer("Equal", *bounds), [1])
+        writer("Where", is_empty, np.zeros((), dtype), result)
+    writer.nodes[-1].output[0] = writer.output()
