@@ -191,3 +191,22 @@ def test_bags_of_one_length_end_with_the_rows() -> None:
     proto.graph.initializer.append(numpy_helper.from_array(np.array([12]), "end"))
     feed = {proto.graph.input[0].name: np.arange(15).reshape(3, 5)}
     np.testing.assert_allclose(run(rewritten(proto), feed)[0], run(proto, feed)[0], rtol=1e-5, atol=1e-6)
+
+
+def test_bags_of_one_length_may_be_divided_by_what_is_left_to_the_end() -> None:
+    proto = onnx.parser.parse_model(
+        f"""<ir_version: 8, opset_import: ["": 17]> g (int64[b,2] x) => (float[b,2] y)
+        <bool on = {{1}}, int64[1] zero = {{0}}, int64 one = {{1}}, int64 nil = {{0}}, int64 two = {{2}},
+         int64[1] all = {{-1}}, float[9,2] t = {{1, 2, 3, 4, 5, 6, 7, 8, 9, 1, 2, 3, 4, 5, 6, 7, 8, 9}}>
+        {{ r1 = Reshape (x, all)  l = Shape (r1)  sx = Shape (x)  size = ReduceProd <keepdims = 0> (sx)
+          begins = Range (nil, size, two)  o = Concat <axis = 0> (begins, l)
+          sb = Shape (begins)  count = Gather (sb, nil)
+          y = Loop <body = b (int64 i, bool c) => (bool d, float[2] z) {{
+            {LOOP}  r = Slice (r1, s, e, zero)  g = Gather (t, r)  k = ReduceSum <keepdims = 0> (g, zero)
+            f = Sub (l, s)  n = Cast <to = 1> (f)  z = Div (k, n)
+          }}> (count, on) }}"""
+    )
+    other = rewritten(proto)
+    assert not has_loop(other)
+    feed = {"x": np.arange(6).reshape(3, 2)}
+    np.testing.assert_allclose(run(other, feed)[0], run(proto, feed)[0])

@@ -112,7 +112,9 @@ def changes(node: onnx.NodeProto, change: int) -> bool:
     return True
 
 
-@pytest.mark.parametrize("name", ["sum_offw_script", "max_2d_script", "mean_off_dynamo", "max_offl_dynamo"])
+@pytest.mark.parametrize(
+    "name", ["sum_offw_script", "max_2d_script", "mean_off_dynamo", "mean_offl_dynamo", "max_offl_dynamo"]
+)
 def test_what_is_otherwise_in_one_place_is_left_or_still_right(name: str) -> None:
     proto = onnx.load(DATA / f"{name}.onnx")
     count = 0

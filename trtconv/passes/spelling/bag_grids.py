@@ -28,7 +28,9 @@ def grid_of(scope: Scope, bag: Bag, count: str) -> str:
         flat = node.input[0]
         if len(scope.shape(flat) or ()) == 2:
             break
-    if not starts or len(scope.shape(flat) or ()) != 2 or not _ends_with_rows(scope, bag):
+    # A mean of all steps by what is left to the end is of as many rows in the last one alone.
+    is_own = not isinstance(bag.count.end, Length) and _ends_with_rows(scope, bag)
+    if not starts or len(scope.shape(flat) or ()) != 2 or not is_own:
         return ""
     node = copied(scope, starts)
     if node is None or node.op_type != "Range" or not _is_zero(scope, node.input[0]):
