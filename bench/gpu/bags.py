@@ -31,6 +31,8 @@ from trtconv import BuildRequest, Range, RunRequest  # noqa: E402
 BAGS = {"batch": Range(1, 3, 16), "nb": Range(2, 4, 9), "n": Range(1, 15, 64)}
 RUNS = ((12, 4), (40, 9), (7, 3), (64, 7))
 """Rows and bags."""
+STRANGE = ((12, 4), (40, 9), (7, 5))
+"""Likewise, with offsets that are negative, beyond the rows and in no order."""
 
 
 def main() -> int:
@@ -63,20 +65,29 @@ def row(path: Path, folder: Path) -> dict[str, Any]:
     session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
     errors = []
     for feed in feeds(proto, is_dynamo="dynamo" in path.stem):
-        (expected,) = session.run(None, feed)
+        try:
+            (expected,) = session.run(None, feed)
+        except Exception:  # ONNX Runtime takes no maximum of nothing.
+            continue
         np.savez(inputs, **feed)
         trtconv.run(RunRequest(engine, inputs=inputs, output=outputs))
-        got = np.load(outputs)[proto.graph.output[0].name]
-        is_like = got.shape == expected.shape
-        errors.append(float(np.abs(got - expected).max() / np.abs(expected).max()) if is_like else np.inf)
+        errors.append(difference(np.load(outputs)[proto.graph.output[0].name], expected))
     proven = report.proof is not None and report.proof.agrees
     return {"name": path.stem, "proven": proven, "runs": len(errors), "error": max(errors)}
+
+
+def difference(got: np.ndarray, expected: np.ndarray) -> float:
+    """Returns the largest difference, as a part of the largest magnitude; infinite where others are not finite."""
+    finite = np.isfinite(expected)
+    if got.shape != expected.shape or not np.array_equal(got[~finite], expected[~finite], equal_nan=True):
+        return np.inf
+    return float(np.abs(got - expected)[finite].max(initial=0) / max(np.abs(expected[finite]).max(initial=0), 1e-6))
 
 
 def feeds(proto: onnx.ModelProto, *, is_dynamo: bool) -> Iterator[dict[str, np.ndarray]]:
     """Yields inputs; of bags without rows the newer exporter makes zero, and the older one leaves means open."""
     r = np.random.default_rng(3)
-    for rows, bags in RUNS:
+    for number, (rows, bags) in enumerate(RUNS + STRANGE):
         feed: dict[str, np.ndarray] = {}
         for value in proto.graph.input:
             dims = value.type.tensor_type.shape.dim
@@ -86,6 +97,8 @@ def feeds(proto: onnx.ModelProto, *, is_dynamo: bool) -> Iterator[dict[str, np.n
                 offsets = np.sort(r.choice(rows, bags, replace=is_dynamo))
                 offsets[0] = 0
                 offsets[-1] = rows if dims[0].dim_param == "nb" else offsets[-1]
+                if number >= len(RUNS):
+                    offsets = r.integers(-rows - 2, rows + 3, bags)
                 feed["o"] = offsets.astype(np.int64)
             elif value.type.tensor_type.elem_type == onnx.TensorProto.INT64:
                 feed[value.name] = r.integers(0, 50, sizes)
