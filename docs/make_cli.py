@@ -25,7 +25,7 @@ def cli_pages() -> dict[str, str]:
     import click
 
     from trtconv.cli.group import COMMANDS, cli
-    from trtconv.cli.process.outcome import WHOLE_PAGE
+    from trtconv.cli.process.command import WHOLE_PAGE
 
     root = click.Context(cli, info_name="trtconv", terminal_width=_WIDTH, max_content_width=_WIDTH)
     rows = [f"| [{name}](cli/{name}.md) | {about} |" for name, _, about in COMMANDS]

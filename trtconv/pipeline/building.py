@@ -25,7 +25,7 @@ from trtconv.graph.fitting import reloaded
 from trtconv.graph.inner_tensors import tensors_meant
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.provenance import Origin
-from trtconv.pipeline.extending.added import admit, checks_of, code_of, require_proof, require_rules, unused
+from trtconv.pipeline.extending.added import admit, checks_of, code_of, require_proof, require_rules
 from trtconv.pipeline.freed import freed_otherwise
 from trtconv.pipeline.mended import explained
 from trtconv.pipeline.outputs import (
@@ -44,7 +44,7 @@ from trtconv.pipeline.outputs import (
     write_engine,
 )
 from trtconv.pipeline.parse import build_in_thread, fails, findings_of, parse_model, refused_with_tactics, start
-from trtconv.pipeline.preparation import Preparation, passes_of, promise_of
+from trtconv.pipeline.preparation import Preparation, passes_of, promise_of, unused
 from trtconv.pipeline.profiles import Sized, affordable, told_level
 from trtconv.pipeline.racing import best_build, builds_of, require_gpu, require_race
 from trtconv.pipeline.respelling import Forms, RefusedNetwork

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from trtconv.core.dims import Range, ShapeProfile
 from trtconv.core.documents.build import BuildPlan
@@ -225,6 +225,15 @@ def passes_of(
     choose = choose or (chooser_of(forms) if forms else None)
     usual = passes_for(plan.precision, requantize=plan.requantize, choose=choose, typed_nodes=plan.node_precisions)
     return (*added_passes(plan), *usual, *(other_forms(forms) if forms else ()))
+
+
+def unused(plan: BuildPlan, edits: Sequence[Edit]) -> Iterator[str]:
+    """Yields in words what `--substitute` asks for and the passes have put nowhere."""
+    if plan.substitute:
+        # Loaded only here: most builds substitute nothing.
+        from trtconv.pipeline.substituting import passes
+
+        yield from passes.unused(plan.substitute, edits, plan.target)
 
 
 def promise_of(edits: Iterable[Edit], passes: Iterable[Pass]) -> Promise:

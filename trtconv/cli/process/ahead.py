@@ -17,6 +17,7 @@ from trtconv.cli.process.outcome import Outcome, stdout_kept_clean, tell
 
 if TYPE_CHECKING:
     from trtconv.cli.process.child import Forked
+    from trtconv.core.budget import Budget
 
 _BOTH = ("trtconv.core.requests.build", "trtconv.core.requests.check", "trtconv.core.documents.build")
 """What both processes need, and so is loaded once."""
@@ -56,16 +57,20 @@ class Errand(NamedTuple):
         arguments: Of the function; all of it can be pickled.
         command: The command's name.
         output_format: What `--format` asked for.
+        limits: What the arguments say that a model may ask for.
     """
 
     work: Callable[..., Outcome]
     arguments: tuple[Any, ...]
     command: str
     output_format: str
+    limits: Budget
 
     def run(self) -> int:
         """Does it, writes the result, and returns the exit status."""
-        with stdout_kept_clean():
+        from trtconv.core import budget
+
+        with budget.allowed(self.limits), stdout_kept_clean():
             outcome = self.work(*self.arguments)
         tell(outcome, self.command, self.output_format)
         return outcome.exit_code

@@ -18,6 +18,7 @@ import click
 from trtconv.cli.process import ahead, child, signals, status
 from trtconv.cli.process.command import Command, Isolation
 from trtconv.cli.process.outcome import Outcome
+from trtconv.core import budget
 
 
 class IsolatedCommand(Command):
@@ -59,8 +60,9 @@ def hand_over(work: Callable[..., Outcome], *arguments: Any) -> Outcome:
     """
     if ahead.is_there():
         ctx = click.get_current_context()
-        output_format = ctx.params.get("output_format", "text")
-        _watch(ctx, lambda: ahead.hand_over(ahead.Errand(work, arguments, ctx.info_name or "", output_format)))
+        output_format, limits = ctx.params.get("output_format", "text"), budget.current()
+        errand = ahead.Errand(work, arguments, ctx.info_name or "", output_format, limits)
+        _watch(ctx, lambda: ahead.hand_over(errand))
     return work(*arguments)
 
 

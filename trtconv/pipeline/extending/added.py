@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from trtconv.core.agreement import AgreedCode, CodeFile, agreed
 from trtconv.core.documents.build import BuildPlan
 from trtconv.core.documents.parts import CodeIdentity
-from trtconv.core.documents.rewrite import Edit
 from trtconv.core.errors import InputError
 from trtconv.core.foreign import ForeignCode
 from trtconv.core.selection import Selection
@@ -132,12 +131,3 @@ def require_proof(files: Sequence[CodeFile], level: str) -> None:
             "--prove none with --extend: what passes of your own make leaves as an engine where it is proven, or not",
             "Leave out one of them.",
         )
-
-
-def unused(plan: BuildPlan, edits: Sequence[Edit]) -> Iterator[str]:
-    """Yields in words what `--substitute` asks for and the passes have put nowhere."""
-    if plan.substitute:
-        # Loaded only here: most builds substitute nothing.
-        from trtconv.pipeline.substituting import passes
-
-        yield from passes.unused(plan.substitute, edits, plan.target)
