@@ -132,6 +132,7 @@ DOORS = {
         "cli/group.py",
         "cli/process/ahead.py",
         "cli/process/loading.py",
+        "passes/later.py",
         "cli/versions.py",
         "core/serving.py",
         "pipeline/extending/installed.py",

@@ -1,6 +1,7 @@
 """The rewrites, in the order in which they run."""
 
 from collections.abc import Collection
+from typing import TYPE_CHECKING
 
 from trtconv.passes.asymmetric import ComputeAsymmetricInFloat, RequantizeSymmetric
 from trtconv.passes.base import BrokenContract, Pass, PassResult, run_passes, select
@@ -21,6 +22,7 @@ from trtconv.passes.fold_weight_quantizers import FoldWeightQuantizers
 from trtconv.passes.inline_functions import InlineDeconvFunctions
 from trtconv.passes.integer_operators import ExpandIntegerOperators
 from trtconv.passes.kernel_shape import WriteKernelShape
+from trtconv.passes.later import later, loaded
 from trtconv.passes.lower_opset import LowerOpset
 from trtconv.passes.magnitudes_first import TakeMagnitudesFirst
 from trtconv.passes.match_skip import MatchSkipSize
@@ -40,53 +42,13 @@ from trtconv.passes.spelling.arguments import (
     WriteSelections,
     WriteSliceAxes,
 )
-from trtconv.passes.spelling.bags import ReduceBags
-from trtconv.passes.spelling.bits import CombineBits, ShiftBits
 from trtconv.passes.spelling.branches import TakeDecidedBranches
-from trtconv.passes.spelling.caches import UpdateByScatter
-from trtconv.passes.spelling.cumulative import CumulativeProduct
-from trtconv.passes.spelling.determinant import DeterminantByMinors
-from trtconv.passes.spelling.einsum import SumWithoutOnes
-from trtconv.passes.spelling.end_indices import CountFromStart
-from trtconv.passes.spelling.exponentials import ShiftExponentials
-from trtconv.passes.spelling.fewer_axes import JoinAxes
-from trtconv.passes.spelling.float_mod import FloatMod
-from trtconv.passes.spelling.fourier import FourierByMatrix
 from trtconv.passes.spelling.functions import ExpandFunctions
-from trtconv.passes.spelling.fused import ExpandFused
 from trtconv.passes.spelling.halves import ComputeInFloat
 from trtconv.passes.spelling.infinite_constants import CastInfiniteConstants
 from trtconv.passes.spelling.int8_constants import CastInt8Constants
-from trtconv.passes.spelling.integer_products import MultiplyInFloat, SumIntegerProducts
-from trtconv.passes.spelling.integer_signs import CompareForSign, MultiplyForPower, PickAboveZero
-from trtconv.passes.spelling.iterations import CompleteIterations
-from trtconv.passes.spelling.learned import ExpandLearned
-from trtconv.passes.spelling.masked import AssignByWhere
-from trtconv.passes.spelling.mean_variance import CentreFirst
-from trtconv.passes.spelling.one_hot import ComparePositions, CompressBySize
 from trtconv.passes.spelling.one_limit import PickByOneLimit
-from trtconv.passes.spelling.one_row import DoubleOneRow
-from trtconv.passes.spelling.pooling import PoolByTaps
-from trtconv.passes.spelling.products import ConvolveProducts
-from trtconv.passes.spelling.quantize import QuantizeInArithmetic
-from trtconv.passes.spelling.ranges import RangeBySize
-from trtconv.passes.spelling.reduction_over_nothing import WriteElementwise
-from trtconv.passes.spelling.regions import DeformBySamples, RegionsByMatrix
-from trtconv.passes.spelling.remainders import SubtractRemainders
-from trtconv.passes.spelling.resize import ResizeByMatrix
-from trtconv.passes.spelling.resize_axes import ResizeAllAxes
-from trtconv.passes.spelling.rounded_pools import PadBeforeAverage, RoundPoolsAtRunTime
-from trtconv.passes.spelling.runtime_axes import ReduceByShape, ReshapeByShape
-from trtconv.passes.spelling.samples import SampleByGather
-from trtconv.passes.spelling.scatter import ScatterByPosition
-from trtconv.passes.spelling.second_axis import AddSecondAxis
-from trtconv.passes.spelling.sequences import UnpackSequences
-from trtconv.passes.spelling.shapes import ScalarRange, TakeFromShape
-from trtconv.passes.spelling.training import DropNothing, NormalizeByBatch
-from trtconv.passes.spelling.unpooling import UnfoldColumns, UnpoolByScatter
-from trtconv.passes.spelling.unrolling import UnrollLoops
 from trtconv.passes.spelling.wider import ComputeWider
-from trtconv.passes.spelling.wrapped_pads import CropBeforeWrap
 from trtconv.passes.time_first import PutTimeFirst
 from trtconv.passes.ungroup_deconv import UngroupDeconv
 from trtconv.passes.unread import LeaveOutUnread
@@ -94,66 +56,98 @@ from trtconv.passes.weight_quantizers import WriteWeightQuantizers
 from trtconv.passes.widen_weights import WidenWeights
 from trtconv.passes.write_defaults import WriteDefaults
 
-PASSES: tuple[Pass, ...] = (
+if TYPE_CHECKING:
+    PASSES: tuple[Pass, ...]
+
+_REDUCTIONS = (
+    "ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum ReduceSumSquare"
+)
+
+_IN_ORDER: tuple[Pass, ...] = (
     InlineDeconvFunctions(),
-    ExpandFused(),
-    ExpandLearned(),
+    later(
+        "expand-fused",
+        "fused",
+        "ExpandFused",
+        "Attention BiasGelu DynamicQuantizeMatMul EmbedLayerNormalization FastGelu FusedConv FusedGemm "
+        "FusedMatMul Gelu LayerNormalization MatMulIntegerToFloat MatMulNBits MultiHeadAttention "
+        "NhwcMaxPool QAttention QLinearConv QuickGelu RotaryEmbedding SimplifiedLayerNormalization "
+        "SkipLayerNormalization SkipSimplifiedLayerNormalization",
+    ),
+    later(
+        "expand-learned",
+        "learned",
+        "ExpandLearned",
+        "ArrayFeatureExtractor Binarizer FeatureVectorizer Imputer LinearRegressor Normalizer Scaler",
+    ),
     ExpandFunctions(),
     TakeDecidedBranches(),
-    ReduceBags(),
-    CompleteIterations(),
-    UnrollLoops(),
-    UnpackSequences(),
+    later("reduce-bags", "bags", "ReduceBags", "ConcatFromSequence Loop"),
+    later("complete-iterations", "iterations", "CompleteIterations", "Loop Scan"),
+    later("unroll-loops", "unrolling", "UnrollLoops", "Loop"),
+    later("unpack-sequences", "sequences", "UnpackSequences", "ConcatFromSequence SequenceAt SequenceLength"),
     LeaveOutUnread(),
     FixArguments(),
-    WriteElementwise(),
+    later(
+        "write-elementwise",
+        "reduction_over_nothing",
+        "WriteElementwise",
+        _REDUCTIONS,
+    ),
     ReshapeSingleNumbers(),
     WriteSliceAxes(),
     WidenBounds(),
     WriteSelections(),
-    AssignByWhere(),
-    ReduceByShape(),
-    ReshapeByShape(),
-    ShiftBits(),
-    CombineBits(),
-    FloatMod(),
-    ShiftExponentials(),
+    later("assign-by-where", "masked", "AssignByWhere", "ScatterND"),
+    later(
+        "reduce-by-shape",
+        "runtime_axes",
+        "ReduceByShape",
+        _REDUCTIONS,
+    ),
+    later("reshape-by-shape", "runtime_axes", "ReshapeByShape", "Squeeze Unsqueeze"),
+    later("shift-bits", "bits", "ShiftBits", "BitShift"),
+    later("combine-bits", "bits", "CombineBits", "BitwiseAnd BitwiseNot BitwiseOr BitwiseXor"),
+    later("float-mod", "float_mod", "FloatMod", "Mod"),
+    later("shift-exponentials", "exponentials", "ShiftExponentials", "LogSoftmax ReduceLogSumExp"),
     ComputeInFloat(),
-    CentreFirst(),
-    JoinAxes(),
-    DoubleOneRow(),
-    ConvolveProducts(),
-    ResizeByMatrix(),
-    ResizeAllAxes(),
-    RegionsByMatrix(),
-    DeformBySamples(),
-    SampleByGather(),
-    CumulativeProduct(),
-    ComparePositions(),
-    CompressBySize(),
-    CountFromStart(),
-    CropBeforeWrap(),
-    PadBeforeAverage(),
-    PoolByTaps(),
-    RoundPoolsAtRunTime(),
-    ScatterByPosition(),
-    UpdateByScatter(),
-    FourierByMatrix(),
-    UnfoldColumns(),
-    UnpoolByScatter(),
-    RangeBySize(),
-    TakeFromShape(),
-    ScalarRange(),
-    NormalizeByBatch(),
-    DropNothing(),
-    DeterminantByMinors(),
+    later("centre-first", "mean_variance", "CentreFirst", "MeanVarianceNormalization"),
+    later("join-axes", "fewer_axes", "JoinAxes", "InstanceNormalization Trilu"),
+    later("double-one-row", "one_row", "DoubleOneRow", "MatMul"),
+    later("convolve-products", "products", "ConvolveProducts", "Gemm MatMul"),
+    later("resize-by-matrix", "resize", "ResizeByMatrix", "Resize"),
+    later("resize-all-axes", "resize_axes", "ResizeAllAxes", "Resize"),
+    later("regions-by-matrix", "regions", "RegionsByMatrix", "RoiAlign"),
+    later("deform-by-samples", "regions", "DeformBySamples", "DeformConv"),
+    later("sample-by-gather", "samples", "SampleByGather", "GridSample"),
+    later("cumulative-product", "cumulative", "CumulativeProduct", "CumProd"),
+    later("compare-positions", "one_hot", "ComparePositions", "EyeLike Hardmax OneHot"),
+    later("compress-by-size", "one_hot", "CompressBySize", "Compress"),
+    later(
+        "count-from-start", "end_indices", "CountFromStart", "Gather GatherElements GatherND ScatterElements ScatterND"
+    ),
+    later("crop-before-wrap", "wrapped_pads", "CropBeforeWrap", "Pad"),
+    later("pad-before-average", "rounded_pools", "PadBeforeAverage", "AveragePool"),
+    later("pool-by-taps", "pooling", "PoolByTaps", "AveragePool LpPool MaxPool"),
+    later("round-pools-at-run-time", "rounded_pools", "RoundPoolsAtRunTime", "AveragePool LpPool MaxPool"),
+    later("scatter-by-position", "scatter", "ScatterByPosition", "ScatterElements ScatterND"),
+    later("update-by-scatter", "caches", "UpdateByScatter", "TensorScatter"),
+    later("fourier-by-matrix", "fourier", "FourierByMatrix", "DFT STFT"),
+    later("unfold-columns", "unpooling", "UnfoldColumns", "Col2Im"),
+    later("unpool-by-scatter", "unpooling", "UnpoolByScatter", "MaxUnpool"),
+    later("range-by-size", "ranges", "RangeBySize", "Range"),
+    later("take-from-shape", "shapes", "TakeFromShape", "Shape"),
+    later("scalar-range", "shapes", "ScalarRange", "Range"),
+    later("normalize-by-batch", "training", "NormalizeByBatch", "BatchNormalization"),
+    later("drop-nothing", "training", "DropNothing", "Dropout"),
+    later("determinant-by-minors", "determinant", "DeterminantByMinors", "Det"),
     WriteDefaults(),
     TakeMagnitudesFirst(),
     OrderChannels(),
     UncrossClipLimits(),
     PutTimeFirst(),
     CropPoolWindows(),
-    SumWithoutOnes(),
+    later("sum-without-ones", "einsum", "SumWithoutOnes", "Einsum"),
     LowerEinsumLetters(),
     WritePoolPads(),
     CastBytesFirst(),
@@ -184,21 +178,31 @@ PASSES: tuple[Pass, ...] = (
     RestorePixelShuffle(),
     RestoreReshapeTarget(),
     RestoreResizeScales(),
-    QuantizeInArithmetic(),
-    MultiplyInFloat(),
-    AddSecondAxis(),
-    SumIntegerProducts(),
+    later("quantize-in-arithmetic", "quantize", "QuantizeInArithmetic", "DequantizeLinear QuantizeLinear"),
+    later("multiply-in-float", "integer_products", "MultiplyInFloat", "ConvInteger MatMulInteger"),
+    later("add-second-axis", "second_axis", "AddSecondAxis", "ArgMax ArgMin Hardmax MatMul Softmax"),
+    later("sum-integer-products", "integer_products", "SumIntegerProducts", "MatMul"),
     ComputeWider(),
-    PickAboveZero(),
-    SubtractRemainders(),
-    CompareForSign(),
-    MultiplyForPower(),
+    later("pick-above-zero", "integer_signs", "PickAboveZero", "Relu"),
+    later("subtract-remainders", "remainders", "SubtractRemainders", "Mod"),
+    later("compare-for-sign", "integer_signs", "CompareForSign", "Sign"),
+    later("multiply-for-power", "integer_signs", "MultiplyForPower", "Pow"),
     CastInt8Constants(),
     CastInfiniteConstants(),
     LowerOpset(),
     # Passes too leave inputs out by empty names.
     SettleEmptyNames(),
 )
+
+
+def __getattr__(name: str) -> tuple[Pass, ...]:
+    if name != "PASSES":
+        raise AttributeError(name)
+    # With all modules, for whoever looks at all passes.
+    passes = tuple(map(loaded, _IN_ORDER))
+    globals()[name] = passes
+    return passes
+
 
 _IN_HALF = ("fp16", "bf16", "int8", "auto")
 
@@ -220,7 +224,7 @@ def passes_for(
         MakeDeconvExplicit: MakeDeconvExplicit(in_half=half, choose=choose),
         OverlapAdd: OverlapAdd(in_half=half, typed_nodes=typed_nodes),
     }
-    passes = (pass_ for pass_ in PASSES if not pass_.on_request or (requantize and pass_.flag == "requantize"))
+    passes = (pass_ for pass_ in _IN_ORDER if not pass_.on_request or (requantize and pass_.flag == "requantize"))
     return tuple(variants.get(type(pass_), pass_) for pass_ in passes)
 
 

@@ -10,7 +10,7 @@ from trtconv.core.codes import CodeFamily
 from trtconv.core.documents.rewrite import Skip
 from trtconv.core.findings import Finding, Severity
 from trtconv.graph.model import OnnxModel
-from trtconv.passes import PASSES, Pass, PassResult
+from trtconv.passes import Pass, PassResult
 from trtconv.passes.spelling.base import Spelling
 from trtconv.rules import CHECKS
 from trtconv.rules.deconv_not_int8 import with_first_reasons
@@ -70,6 +70,12 @@ def explained(findings: Iterable[Finding], skipped: Iterable[Skip]) -> tuple[Fin
         findings: What is said of a network, at the places of its nodes in the model that was parsed.
         skipped: What passes left alone.
     """
+    findings = tuple(findings)
+    if not findings:
+        return ()
+    # Loaded only here: to know them all takes all their modules.
+    from trtconv.passes import PASSES
+
     spelling = {pass_.name for pass_ in PASSES if isinstance(pass_, Spelling)}
     reasons = {skip.node: skip.reason for skip in skipped if skip.pass_name in spelling}
     return tuple(
