@@ -31,19 +31,23 @@ class ElementTypes:
 
     def __getitem__(self, name: str) -> int:
         """Returns the element type of a tensor, 0 where it is not known."""
+        kinds = self._kinds
+        if name in kinds:
+            return kinds[name]
         passed: dict[str, None] = {}
         end: str | int = name
-        while isinstance(end, str) and end not in self._kinds and end not in passed:
+        while isinstance(end, str) and end not in kinds and end not in passed:
             passed[end] = None
             end = self._origin(end)
-        kind = end if isinstance(end, int) else self._kinds.get(end, 0)
+        kind = end if isinstance(end, int) else kinds.get(end, 0)
         # What the graph says of a tensor counts where nobody knows what it is made of.
-        self._kinds.update((tensor, kind or self._type_by_inference(tensor)) for tensor in passed)
-        return self._kinds[name]
+        kinds.update(dict.fromkeys(passed, kind) if kind else {each: self._type_by_inference(each) for each in passed})
+        return kinds[name]
 
     def _origin(self, name: str) -> str | int:
         """Returns the operand of a tensor's node that has the same type; or that type, where there is none such."""
-        index, columns = self._scope.producers.get(name), self._scope.columns
+        scope = self._scope
+        index, columns = scope.producers.get(name), scope.columns
         if index is None or columns.domains[index] not in ONNX_DOMAINS:
             return self._type_by_inference(name)
         op, outputs, inputs = columns.ops[index], columns.outputs[index], columns.inputs[index]
