@@ -123,8 +123,9 @@ def test_a_child_that_is_gone_is_replaced(run: Run) -> None:
     out, err = process.communicate(timeout=120)
     assert process.returncode == 0, err
     assert "m.engine" in out
-    first = told(err, "forked")[0][0]
-    assert [worker for worker, _ in told(err, "at work")] != [first]
+    # Whoever works then is watched, too.
+    first, second = (number for number, _ in told(err, "forked"))
+    assert [worker for worker, _ in told(err, "at work")] == [second] != [first]
 
 
 def test_work_that_is_not_handed_over_is_done_in_a_child_made_for_that(run: Run) -> None:
@@ -134,6 +135,18 @@ def test_work_that_is_not_handed_over_is_done_in_a_child_made_for_that(run: Run)
     assert "nothing" in err
     first, second = told(err, "forked")
     assert (first[1], second[1]) == ("False", "True")
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(first[0]), 0)
+
+
+@pytest.mark.parametrize("command", ["build", "check"])
+def test_several_targets_are_not_handed_over(run: Run, tmp_path: Path, command: str) -> None:
+    text = '[[models]]\npath = "m.onnx"\ntargets = ["rtx", "tensorrt-8.6"]\n'
+    (tmp_path / "trtconv.toml").write_text(text, encoding="utf-8")
+    process = run(command, "m.onnx", "-q")
+    _, err = process.communicate(timeout=120)
+    first, second = told(err, "forked")
+    assert (first[1], second[1]) == ("False", "True"), err
     with pytest.raises(ProcessLookupError):
         os.kill(int(first[0]), 0)
 

@@ -157,16 +157,15 @@ def command(
                 "the parts of one model are built on this machine, for one target",
                 "Leave out --on and --page, and add --target where the configuration has several.",
             )
-        isolate()
         return _build_pipeline(flags, requests[0])
     if farm is not None:
         return _build_on_farm(farm, requests, flags, listing, only=page is None and "data" not in arguments.flags)
     if "data" in arguments.flags and requests[0].precision == "int8":
-        isolate()
         return _quantize_and_build(flags, requests, arguments.flags, page)
     if len(requests) > 1:
         if page is not None:
             raise InputError(f"{model} has several targets, and --page writes of one", "Add --target.")
+        isolate()
         return each_of(requests, flags, listing)
     return hand_over(build_alone, flags, requests[0], page)
 
@@ -178,6 +177,7 @@ def _build_pipeline(flags: ManyFlags, request: BuildRequest) -> Outcome:
     from trtconv.pipeline.part_files import Names
     from trtconv.pipeline.partitioning import build_pipeline
 
+    isolate()
     is_manifest = is_pipeline(request.model)
     with at_work(flags.quiet, request.model if is_manifest else Names.of(request).document) as progress:
         report = (build_parts if is_manifest else build_pipeline)(request, progress)
@@ -205,6 +205,7 @@ def _build_listed(
 def _build_on_farm(
     farm: FarmRequest, requests: list[BuildRequest], flags: ManyFlags, config: Config | None, only: bool
 ) -> Outcome:
+    isolate()
     if not only:
         raise InputError("--data and --page are not for a farm", "Run trtconv quantize before, or report after it.")
     return build_on(farm, requests, flags, config, alone=len(requests) == 1)
@@ -256,6 +257,7 @@ def _quantize_and_build(
     from trtconv.pipeline.building import build
     from trtconv.pipeline.quantizing import quantize
 
+    isolate()
     request = requests[0]
     if len(requests) > 1:
         raise InputError(f"{request.model} has several targets, and --data quantises it for one", "Add --target.")

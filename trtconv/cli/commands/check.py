@@ -19,7 +19,7 @@ from trtconv.cli.commands.many import (
     each_of,
     for_target,
 )
-from trtconv.cli.process.isolated import IsolatedCommand, hand_over
+from trtconv.cli.process.isolated import IsolatedCommand, hand_over, isolate
 from trtconv.cli.process.outcome import Outcome
 from trtconv.core.options import without_unmet
 from trtconv.core.requests.check import CheckRequest
@@ -110,5 +110,6 @@ def command(arguments: options.Flags[CheckRequest], models: tuple[str, ...], **m
         return check_all(flags, arguments.over)
     config, requests = _requests(arguments, models, flags)
     if len(requests) > 1:
+        isolate()
         return each_of(requests, flags, config)
     return hand_over(check_alone, flags, requests[0])

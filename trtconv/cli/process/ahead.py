@@ -106,14 +106,18 @@ def begin(arguments: Sequence[str]) -> Callable[[], int] | None:
     for module in _BOTH:
         importlib.import_module(module)
     orders, work = os.pipe()
-    # Without a process to be had, the work is done as ever.
-    with contextlib.suppress(OSError):
+    try:
         forked = child.fork()
-        if forked is None:
-            os.close(work)
-            return _ordered(orders, _NEEDED[arguments[0]])
-        _child = _Child(forked, work)
+    except OSError:
+        # Without a process to be had, the work is done as ever.
+        os.close(orders)
+        os.close(work)
+        return None
+    if forked is None:
+        os.close(work)
+        return _ordered(orders, _NEEDED[arguments[0]])
     os.close(orders)
+    _child = _Child(forked, work)
     return None
 
 

@@ -20,6 +20,9 @@ from trtconv.cli.process.command import Command, Isolation
 from trtconv.cli.process.outcome import Outcome
 from trtconv.core import budget
 
+_LATER = "trtconv.isolated_later"
+"""Key in a call's `meta`: a child is made once the command says so."""
+
 
 class IsolatedCommand(Command):
     """A command whose work is done in a child process.
@@ -43,11 +46,12 @@ class IsolatedCommand(Command):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Runs the command, in a child unless it says itself when one is to be made."""
-        if self._alone(ctx.params):
-            if not self._hands_over or not ahead.is_there():
-                isolate(ctx)
-        else:
+        if not self._alone(ctx.params):
             ahead.dismiss()
+        elif self._hands_over and ahead.is_there():
+            ctx.meta[_LATER] = True
+        else:
+            _isolate(ctx)
         return super().invoke(ctx)
 
 
@@ -63,17 +67,21 @@ def hand_over(work: Callable[..., Outcome], *arguments: Any) -> Outcome:
         output_format, limits = ctx.params.get("output_format", "text"), budget.current()
         errand = ahead.Errand(work, arguments, ctx.info_name or "", output_format, limits)
         _watch(ctx, lambda: ahead.hand_over(errand))
+        # It was gone.
+        isolate()
     return work(*arguments)
 
 
-def isolate(ctx: click.Context | None = None) -> None:
-    """Forks, unless this process works in a child already or is not one of its own: the child goes on, the parent
-    watches it and ends as it does.
+def isolate() -> None:
+    """Forks for work that is not handed over, where that was left to the command: the child goes on, the parent watches
+    it and ends as it does."""
+    ctx = click.get_current_context()
+    if ctx.meta.pop(_LATER, False):
+        _isolate(ctx)
 
-    Args:
-        ctx: The call; None: the one that goes on.
-    """
-    ctx = click.get_current_context() if ctx is None else ctx
+
+def _isolate(ctx: click.Context) -> None:
+    """Forks, unless this process works in a child already or is not one of its own."""
     if ctx.find_object(Isolation) is not None and child.CAN_FORK and not status.is_watched():
         ahead.dismiss()
         _watch(ctx, child.fork)
