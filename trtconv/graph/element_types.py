@@ -41,7 +41,7 @@ class ElementTypes:
             end = self._origin(end)
         kind = end if isinstance(end, int) else kinds.get(end, 0)
         # What the graph says of a tensor counts where nobody knows what it is made of.
-        kinds.update(dict.fromkeys(passed, kind) if kind else {each: self._type_by_inference(each) for each in passed})
+        kinds.update((tensor, kind or self._type_by_inference(tensor)) for tensor in passed)
         return kinds[name]
 
     def _origin(self, name: str) -> str | int:

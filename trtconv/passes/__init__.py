@@ -22,7 +22,7 @@ from trtconv.passes.fold_weight_quantizers import FoldWeightQuantizers
 from trtconv.passes.inline_functions import InlineDeconvFunctions
 from trtconv.passes.integer_operators import ExpandIntegerOperators
 from trtconv.passes.kernel_shape import WriteKernelShape
-from trtconv.passes.later import later, loaded
+from trtconv.passes.later import later, own_pass
 from trtconv.passes.lower_opset import LowerOpset
 from trtconv.passes.magnitudes_first import TakeMagnitudesFirst
 from trtconv.passes.match_skip import MatchSkipSize
@@ -199,7 +199,7 @@ def __getattr__(name: str) -> tuple[Pass, ...]:
     if name != "PASSES":
         raise AttributeError(name)
     # With all modules, for whoever looks at all passes.
-    passes = tuple(map(loaded, _IN_ORDER))
+    passes = tuple(map(own_pass, _IN_ORDER))
     globals()[name] = passes
     return passes
 

@@ -60,6 +60,6 @@ def later(name: str, module: str, kind: str, ops: str) -> Pass:
     return cast("Pass", _Later(name, module, kind, frozenset(ops.split())))
 
 
-def loaded(pass_: Pass) -> Pass:
+def own_pass(pass_: Pass) -> Pass:
     """Returns the pass that one stands for; itself where it stands for none."""
     return cast("_Later", pass_).own if isinstance(pass_, _Later) else pass_

@@ -10,20 +10,22 @@ import pytest
 from support.onnx_models import RTX, parse, wrap
 from trtconv import passes
 from trtconv.passes import PASSES, passes_for, run_passes
-from trtconv.passes.later import later, loaded
+from trtconv.passes.later import later, own_pass
 from trtconv.passes.spelling.base import Spelling
 
-LATE = [each for each in passes_for("as-is") if loaded(each) is not each]
+LATE = [each for each in passes_for("as-is") if own_pass(each) is not each]
 
 
 def test_many_are_late() -> None:
     assert len(LATE) > 40
-    assert [loaded(each).name for each in passes_for("as-is")] == [each.name for each in PASSES if not each.on_request]
+    assert [own_pass(each).name for each in passes_for("as-is")] == [
+        each.name for each in PASSES if not each.on_request
+    ]
 
 
 @pytest.mark.parametrize("late", LATE, ids=lambda late: late.name)
 def test_what_is_known_of_a_late_pass(late: passes.Pass) -> None:
-    own = loaded(late)
+    own = own_pass(late)
     assert isinstance(own, Spelling)
     assert (late.name, late.ops, late.on_request) == (own.name, own.ops, own.on_request)  # type: ignore[attr-defined]
     assert (late.fixes, late.safety, late.frees_sizes, late.page) == (own.fixes, own.safety, own.frees_sizes, own.page)
@@ -56,7 +58,7 @@ def test_a_late_pass_does_as_its_own() -> None:
     text = '<ir_version: 8, opset_import: ["": 17]> g (int32[4] x) => (int32[4] y) { y = Relu (x) }'
     late = later("pick-above-zero", "integer_signs", "PickAboveZero", "Relu")
     one, two = wrap(parse(text)), wrap(parse(text))
-    assert run_passes(one, [late], RTX) == run_passes(two, [loaded(late)], RTX)
+    assert run_passes(one, [late], RTX) == run_passes(two, [own_pass(late)], RTX)
     assert one.serialize() == two.serialize()
     assert run_passes(one, [late], RTX).edits == ()
 
