@@ -9,7 +9,6 @@ import contextlib
 import importlib
 import os
 import signal
-import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -44,7 +43,6 @@ _NEEDED = {
 _ELSEWHERE = frozenset(("-h", "--help", "--help-all", "--on", "--partition", "--data"))
 """Flags of calls that do not hand over their work."""
 _MODEL = ".onnx"
-_CHUNK = 1 << 16
 
 _child: _Child | None = None
 
@@ -103,6 +101,9 @@ def begin(arguments: Sequence[str]) -> Callable[[], int] | None:
     # Loaded only here, and below: most commands fork nothing ahead.
     from trtconv.cli.process import child
 
+    # With one processor nothing is won.
+    if not child.CAN_FORK or len(os.sched_getaffinity(0)) < 2:
+        return None
     for module in _BOTH:
         importlib.import_module(module)
     orders, work = os.pipe()
@@ -123,11 +124,9 @@ def begin(arguments: Sequence[str]) -> Callable[[], int] | None:
 
 def _is_promising(arguments: Sequence[str]) -> bool:
     return (
-        sys.platform == "linux"
-        and arguments[:1] in (["build"], ["check"])
+        arguments[:1] in (["build"], ["check"])
         and sum(argument.endswith(_MODEL) for argument in arguments) == 1
         and _ELSEWHERE.isdisjoint(arguments)
-        and len(os.sched_getaffinity(0)) > 1
         and "_TRTCONV_COMPLETE" not in os.environ
     )
 
