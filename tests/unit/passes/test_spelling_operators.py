@@ -376,6 +376,22 @@ def test_fourier_transforms_along_an_axis_of_run_time(
         assert_same(proto, feeds, "fourier-by-matrix", runtime=True)
 
 
+@pytest.mark.parametrize(("onesided", "axes"), [(0, ()), (1, (1,))])
+def test_an_axis_whose_size_is_free_may_be_the_one_of_run_time(onesided: int, axes: tuple[int, ...]) -> None:
+    """A whole spectrum has the shape of its signal, whichever axis it is along; half of one shows another."""
+    y = f"float[b,{3 if onesided else 4},4,2] y"
+    proto = onnx.parser.parse_model(
+        f"""<ir_version: 10, opset_import: ["": 20]> g (float[b,4,4,1] x, int64 a) => ({y})
+        {{ y = DFT <onesided = {onesided}> (x, , a) }}"""
+    )
+    if not axes:
+        (skip,) = run_passes(wrap(proto), PASSES, RTX).skipped
+        assert (skip.pass_name, skip.reason) == ("fourier-by-matrix", "the size of axis 0 is known only at run time")
+    for axis in axes:
+        feeds = {"x": normal(3, 4, 4, 1), "a": np.array(axis, np.int64)}
+        assert_same(proto, feeds, "fourier-by-matrix", runtime=True)
+
+
 @pytest.mark.parametrize("window", [True, False])
 @pytest.mark.parametrize("onesided", [0, 1])
 def test_short_fourier_transforms(window: bool, onesided: int) -> None:

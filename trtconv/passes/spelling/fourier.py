@@ -150,15 +150,15 @@ class FourierByMatrix(Spelling):
 
 
 def _fits(writer: Writer, shape: Sequence[int | None], axis: int, after: Sequence[int | None]) -> bool:
-    """Whether a transform along an axis makes a shape."""
+    """Whether a transform along an axis may make a shape; a size that is not known may be any."""
     size = shape[axis]
-    if size is None or len(after) != len(shape):
-        return False
-    if writer.attrs.get("onesided"):
+    if size is not None and writer.attrs.get("onesided"):
         size = 2 * (size - 1) if writer.attrs.get("inverse") else size // 2 + 1
-    whole = [*shape[:-1], after[-1]]
+    whole = [*shape[:-1], None]
     whole[axis] = size
-    return whole == list(after)
+    return len(after) == len(shape) and all(
+        None in pair or pair[0] == pair[1] for pair in zip(whole, after, strict=True)
+    )
 
 
 def _matrix(used: int, length: int, count: int, parts: int, backwards: bool) -> NDArray[Any]:
