@@ -329,6 +329,25 @@ def test_what_attention_masks_counts_for_nothing_where_scores_are_capped() -> No
     np.testing.assert_array_equal(run(proto, feeds)[0], first)
 
 
+@pytest.mark.parametrize("queries", [1, 2])
+@pytest.mark.parametrize("capped", ["", ", softcap = 0.5"])
+def test_a_causal_query_sees_the_keys_up_to_its_own_place_alone(capped: str, queries: int) -> None:
+    proto = onnx.parser.parse_model(
+        f"""<ir_version: 11, opset_import: ["": 23]>
+        g (float[1,1,{queries},4] q, float[1,1,3,4] k, float[1,1,3,4] v) => (float[1,1,{queries},4] y)
+        {{ y = Attention <is_causal = 1{capped}> (q, k, v) }}"""
+    )
+    random = np.random.default_rng(0)
+    feeds = {
+        name: random.normal(size=(1, 1, rows, 4)).astype(np.float32)
+        for name, rows in (("q", queries), ("k", 3), ("v", 3))
+    }
+    first = run(proto, feeds)[0]
+    np.testing.assert_allclose(first[0, 0, 0], feeds["v"][0, 0, 0], rtol=1e-6)
+    feeds["v"][0, 0, queries:] = 1000
+    np.testing.assert_array_equal(run(proto, feeds)[0], first)
+
+
 @pytest.mark.parametrize("opset", [10, 17, 19])
 @pytest.mark.parametrize(
     ("kernel", "stride", "low", "high"), [(5, 5, 0, 0), (2, 2, 0, 0), (3, 2, 1, 1), (3, 2, 0, 1), (3, 3, 1, 0)]
