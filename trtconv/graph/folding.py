@@ -41,7 +41,7 @@ FOLDED = frozenset(
     )
 )
 """Operators whose cost is that of their inputs and outputs, so that it is known before they run."""
-_OF_SHAPES = ("Shape", "Size")
+OF_SHAPES = ("Shape", "Size")
 """Those whose results do not depend on the values of what they read."""
 _TOLD_ELEMENTS = 1024
 """Inputs up to this size are shown to shape inference, which needs shapes, repeats and pads."""
@@ -94,7 +94,7 @@ def spend_on_constants(scopes: Iterable[Scope]) -> None:
         weights += sum(math.prod(tensor.dims) for tensor in scope.initializers.values())
         columns = scope.columns
         for index, op in enumerate(columns.ops):
-            if op not in FOLDED or not (op in _OF_SHAPES or constant.issuperset(columns.inputs[index])):
+            if op not in FOLDED or not (op in OF_SHAPES or constant.issuperset(columns.inputs[index])):
                 continue
             constant.update(columns.outputs[index])
             for name in columns.outputs[index]:

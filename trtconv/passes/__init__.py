@@ -187,6 +187,7 @@ _IN_ORDER: tuple[Pass, ...] = (
     later("subtract-remainders", "remainders", "SubtractRemainders", "Mod"),
     later("compare-for-sign", "integer_signs", "CompareForSign", "Sign"),
     later("multiply-for-power", "integer_signs", "MultiplyForPower", "Pow"),
+    later("choose-at-run-time", "settled_masks", "ChooseAtRunTime", "Where"),
     CastInt8Constants(),
     CastInfiniteConstants(),
     LowerOpset(),

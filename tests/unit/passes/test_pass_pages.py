@@ -62,6 +62,7 @@ TARGETS = {
 }
 OF_SOME = {
     "cast-int8-constants": "9.0 10.0 11.0 rtx",
+    "choose-at-run-time": "8.6",
     "compare-for-sign": "8.6",
     "compare-positions": "8.6 9.0",
     "convolve-products": "8.6",

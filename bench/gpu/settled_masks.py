@@ -1,0 +1,103 @@
+"""Runs choices that constants decide on TensorRT 8.6: as they are, and as `choose-at-run-time` writes them.
+
+    python bench/gpu/settled_masks.py [--out FOLDER]
+
+Writes OUT/gpu-settled-masks-8.6.json: for each network and level of the builder whether the engine computes what ONNX
+Runtime does, raw and through trtconv. Exit status: 1 where one is wrong that went through trtconv.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime
+from onnx import numpy_helper, parser
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+import trtconv  # noqa: E402
+from trtconv import BuildRequest, RunRequest  # noqa: E402
+from trtconv.core.builder_options import BuilderOptions  # noqa: E402
+
+LEVELS = (0, 3, 5)
+MASKS = {
+    "all": np.ones((1, 1), bool),
+    "none": np.zeros((1, 1), bool),
+    "rows": np.array([[1], [0], [1], [1]], bool),
+    "causal": np.triu(np.ones((4, 4), bool), 1),
+    "heads": np.array([1, 0], bool).reshape(1, 2, 1, 1),
+    "whole": np.random.default_rng(1).integers(0, 2, (3, 2, 4, 4)).astype(bool),
+}
+"""Of 3 batches, 2 heads, 4 queries and 4 keys."""
+BODIES = {
+    "shares": "s = Softmax (x)  w = Where (m, value, s)  y = MatMul (w, v)",
+    "scores": "w = Where (m, value, x)  s = Softmax (w)  y = MatMul (s, v)",
+    "others": "w = Where (m, x, value)  y = MatMul (w, v)",
+    "bias": "b = Where (m, value, other)  w = Add (x, b)  s = Softmax (w)  y = MatMul (s, v)",
+}
+VALUES = {"shares": "0", "scores": "-1e30", "others": "0.5", "bias": "-1e30"}
+
+
+def network(body: str, mask: str) -> onnx.ModelProto:
+    """Returns a network whose mask is constant."""
+    proto = parser.parse_model(
+        f"""<ir_version: 8, opset_import: ["": 17]> g (float[3,2,4,4] x) => (float[3,2,4,3] y)
+        <float[1] value = {{{VALUES[body]}}}, float[1] other = {{0}}> {{ {BODIES[body]} }}"""
+    )
+    values = np.random.default_rng(0).normal(size=(3, 2, 4, 3)).astype(np.float32)
+    proto.graph.initializer.extend([numpy_helper.from_array(MASKS[mask], "m"), numpy_helper.from_array(values, "v")])
+    return proto
+
+
+def verdict(path: Path, level: int, *, rewrite: bool) -> str:
+    """Builds and runs; returns "right", or what is wrong."""
+    engine, inputs, outputs = (path.with_suffix(ending) for ending in (".engine", ".npz", ".out.npz"))
+    feed = {"x": np.random.default_rng(2).normal(size=(3, 2, 4, 4)).astype(np.float32)}
+    (expected,) = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"]).run(None, feed)
+    np.savez(inputs, **feed)
+    options = BuilderOptions(optimization_level=level)
+    try:
+        trtconv.build(
+            BuildRequest(path, engine=engine, rewrite=rewrite, options=options, prove="none", fail_on=None, force=True)
+        )
+        trtconv.run(RunRequest(engine, inputs=inputs, output=outputs))
+    except trtconv.TrtconvError as error:
+        return error.message
+    got = np.load(outputs)["y"]
+    off = ~np.isclose(got, expected, rtol=1e-3, atol=1e-3, equal_nan=True)
+    return f"{int(off.sum())} of {off.size} elements are off, the first {got[off][0]:.3g}" if off.any() else "right"
+
+
+def main() -> int:
+    """Runs all; returns the exit status."""
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments.add_argument("--out", type=Path, default=ROOT / "bench" / "results")
+    out = arguments.parse_args().out
+    rows = []
+    with tempfile.TemporaryDirectory() as folder:
+        for body in BODIES:
+            for mask in MASKS:
+                path = Path(folder) / f"{body}-{mask}.onnx"
+                onnx.save_model(network(body, mask), path)
+                for level in LEVELS:
+                    ways = {way: verdict(path, level, rewrite=way == "trtconv") for way in ("raw", "trtconv")}
+                    rows.append({"network": path.stem, "level": level, **ways})
+                    print(*rows[-1].values(), flush=True)
+    query = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
+    gpu = subprocess.run(query, capture_output=True, text=True, check=True).stdout.strip()
+    document = {"date": datetime.date.today().isoformat(), "gpu": gpu, "rows": rows}
+    (out / "gpu-settled-masks-8.6.json").write_text(json.dumps(document, indent=1) + "\n")
+    return int(any(row["trtconv"] != "right" for row in rows))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,106 @@
+"""Choices that no run decides, of which the builder of TensorRT 8.6 makes something else."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trtconv.core.target import Target
+from trtconv.graph.folding import FOLDED, OF_SHAPES
+from trtconv.graph.scope import Scope
+from trtconv.graph.types import ONNX_DOMAINS
+from trtconv.passes.spelling.base import Spelling
+from trtconv.passes.spelling.writer import Unwritable, Writer
+
+_MOST_NODES = 1 << 10
+"""That are looked at from a tensor on; behind so many nobody has seen the builder find a constant."""
+_MOST_ELEMENTS = 1 << 22
+"""Of a constant that takes a choice's place."""
+
+
+class ChooseAtRunTime(Spelling):
+    """Gives a Where a condition of run time in place of one that is settled before, where a value is settled too.
+
+    What constants and sizes decide the builder of TensorRT 8.6 works out itself, and wrongly: of one value that stands
+    for many it takes the first, and what lies behind it in memory. Executed on 8.6.0: a Where of a constant mask, 0 and
+    the shares of an attention made finite numbers of any size at level 3; the same mask as an input, or with as many
+    elements as the result, was right at all levels. Where all is constant, so is the result.
+
+    Before (tensorrt-8.6):
+        <ir_version: 8, opset_import: ["": 17]>
+        g (float[2,3] x) => (float[2,3] y) <bool[3] m = {1, 0, 1}, float z = {0}> { y = Where (m, z, x) }
+    After:
+        <ir_version: 8, opset_import: ["": 17]>
+        g (float[2,3] x) => (float[2,3] y) <bool[3] m = {1, 0, 1}, float z = {0}, int64[1] whole = {-1},
+        int64[1] begin = {0}, int64[1] end = {1}, int64[1] axis = {0}, float zero = {0}>
+        {
+          flat = Reshape (x, whole)  one = Slice (flat, begin, end, axis)  size = Abs (one)  less = Less (size, zero)
+          true = Not (less)  c = And (m, true)  y = Where (c, z, x)
+        }
+    """
+
+    name = "choose-at-run-time"
+    ops = frozenset({"Where"})
+
+    def lacks(self, scope: Scope, index: int, target: Target) -> bool:
+        if not target.before(9):
+            return False
+        condition, *values = scope.columns.inputs[index]
+        is_float = (scope.dtype(scope.columns.outputs[index][0]) or "").startswith(("float", "bfloat"))
+        return is_float and _is_settled(scope, condition) and any(_is_settled(scope, name) for name in values)
+
+    def write(self, writer: Writer, target: Target) -> str | None:
+        condition, values = writer.input(0), (writer.input(1), writer.input(2))
+        if not writer.shape(writer.output()):
+            raise Unwritable("")
+        constant = _result(writer)
+        if constant is not None:
+            writer("Identity", writer.constant(constant), to=writer.output())
+            return "a choice between constants written as what it comes to"
+        source = next((name for name in values if not _is_settled(writer.scope, name)), "") or _any_input(writer)
+        first = writer.slice(writer.reshape(source, [-1]), [0], [1], [0])
+        first = first if writer.dtype(source) == np.float32 else writer.cast(first, np.float32)
+        # True of every number, and of what is none.
+        holds = writer("Not", writer("Less", writer("Abs", first), np.zeros((), np.float32)))
+        writer("Where", writer("And", condition, holds), *values, to=writer.output())
+        return "the condition of a Where, which is settled before, made one of run time"
+
+
+def _result(writer: Writer) -> NDArray[Any] | None:
+    """Returns what a choice comes to; None where that is not known yet, or too much."""
+    sizes = [size for size in writer.shape(writer.output()) if size is not None]
+    is_known = len(sizes) == len(writer.shape(writer.output()))
+    return writer.resolve(writer.output()) if is_known and math.prod(sizes) <= _MOST_ELEMENTS else None
+
+
+def _is_settled(scope: Scope, name: str) -> bool:
+    """Whether nothing but constants and sizes goes into a tensor."""
+    names, nodes = [(scope, name)], set[tuple[str, int]]()
+    while names and len(nodes) < _MOST_NODES:
+        scope, name = names.pop()
+        if not name or scope.constant(name) is not None:
+            continue
+        index = scope.producers.get(name)
+        if index is None:
+            if scope.parent is None or name in {value.name for value in scope.graph.input}:
+                return False
+            names.append((scope.parent, name))
+            continue
+        columns = scope.columns
+        op = columns.ops[index]
+        if op not in FOLDED or columns.domains[index] not in ONNX_DOMAINS:
+            return False
+        if (scope.path, index) not in nodes and op not in OF_SHAPES:
+            names += [(scope, source) for source in columns.inputs[index]]
+        nodes.add((scope.path, index))
+    return True
+
+
+def _any_input(writer: Writer) -> str:
+    """Returns an input of the model."""
+    if not writer.model.inputs:
+        raise Unwritable("")
+    return writer.model.inputs[0].name
