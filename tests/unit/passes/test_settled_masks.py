@@ -121,3 +121,20 @@ def test_a_choice_of_one_number_is_left() -> None:
         { y = Where (m, z, x) }"""
     )
     assert NAME not in edits_of(rewritten(proto)[1])
+
+
+@pytest.mark.parametrize(
+    ("made", "rank", "edits"),
+    [("w = Where (n, zero, one)", "p", 0), ("m = Reshape (n, square)  w = Where (m, zero, one)", "p,q", 1)],
+)
+def test_factors_that_follow_from_sizes_stay_so(made: str, rank: str, edits: int) -> None:
+    """A builder that is to know the sizes of a Resize takes no factors from the values of an input; a mask may."""
+    proto = parser.parse_model(
+        f"""<ir_version: 8, opset_import: ["": 17]> g (float[a,b,c,d] x) => (float[{rank}] w)
+        <int64[4] eight = {{8, 8, 8, 8}}, float zero = {{0.5}}, float[1] one = {{2}}, int64[2] square = {{2, 2}}>
+        {{ s = Shape (x)  n = Greater (s, eight)  {made} }}"""
+    )
+    after, result = rewritten(proto)
+    assert edits_of(result).count(NAME) == edits
+    x = np.full((4, 9, 7, 16), -1, np.float32)
+    np.testing.assert_array_equal(run(after, {"x": x})[0].ravel(), [2, 0.5, 2, 0.5])

@@ -16,7 +16,7 @@ from trtconv.passes.spelling.base import Spelling
 from trtconv.passes.spelling.writer import Unwritable, Writer
 
 _MOST_NODES = 1 << 10
-"""That are looked at from a tensor on; behind so many nobody has seen the builder find a constant."""
+"""That are looked at from a tensor on; what has more behind it is taken for settled, which costs some small nodes."""
 _MOST_ELEMENTS = 1 << 22
 """Of a constant that takes a choice's place."""
 
@@ -100,7 +100,7 @@ def _is_settled(scope: Scope, name: str) -> bool:
 
 
 def _any_input(writer: Writer) -> str:
-    """Returns an input of the model."""
-    if not writer.model.inputs:
+    """Returns an input of the model, for a mask: of what has one axis the factors of a Resize may be made, or sizes."""
+    if not writer.model.inputs or len(writer.shape(writer.output())) < 2:
         raise Unwritable("")
     return writer.model.inputs[0].name
