@@ -94,6 +94,7 @@ _IN_ORDER: tuple[Pass, ...] = (
         "WriteElementwise",
         _REDUCTIONS,
     ),
+    later("reduce-all-axes", "reduction_over_nothing", "ReduceAllAxes", _REDUCTIONS),
     ReshapeSingleNumbers(),
     WriteSliceAxes(),
     WidenBounds(),

@@ -77,6 +77,7 @@ OF_SOME = {
     "multiply-for-power": "8.6",
     "overlap-add": "8.6",
     "part-skip-scales": "8.6",
+    "reduce-all-axes": "8.6",
     "regions-by-matrix": "8.6 rtx",
     "sample-by-gather": "8.6",
     "subtract-remainders": "9.0 10.0 11.0 rtx",

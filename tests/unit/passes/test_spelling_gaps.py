@@ -266,6 +266,22 @@ def test_reductions_over_something_are_left() -> None:
         assert "write-elementwise" not in both(text, 18)[2]
 
 
+@pytest.mark.parametrize("op", REDUCTIONS)
+@pytest.mark.parametrize("made", ["", "b = Identity (a)"])
+def test_an_empty_list_of_axes_stands_for_all_of_them_on_tensorrt_8(op: str, made: str) -> None:
+    call = f"{made}  y = {op} <keepdims = 0> (x, {'b' if made else 'a'})"
+    text = f"(float[2,3] x) => (float y) <int64[0] a = {{}}> {{ {call} }}"
+    proto, rewritten, edits = both(text, 18, Target("tensorrt", (8, 6)))
+    assert "reduce-all-axes" in edits and "reduce-all-axes" not in both(text, 18)[2]
+    assert_equal(proto, rewritten, x=np.array([[1, 2, 3], [4, 5, 60]], np.float32) / 4)
+
+
+def test_axes_that_are_named_or_known_at_run_time_stay() -> None:
+    for call in ("y = ReduceSum (x, o)", "y = ReduceSum (x, n)", "y = ReduceSum <noop_with_empty_axes = 1> (x, a)"):
+        text = f"(float[2,3] x, int64[k] n) => (float[p,q] y) <int64[0] a = {{}}, int64[1] o = {{1}}> {{ {call} }}"
+        assert "reduce-all-axes" not in both(text, 17, Target("tensorrt", (8, 6)))[2]
+
+
 @pytest.mark.parametrize("shape", ["2,3,4,5,6", "n,3,d,h,w"])
 def test_axes_are_joined_for_tensorrt_8(shape: str) -> None:
     stored = "float[3] s = {1, 2, 3}, float[3] b = {-1, 0, 1}"

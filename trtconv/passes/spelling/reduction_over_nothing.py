@@ -1,4 +1,4 @@
-"""Reductions that reduce nothing, as what they do to each element."""
+"""Reductions whose list of axes is empty, or left out."""
 
 from __future__ import annotations
 
@@ -58,3 +58,29 @@ class WriteElementwise(Spelling):
             to = writer.output() if op == ops[-1] else ""
             tensor = writer(op, *[tensor] * (2 if op == "Mul" else 1), to=to)
         return None
+
+
+class ReduceAllAxes(Spelling):
+    """Leaves out an empty list of axes that stands for all of them, which TensorRT 8.6's parser refuses.
+
+    Before (tensorrt-8.6):
+        <ir_version: 8, opset_import: ["": 17]>
+        g (float[2,3] x) => (float[1,1] y) <int64[0] none = {}> { y = ReduceSum (x, none) }
+    After:
+        <ir_version: 8, opset_import: ["": 17]>
+        g (float[2,3] x) => (float[1,1] y) { y = ReduceSum (x) }
+    """
+
+    name = "reduce-all-axes"
+    ops = frozenset(_ELEMENTWISE)
+
+    def lacks(self, scope: Scope, index: int, target: Target) -> bool:
+        axes = (*scope.columns.inputs[index], "")[1]
+        if not target.before(9) or not axes or attribute(scope.columns.nodes[index], "noop_with_empty_axes"):
+            return False
+        values = values_of_copy(scope, axes)
+        return values is not None and not values.size
+
+    def write(self, writer: Writer, target: Target) -> str | None:
+        writer.again([writer.input(0)])
+        return "an empty list of axes, which stands for all, left out"
