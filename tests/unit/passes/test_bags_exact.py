@@ -124,7 +124,7 @@ def loop_of(step: str, inputs: str) -> onnx.ModelProto:
     proto = onnx.parser.parse_model(
         f"""<ir_version: 8, opset_import: ["": 17]> g ({inputs}) => (float[b,2] y)
         <int64 three = {{3}}, bool on = {{1}}, int64[1] zero = {{0}}, int32[1] zero32 = {{0}}, int64 one = {{1}},
-         int64[1] one_axis = {{1}}, int64 nil = {{0}}>
+         int64[1] one_axis = {{1}}, int64[1] two = {{2}}, int64 nil = {{0}}>
         {{ y = Loop <body = b (int64 i, bool c) => (bool d, float[2] z) {{ {LOOP} {step} }}> (three, on) }}"""
     )
     table = np.arange(18, dtype=np.float32).reshape(9, 2) + 1
@@ -139,6 +139,7 @@ LAST = """l = Sub (three, one)  a = Equal (i, l)
 TO_THE_END, OF_ANOTHER = LAST.replace("TABLE", "t"), LAST.replace("TABLE", "t2")
 NARROW = """s32 = Cast <to = 6> (s)  e32 = Cast <to = 6> (e)  r = Slice (x, s32, e32, zero32)  g = Gather (t, r)"""
 TOTAL = f"{ROWS_OF}  k = ReduceSum <keepdims = 0> (g, zero)  f = Sub (q, p)  n = Cast <to = 1> (f)"
+SHARED = "ii = Unsqueeze (i, zero)  s1 = Slice (o, ii, END, zero)  r = Slice (x, s1, e, zero)  g = Gather (t, r)"
 GUARDED = """m = Greater (f, nil)
     z = If (m) <then_branch = t3 () => (za) { za = Div (k, n) }, else_branch = e3 () => (zb) { zb = Identity (k) }>"""
 
@@ -157,6 +158,11 @@ GUARDED = """m = Greater (f, nil)
             f"{TO_THE_END.replace('g =', 'k =')}  {WEIGHTS}  {SUM}", True, id="last rows times weights that end before"
         ),
         pytest.param(f"{NARROW}  {SUM}", True, id="offsets of int32"),
+        pytest.param(f"{ROWS_OF.replace('zero)', 'zero, one_axis)')}  {SUM}", False, id="every row"),
+        pytest.param(f"{ROWS_OF.replace('zero)', 'zero, two)')}  {SUM}", True, id="every other row"),
+        pytest.param(f"g = Slice (t, s, e, one_axis)  {SUM}", True, id="columns"),
+        pytest.param(f"jj = Unsqueeze (j, zero)  {SHARED.replace('END', 'jj')}  {SUM}", False, id="sliced offsets"),
+        pytest.param(f"{SHARED.replace('END', 'one_axis')}  {SUM}", True, id="offsets to a fixed place"),
     ],
 )
 def test_a_loop_of_any_offsets_is_exact_or_stays(step: str, stays: bool) -> None:
@@ -171,6 +177,32 @@ def test_a_loop_of_any_offsets_is_exact_or_stays(step: str, stays: bool) -> None
         np.testing.assert_allclose(run(other, feed)[0], run(proto, feed)[0], rtol=1e-6)
 
 
+def test_a_bag_of_rows_of_numbers_looks_up_lists() -> None:
+    proto = loop_of(f"r = Slice (x, s, e, zero)  g = Gather (u, r)  {SUM}", "int64[n,2] x, int64[4] o")
+    proto.graph.initializer.append(numpy_helper.from_array(np.arange(9, dtype=np.float32), "u"))
+    other = rewritten(proto)
+    assert not has_loop(other)
+    feed = {"x": np.arange(8).reshape(4, 2), "o": np.array([0, 2, 2, 3])}
+    # No bag has the last one.
+    feed["x"][3] = 9
+    np.testing.assert_allclose(run(other, feed)[0], run(proto, feed)[0])
+
+
+@pytest.mark.parametrize("name", OFFSETS)
+def test_finite_rows_are_multiplied_and_need_no_array_of_three_axes(name: str) -> None:
+    nodes = [node.op_type for node in rewritten(as_bags(onnx.load(DATA / f"{name}.onnx"))).graph.node]
+    assert ("MatMul" in nodes) == ("max" not in name)
+
+
+@pytest.mark.parametrize("made", ["s = Identity (q)", "s = SequenceConstruct (x, x)", "s = SequenceInsert (q, x)"])
+def test_a_sequence_that_no_loop_made_stays(made: str) -> None:
+    proto = onnx.parser.parse_model(
+        f"""<ir_version: 8, opset_import: ["": 17]> g (seq(float[n,2]) q, float[k,2] x) => (float[m,2] y)
+        {{ {made}  y = ConcatFromSequence <axis = 0> (s) }}"""
+    )
+    assert rewritten(proto) == proto
+
+
 @pytest.mark.parametrize(
     ("weights", "stays"), [("float[n] w", False), ("float[6] w", True), ("float[k] w", True)], ids=["n", "6", "k"]
 )
@@ -181,6 +213,51 @@ def test_weights_are_of_as_many_rows(weights: str, stays: bool) -> None:
     # Of the end of more weights than rows a loop takes the last ones.
     feed = {"x": np.arange(5), "w": np.arange(5 if weights == "float[n] w" else 6, dtype=np.float32)}
     feed["o"] = np.array([-2, -1, -1, -1])
+    np.testing.assert_allclose(run(other, feed)[0], run(proto, feed)[0])
+
+
+PRODUCT = "sx = Shape (x)  size = ReduceProd <keepdims = 0> (sx)"
+SIZES = """h = Shape (x)  n0 = Gather (h, nil)  n1 = Gather (h, one)
+    h0 = Shape <start = 0, end = 1> (x)  m0 = Squeeze (h0)  h1 = Shape <start = 1> (x)  m1 = Gather (h1, nil)"""
+
+
+@pytest.mark.parametrize(
+    ("size", "step", "is_grid"),
+    [
+        pytest.param(PRODUCT, "two", True, id="product"),
+        pytest.param("size = Mul (n0, n1)", "two", True, id="size times size"),
+        pytest.param("size = Mul (n1, n0)", "n1", True, id="size times size turned round"),
+        pytest.param("size = Mul (m0, two)", "two", True, id="size of the first axis alone"),
+        pytest.param("size = Mul (m0, one)", "two", False, id="as many as bags"),
+        pytest.param("size = Mul (m1, n1)", "two", False, id="size of the second axis alone"),
+        pytest.param("size = Mul (n0, n0)", "two", False, id="bags times bags"),
+        pytest.param("size = Identity (two)", "two", False, id="fixed"),
+        pytest.param(PRODUCT, "one", False, id="half a bag"),
+        pytest.param(PRODUCT, "n0", False, id="as long as bags are many"),
+    ],
+)
+@pytest.mark.parametrize("is_input", [True, False], ids=["input", "computed"])
+def test_only_rows_of_a_grid_are_bags_of_one_length(size: str, step: str, is_grid: bool, is_input: bool) -> None:
+    source = "int64[b,2] x, float u" if is_input else "int64[n] f, float u"
+    made = "" if is_input else "x = Reshape (f, pairs)"
+    proto = onnx.parser.parse_model(
+        f"""<ir_version: 8, opset_import: ["": 17]> g ({source}) => (float[c,2] y)
+        <bool on = {{1}}, int64[1] zero = {{0}}, int64 one = {{1}}, int64 nil = {{0}}, int64 two = {{2}},
+         int64[1] all = {{-1}}, int64[2] pairs = {{-1, 2}},
+         float[9,2] t = {{1, 2, 3, 4, 5, 6, 7, 8, 9, 1, 2, 3, 4, 5, 6, 7, 8, 9}}>
+        {{ {made} {SIZES} {size}  r1 = Reshape (x, all)  l = Shape (r1)
+          begins = Range (nil, size, {step})  o = Concat <axis = 0> (begins, l)
+          sb = Shape (begins)  count = Gather (sb, nil)
+          y = Loop <body = b (int64 i, bool c) => (bool d, float[2] z) {{
+            {LOOP}  r = Slice (r1, s, e, zero)  g = Gather (t, r)  z = ReduceSum <keepdims = 0> (g, zero)
+          }}> (count, on) }}"""
+    )
+    other = rewritten(proto)
+    assert not has_loop(other)
+    assert is_grid != any(node.op_type == "And" for node in other.graph.node)
+    numbers = np.arange(6)
+    feed = {"x": numbers.reshape(3, 2)} if is_input else {"f": numbers}
+    feed["u"] = np.array(0, np.float32)
     np.testing.assert_allclose(run(other, feed)[0], run(proto, feed)[0])
 
 
