@@ -131,6 +131,7 @@ def test_what_was_said_last_is_heard_though_others_hold_the_pipe(
 @pytest.mark.parametrize(
     ("code", "expected"),
     [
+        (TELL + "sys.exit(0)", 0),
         (TELL + "sys.exit(7)", 7),
         (TELL + """tell('done "3"\\n'); os._exit(5)""", 3),
         (TELL + """tell('result ""\\n'); os.kill(os.getpid(), 9)""", 1),

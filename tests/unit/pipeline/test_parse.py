@@ -82,7 +82,7 @@ def test_an_output_that_is_declared_otherwise_is_told(
     for size in declared:
         sizes.dim.add(**{"dim_param" if isinstance(size, str) else "dim_value": size})
     made = network((1, 2, 8, 8), computed)
-    parsed, findings = parse_model(wrapped, Parser(made), Stopwatch(None))  # type: ignore[arg-type]
+    parsed, findings = parse_model(wrapped, Parser(made), Stopwatch(None))
     assert parsed is made
     if told is None:
         assert findings == ()
@@ -94,7 +94,7 @@ def test_an_output_that_is_declared_otherwise_is_told(
 
 def test_an_output_that_the_model_does_not_declare_is_not_told() -> None:
     made = SimpleNamespace(deconvolutions=(), outputs=[TensorInfo("z", "output", "float32", (3,))])
-    assert parse_model(model(), Parser(made), Stopwatch(None)) == (made, ())  # type: ignore[arg-type]
+    assert parse_model(model(), Parser(made), Stopwatch(None)) == (made, ())
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_a_refusal_stands_at_its_node(index: int, place: Location, inside: tuple
     source = onnx.StringStringEntryProto(key="trtconv.source", value="net.py:12")
     wrapped.proto.graph.node[0].metadata_props.append(source)
     issue = ParserIssue(index, "first/Relu", "Op", "no such type", inside)
-    parsed, findings = parse_model(wrapped, Parser((issue, issue)), Stopwatch(None))  # type: ignore[arg-type]
+    parsed, findings = parse_model(wrapped, Parser((issue, issue)), Stopwatch(None))
     assert parsed is None
     assert [finding.location for finding in findings] == [place, place]
     assert findings[0].message == f"TensorRT's parser refuses it{words}: no such type"
@@ -139,7 +139,7 @@ def early(own: Parser, made: Any) -> Any:
 
 
 def test_a_network_that_is_not_audited_is_none() -> None:
-    parsed, findings = parse_model(wrap(parse(UP)), Parser(network((1, 1, 8, 8))), Stopwatch(None))  # type: ignore[arg-type]
+    parsed, findings = parse_model(wrap(parse(UP)), Parser(network((1, 1, 8, 8))), Stopwatch(None))
     assert parsed is None
     assert [finding.code for finding in findings] == [codes.NETWORK_DIFFERS.code]
 
@@ -163,10 +163,10 @@ def test_what_another_process_has_not_is_parsed_here() -> None:
 
 def test_only_another_process_begins_early_and_with_no_functions() -> None:
     runtime, plan, clock = early(Parser(()), None), object(), Stopwatch(None)
-    start(wrap(parse(IN_FUNCTION)), plan, runtime, clock)  # type: ignore[arg-type]
-    start(wrap(parse(UP)), plan, Parser(()), clock)  # type: ignore[arg-type]
+    start(wrap(parse(IN_FUNCTION)), plan, runtime, clock)
+    start(wrap(parse(UP)), plan, Parser(()), clock)
     assert runtime.asked == [] and clock.seconds == {}
-    start(wrap(parse(UP)), plan, runtime, clock)  # type: ignore[arg-type]
+    start(wrap(parse(UP)), plan, runtime, clock)
     (((name,), given),) = runtime.asked
     assert name and given is plan
 
