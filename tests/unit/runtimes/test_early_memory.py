@@ -128,6 +128,8 @@ def test_arrays_lie_where_they_were_put(memory: SharedMemory) -> None:
         assert values[name].flags.aligned
     # No copy: it cannot be written.
     assert not values["large"].flags.writeable
+    # Of what is small there is one, which holds nothing.
+    assert values["small"].flags.writeable
     assert (result.tensors, result.inputs, result.outputs) == (network.tensors, network.inputs, network.outputs)
 
 
