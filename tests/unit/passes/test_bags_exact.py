@@ -194,11 +194,18 @@ def test_finite_rows_are_multiplied_and_need_no_array_of_three_axes(name: str) -
     assert ("MatMul" in nodes) == ("max" not in name)
 
 
-@pytest.mark.parametrize("made", ["s = Identity (q)", "s = SequenceConstruct (x, x)", "s = SequenceInsert (q, x)"])
+@pytest.mark.parametrize(
+    "made",
+    [
+        "y = ConcatFromSequence <axis = 0> (q)",
+        "s = Identity (q)  y = ConcatFromSequence <axis = 0> (s)",
+        "s = SequenceConstruct (x, x)  y = ConcatFromSequence <axis = 0> (s)",
+    ],
+)
 def test_a_sequence_that_no_loop_made_stays(made: str) -> None:
     proto = onnx.parser.parse_model(
         f"""<ir_version: 8, opset_import: ["": 17]> g (seq(float[n,2]) q, float[k,2] x) => (float[m,2] y)
-        {{ {made}  y = ConcatFromSequence <axis = 0> (s) }}"""
+        {{ {made} }}"""
     )
     assert rewritten(proto) == proto
 
