@@ -71,6 +71,7 @@ def network(*shapes: tuple[int, ...]) -> Any:
         ((), (1, 2), None),
         ((1,), (), None),
         ((1, 0), (1, 0), None),
+        ((1, 3), (1, 0), "[1, 3], and the network computes [1, 0]"),
     ],
 )
 def test_an_output_that_is_declared_otherwise_is_told(
