@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
@@ -24,7 +25,7 @@ settings.register_profile("thorough", deadline=None, max_examples=2000, phases=_
 settings.load_profile("steady")
 
 # A shell that runs the tests in the background has them ignore Ctrl-C, which some of them are about.
-HANDLERS = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
+HANDLERS: dict[signal.Signals, Any] = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
 for number, handler in HANDLERS.items():
     signal.signal(number, handler)
 
