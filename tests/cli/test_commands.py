@@ -8,10 +8,13 @@ import types
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 
 from support.cli import build_report, check_report, rewrite_report
 from trtconv.cli.commands.check import FORMATS
+from trtconv.cli.process.command import Command
+from trtconv.cli.process.outcome import Outcome
 from trtconv.core.builder_options import BuilderOptions
 from trtconv.core.dims import Range
 from trtconv.core.findings import Severity
@@ -123,6 +126,26 @@ def test_what_failed_is_said_on_stderr_where_programs_read_the_result(call, pipe
         assert "error: " not in call(command, "m.onnx", *more).err
     pipeline.result = check_report(exit_code=0)
     assert call("check", "m.onnx", "-q", "--format", "json").err == ""
+
+
+@pytest.mark.parametrize(
+    ("output_format", "code", "verdict", "said"),
+    [
+        ("json", 3, "", "trtconv do-it ends with 3; its document says why"),
+        ("json", 3, "2 of 5 differ", "2 of 5 differ"),
+        ("json", 0, "all are as they were", ""),
+        ("text", 3, "2 of 5 differ", ""),
+    ],
+)
+def test_who_reads_a_log_learns_why_a_command_ends(
+    capfd: pytest.CaptureFixture[str], output_format: str, code: int, verdict: str, said: str
+) -> None:
+    option = click.Option(["--format", "output_format"])
+    command = Command("do-it", params=[option], callback=lambda **_: Outcome("a document", code, verdict=verdict))
+    assert command.main(["--format", output_format], standalone_mode=False) == code
+    out, err = capfd.readouterr()
+    assert out == "a document\n"
+    assert err == (f"error: {said}\n" if said else "")
 
 
 PASSES = (
