@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -175,3 +176,30 @@ def test_handlers_are_as_before_where_none_came(answered: bool, sigint: Any) -> 
         # Its result is out.
         before |= {signal.SIGINT: signal.SIG_IGN, signal.SIGTERM: signal.SIG_IGN}
     assert after == before
+
+
+@pytest.mark.parametrize("interrupted", [True, False])
+def test_what_an_interrupted_process_had_started_ends_with_it(begin: Begin, tmp_path: Path, interrupted: bool) -> None:
+    code = (
+        "import os, signal, time; started = os.fork(); "
+        f"open({str(tmp_path / 'started')!r}, 'w').write(str(started)) if started else time.sleep(60); "
+        "signal.signal(signal.SIGTERM, lambda *_: os._exit(5)); "
+        "signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM]); "
+    )
+    code += "os.kill(os.getppid(), signal.SIGTERM); time.sleep(60)" if interrupted else "os._exit(5)"
+    # Until it is decided who handles it.
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+    assert watch(begin(code).forked, mask, [], {}) == 5
+    started = Path("/proc", (tmp_path / "started").read_text(), "stat")
+
+    def runs() -> bool:
+        return started.exists() and started.read_text().rpartition(")")[2].split()[0] != "Z"
+
+    if interrupted:
+        deadline = time.monotonic() + 20
+        while runs():
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+    else:
+        assert runs()
+        os.kill(int(started.parent.name), signal.SIGKILL)
