@@ -98,6 +98,34 @@ def test_a_choice_between_constants_is_folded() -> None:
     assert any(np.array_equal(array, [[7, 0, 7], [-8, 0, -8]]) for array in arrays)
 
 
+@pytest.mark.parametrize("first", ["2", "n"])
+@pytest.mark.parametrize(
+    ("nodes", "choices"),
+    [
+        ("y = Where (none, z, x)", 0),
+        ("y = Where (all, x, z)", 0),
+        # A value of more rows, or a mask of more, makes the result larger than what is chosen.
+        ("y = Where (none, column, x)", None),
+        ("y = Where (all, z, x)", 1),
+        ("y = Where (m, z, x)", 1),
+    ],
+)
+def test_a_mask_that_is_the_same_everywhere_chooses_one_value(nodes: str, choices: int | None, first: str) -> None:
+    after, result = rewritten(model(nodes, first))
+    assert NAME in edits_of(result)
+    expected = int(first == "n") if choices is None else choices
+    assert [node.op_type for node in after.graph.node].count("Where") == expected
+
+
+def test_what_is_chosen_is_as_large_as_the_result() -> None:
+    proto = parser.parse_model(
+        """<ir_version: 8, opset_import: ["": 17]> g (float[1,3] x) => (float[2,3] y)
+        <bool[2,1] m = {1, 1}, float z = {0}> { y = Where (m, x, z) }"""
+    )
+    x = np.array([[1, 2, 3]], np.float32)
+    np.testing.assert_array_equal(run(rewritten(proto)[0], {"x": x})[0], run(proto, {"x": x})[0])
+
+
 def test_a_mask_outside_a_branch_counts_as_settled_in_it() -> None:
     proto = parser.parse_model(
         f"""<ir_version: 8, opset_import: ["": 17]> g (float[2,3] x, bool b) => (float[2,3] y) {CONSTANTS}
@@ -124,17 +152,13 @@ def test_a_choice_of_one_number_is_left() -> None:
 
 
 @pytest.mark.parametrize(
-    ("made", "rank", "edits"),
-    [("w = Where (n, zero, one)", "p", 0), ("m = Reshape (n, square)  w = Where (m, zero, one)", "p,q", 1)],
+    ("made", "rank"), [("w = Where (n, zero, one)", "p"), ("m = Reshape (n, square)  w = Where (m, zero, one)", "p,q")]
 )
-def test_factors_that_follow_from_sizes_stay_so(made: str, rank: str, edits: int) -> None:
-    """A builder that is to know the sizes of a Resize takes no factors from the values of an input; a mask may."""
+def test_what_follows_from_free_sizes_stays_so(made: str, rank: str) -> None:
+    """A builder that is to know the sizes of a Resize takes no factors from the values of an input."""
     proto = parser.parse_model(
         f"""<ir_version: 8, opset_import: ["": 17]> g (float[a,b,c,d] x) => (float[{rank}] w)
         <int64[4] eight = {{8, 8, 8, 8}}, float zero = {{0.5}}, float[1] one = {{2}}, int64[2] square = {{2, 2}}>
         {{ s = Shape (x)  n = Greater (s, eight)  {made} }}"""
     )
-    after, result = rewritten(proto)
-    assert edits_of(result).count(NAME) == edits
-    x = np.full((4, 9, 7, 16), -1, np.float32)
-    np.testing.assert_array_equal(run(after, {"x": x})[0].ravel(), [2, 0.5, 2, 0.5])
+    assert NAME not in edits_of(rewritten(proto)[1])

@@ -27,7 +27,8 @@ class ChooseAtRunTime(Spelling):
     What constants and sizes decide the builder of TensorRT 8.6 works out itself, and wrongly: of one value that stands
     for many it takes the first, and what lies behind it in memory. Executed on 8.6.0: a Where of a constant mask, 0 and
     the shares of an attention made finite numbers of any size at level 3; the same mask as an input, or with as many
-    elements as the result, was right at all levels. Where all is constant, so is the result.
+    elements as the result, was right at all levels. Where all is constant, so is the result, and a mask that is the
+    same everywhere chooses one value.
 
     Before (tensorrt-8.6):
         <ir_version: 8, opset_import: ["": 17]>
@@ -60,13 +61,32 @@ class ChooseAtRunTime(Spelling):
         if constant is not None:
             writer("Identity", writer.constant(constant), to=writer.output())
             return "a choice between constants written as what it comes to"
-        source = next((name for name in values if not _is_settled(writer.scope, name)), "") or _any_input(writer)
+        value = _only_value(writer)
+        if value:
+            writer("Identity", value, to=writer.output())
+            return "a Where that always takes the same value written as that"
+        source = next((name for name in values if not _is_settled(writer.scope, name)), "")
+        if not source:
+            # Of sizes that are free, which the builder cannot know.
+            raise Unwritable("")
         first = writer.slice(writer.reshape(source, [-1]), [0], [1], [0])
         first = first if writer.dtype(source) == np.float32 else writer.cast(first, np.float32)
         # True of every number, and of what is none.
         holds = writer("Not", writer("Less", writer("Abs", first), np.zeros((), np.float32)))
         writer("Where", writer("And", condition, holds), *values, to=writer.output())
         return "the condition of a Where, which is settled before, made one of run time"
+
+
+def _only_value(writer: Writer) -> str:
+    """Returns the value that a Where takes everywhere, where that has its result's shape; empty for none."""
+    condition = writer.resolve(writer.input(0))
+    if condition is None or not condition.size or condition.any() != condition.all():
+        return ""
+    value, other = (1, 2) if condition.all() else (2, 1)
+    shape, beside = writer.shape(writer.input(value)), (condition.shape, writer.shape(writer.input(other)))
+    adds_nothing = all(len(part) <= len(shape) and set(part) <= {1} for part in beside)
+    is_alike = None not in shape and tuple(shape) == tuple(writer.shape(writer.output()))
+    return writer.input(value) if adds_nothing or is_alike else ""
 
 
 def _result(writer: Writer) -> NDArray[Any] | None:
@@ -97,10 +117,3 @@ def _is_settled(scope: Scope, name: str) -> bool:
             names += [(scope, source) for source in columns.inputs[index]]
         nodes.add((scope.path, index))
     return True
-
-
-def _any_input(writer: Writer) -> str:
-    """Returns an input of the model, for a mask: of what has one axis the factors of a Resize may be made, or sizes."""
-    if not writer.model.inputs or len(writer.shape(writer.output())) < 2:
-        raise Unwritable("")
-    return writer.model.inputs[0].name
