@@ -100,6 +100,7 @@ _IN_ORDER: tuple[Pass, ...] = (
     WidenBounds(),
     WriteSelections(),
     later("assign-by-where", "masked", "AssignByWhere", "ScatterND"),
+    later("list-places", "all_places", "ListPlaces", "NonZero"),
     later(
         "reduce-by-shape",
         "runtime_axes",
