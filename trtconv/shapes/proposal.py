@@ -8,14 +8,16 @@ from trtconv.core.bounds import bounds_by_name
 from trtconv.core.dim_flags import quoted
 from trtconv.core.dims import InputSpec, Range
 from trtconv.core.errors import TrtconvError
+from trtconv.core.export_command import export_command
 from trtconv.graph.model import OnnxModel
-from trtconv.shapes.lattice import SizeLattice, sizes_of
+from trtconv.shapes.lattice import SizeLattice, Sizes, sizes_of
 
 _BATCH = Range(1, 1, 8)
 _SIZE = Range(64, 256, 512)
 _VOLUME = Range(32, 64, 128)
 """Of a side of what has three: at 512 a few channels are more than the 2^31 elements that TensorRT counts."""
-_LOOKED_AT = (1, 1024)
+_LOOKED_AT = (1024, 2**16)
+"""To which size, and to which where none up to there is accepted, as of a sound that has to fill a long window."""
 
 
 def usual_bounds(inputs: Sequence[InputSpec]) -> dict[str, Range]:
@@ -27,30 +29,65 @@ def usual_bounds(inputs: Sequence[InputSpec]) -> dict[str, Range]:
     return bounds | {spec.dims[0]: _BATCH for spec in inputs if spec.dims and isinstance(spec.dims[0], str)}
 
 
-def propose(model: OnnxModel, user_bounds: Mapping[str, Range]) -> str:
-    """Returns an example of bounds that the network accepts, and what it accepts; empty where none is found.
+def advise(model: OnnxModel, user_bounds: Mapping[str, Range], asked: str) -> str:
+    """Returns what to do about dimensions without bounds: to add some, with an example that the network accepts.
 
     Args:
         model: The model.
         user_bounds: The bounds that were given.
+        asked: What is asked for, "Add: --dim height=MIN:OPT:MAX".
     """
     try:
         sizes = sizes_of(model)
         limits = bounds_by_name(model.inputs, user_bounds)
-        spans = {name: (limits[name].min, limits[name].max) if name in limits else _LOOKED_AT for name in sizes.names}
         begin = usual_bounds(model.inputs)
         ranges = {name: limits[name] if name in limits else begin.get(name, _SIZE) for name in sizes.names}
-        lattice = sizes.lattice(spans, {name: ranges[name].opt for name in sizes.names})
-        missing = [name for name in sizes.names if name not in limits]
-        bounds = _moved(lattice, ranges, sizes.names)
-        # An example that fails is worse than none.
-        points = [{name: size for name, size in point.items() if name in sizes.names} for point in bounds]
-        if lattice.empty or lattice.unknown or not all(check.holds.all() for check in sizes.run(points).checks):
-            return ""
-        low, best, high = bounds
-        flags = [f"--dim {quoted(name)}={Range(low[name], best[name], high[name])}" for name in missing]
+        lattice = _lattice(sizes, limits, ranges)
+        example = _example(sizes, lattice, ranges, [name for name in sizes.names if name not in limits])
     except TrtconvError:
+        return asked
+    refused = None if example or limits else _nothing(lattice)
+    if refused is not None:
+        return _no_bounds(model, lattice, refused)
+    return f"{asked}, {example}" if example else asked
+
+
+def _lattice(sizes: Sizes, limits: Mapping[str, Range], ranges: Mapping[str, Range]) -> SizeLattice:
+    """Returns the sizes that a network accepts, as far as they are looked at."""
+    for most in _LOOKED_AT:
+        spans = {name: (limits[name].min, limits[name].max) if name in limits else (1, most) for name in sizes.names}
+        lattice = sizes.lattice(spans, {name: ranges[name].opt for name in sizes.names})
+        if not lattice.empty:
+            break
+    return lattice
+
+
+def _nothing(lattice: SizeLattice) -> str | None:
+    """Returns a dimension of which no size is accepted; None where each has one, or may have."""
+    return next((name for name, dim in lattice.dims.items() if dim.valid == ()), None)
+
+
+def _no_bounds(model: OnnxModel, lattice: SizeLattice, name: str) -> str:
+    """Says that no bounds of a dimension will do, and why."""
+    blamed = next((cause for cause in lattice.imposed if name in cause.dims), None)
+    place = None if blamed is None else blamed.location
+    why = "" if blamed is None or place is None else f": {place.op} {place.node or place.index} {blamed.evidence}"
+    dim, command = lattice.dims[name], export_command(model.inputs, {}, model.path.name)
+    return (
+        f"No bounds will do, for the network takes no {name} from {dim.min} to {dim.max}{why}. What exported it is"
+        f" wrong here: export it again, from its Python, which tries PyTorch's exporters in turn: {command}"
+    )
+
+
+def _example(sizes: Sizes, lattice: SizeLattice, ranges: Mapping[str, Range], missing: Sequence[str]) -> str:
+    """Returns an example of bounds that the network accepts, and what it accepts; empty where none is found."""
+    bounds = _moved(lattice, ranges, sizes.names)
+    # An example that fails is worse than none.
+    points = [{name: size for name, size in point.items() if name in sizes.names} for point in bounds]
+    if _nothing(lattice) or lattice.unknown or not all(check.holds.all() for check in sizes.run(points).checks):
         return ""
+    low, best, high = bounds
+    flags = [f"--dim {quoted(name)}={Range(low[name], best[name], high[name])}" for name in missing]
     steps = [f"{n} takes {lattice.dims[n].describe()}" for n in missing if lattice.dims[n].valid is not None]
     return f"for example {' '.join(flags)}" + (f" ({'; '.join(steps)})" if steps else "")
 

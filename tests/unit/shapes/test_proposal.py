@@ -12,7 +12,7 @@ from trtconv.core.dims import Range
 from trtconv.core.errors import InputError
 from trtconv.graph.model import OnnxModel
 from trtconv.pipeline.profiles import settle
-from trtconv.shapes.proposal import propose, usual_bounds
+from trtconv.shapes.proposal import advise, usual_bounds
 
 NETS = {
     "unet3d": OnnxModel.load(MODELS / "unet3d.onnx"),
@@ -24,14 +24,14 @@ NETS = {
 @pytest.mark.parametrize("name", NETS)
 def test_what_is_proposed_is_accepted(name: str) -> None:
     model = NETS[name]
-    words = propose(model, {}).partition(" (")[0].split()
+    words = advise(model, {}, "Add")[5:].partition(" (")[0].split()
     profile = make_profile(model.inputs, parse_dims(words[3::2]))
     assert not settle(model, [profile]).findings
 
 
 def test_the_rule_is_said_and_given_bounds_are_kept() -> None:
-    said = propose(NETS["unet"], {"height": Range(64, 64, 64), "batch": Range(1, 1, 1)})
-    assert said == "for example --dim width=64:256:512 (width takes multiples of 8 from 8 to 1024)"
+    said = advise(NETS["unet"], {"height": Range(64, 64, 64), "batch": Range(1, 1, 1)}, "Add")
+    assert said == "Add, for example --dim width=64:256:512 (width takes multiples of 8 from 8 to 1024)"
 
 
 def test_volumes_are_smaller_than_images_and_a_batch_is_one_wherever_it_leads() -> None:
@@ -44,16 +44,32 @@ def test_volumes_are_smaller_than_images_and_a_batch_is_one_wherever_it_leads() 
     assert usual_bounds(NETS["unet"].inputs)["height"] == Range(64, 256, 512)
 
 
-def test_nothing_is_proposed_where_no_size_is_accepted() -> None:
+def test_where_no_size_is_accepted_no_bounds_are_asked_for() -> None:
     net = parse("g (float[h,8] x, float[8,2000] b) => (float[c,d] y) { t = Transpose (b) y = MatMul (x, t) }")
-    assert propose(net, {}) == ""
+    assert advise(net, {}, "Add") == (
+        "No bounds will do, for the network takes no h from 1 to 65536: MatMul 1 multiplies matrices with 8 columns and"
+        " 2000 rows with h 1. What exported it is wrong here: export it again, from its Python, which tries PyTorch's"
+        " exporters in turn: trtconv export FILE.py:NETWORK -o model.onnx --input x=h,8 --input b=8,2000"
+    )
+
+
+def test_sizes_are_looked_for_beyond_the_usual_ones() -> None:
+    net = parse("""g (float[1,n,8] x) => (float[1,c] y) <int64[2] s = {-1,24000}> { y = Reshape (x, s) }""")
+    said = advise(net, {}, "Add")
+    assert said == "Add, for example --dim n=3000:3000:3000 (n takes multiples of 3000 from 3000 to 63000)"
+    assert not settle(net, [make_profile(net.inputs, parse_dims(["n=3000:3000:3000"]))]).findings
+
+
+def test_bounds_that_are_given_are_not_blamed() -> None:
+    net = parse("g (float[h,w] x, float[8] b) => (float[h,w] y) { y = Add (x, b) }")
+    assert advise(net, {"w": Range(9, 9, 9)}, "Add") == "Add"
 
 
 def test_bounds_are_moved_inwards_to_what_is_accepted() -> None:
     net = parse("""g (float[1,1,h,w] x) => (float[1,1,h,w] y) <float[1,1,1,1] k = {1}> {
         a = SpaceToDepth <blocksize = 7> (x)  t = DepthToSpace <blocksize = 7> (a)
         y = Add (t, x) }""")
-    assert propose(net, {"h": Range(7, 7, 7)}).startswith("for example --dim w=70:259:511 (")
+    assert advise(net, {"h": Range(7, 7, 7)}, "Add").startswith("Add, for example --dim w=70:259:511 (")
 
 
 def test_what_is_accepted_is_said_from_the_smallest_size_on() -> None:
@@ -61,8 +77,8 @@ def test_what_is_accepted_is_said_from_the_smallest_size_on() -> None:
         a = Conv <strides = [2]> (x, k)  t = ConvTranspose <strides = [2]> (a, k)  y = Add (t, x) }""")
     # A size of 1 is spread over the other.
     assert (
-        propose(net, {})
-        == "for example --dim w=65:257:511 (w takes 1 to 2 or, from 3 on, a multiple of 2 plus 1, to 1023)"
+        advise(net, {}, "Add")
+        == "Add, for example --dim w=65:257:511 (w takes 1 to 2 or, from 3 on, a multiple of 2 plus 1, to 1023)"
     )
 
 
@@ -70,11 +86,11 @@ def test_nothing_is_proposed_where_shapes_are_not_known() -> None:
     net = parse(
         "g (float[h,8] x) => (float[c,d] y) { y = my.U (x) }", '<ir_version: 8, opset_import: ["": 17, "my": 1]>'
     )
-    assert propose(net, {}) == ""
+    assert advise(net, {}, "Add") == "Add"
 
 
 def test_nothing_is_proposed_for_bounds_that_are_wrong() -> None:
-    assert propose(NETS["unet"], {"nothing": Range(1, 1, 1)}) == ""
+    assert advise(NETS["unet"], {"nothing": Range(1, 1, 1)}, "Add") == "Add"
 
 
 def test_an_input_as_a_whole() -> None:
