@@ -29,13 +29,13 @@ def usual_bounds(inputs: Sequence[InputSpec]) -> dict[str, Range]:
     return bounds | {spec.dims[0]: _BATCH for spec in inputs if spec.dims and isinstance(spec.dims[0], str)}
 
 
-def advise(model: OnnxModel, user_bounds: Mapping[str, Range], asked: str) -> str:
+def advise(model: OnnxModel, user_bounds: Mapping[str, Range], hint: str) -> str:
     """Returns what to do about dimensions without bounds: to add some, with an example that the network accepts.
 
     Args:
         model: The model.
         user_bounds: The bounds that were given.
-        asked: What is asked for, "Add: --dim height=MIN:OPT:MAX".
+        hint: What is asked for, "Add: --dim height=MIN:OPT:MAX".
     """
     try:
         sizes = sizes_of(model)
@@ -45,11 +45,11 @@ def advise(model: OnnxModel, user_bounds: Mapping[str, Range], asked: str) -> st
         lattice = _lattice(sizes, limits, ranges)
         example = _example(sizes, lattice, ranges, [name for name in sizes.names if name not in limits])
     except TrtconvError:
-        return asked
+        return hint
     refused = None if example or limits else _nothing(lattice)
     if refused is not None:
         return _no_bounds(model, lattice, refused)
-    return f"{asked}, {example}" if example else asked
+    return f"{hint}, {example}" if example else hint
 
 
 def _lattice(sizes: Sizes, limits: Mapping[str, Range], ranges: Mapping[str, Range]) -> SizeLattice:
