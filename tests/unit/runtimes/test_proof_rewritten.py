@@ -622,3 +622,15 @@ def test_what_a_file_only_casts_from_a_half_type_does_not_round_so(
     tensors = tuple(ReadTensor(number, name, "float16", (2, 3)) for number, name in enumerate("xy"))
     differences = Differences(file, given, ReadNetwork(tensors, (), (0,), (1,)))
     assert (compared_pieces(differences, Claim(True, 0.0), runner).changed is None) is is_excused
+
+
+def test_indices_into_a_table_whose_sizes_are_computed_are_rows_of_it(runner: Process) -> None:
+    """The passes compare them with numbers, as is done with masks."""
+    text = """<ir_version: 8, opset_import: ["": 18]>
+        g (float[1,4] x, int64[5] at, float[5] u) => (float[n] y) <float zero = {0}>
+        { s = Shape <end = 1> (x)  z = Expand (zero, s)  y = ScatterElements <reduction = "max"> (z, at, u) }"""
+    file = OnnxModel(onnx.parser.parse_model(text), Path("m.onnx"))
+    given = file.copy()
+    assert run_passes(given, passes_for("as-is"), RTX).edits
+    found = compared_pieces(Differences(file, given), EXACT, runner)
+    assert (found.changed, found.matches, found.missing) == (None, 1, {})

@@ -33,6 +33,8 @@ INTEGERS = {
     # Handed on first, as the data alone.
     "m = Cast <to = 7> (n)  y = Gather (x, m)": (Role.INDEX, 2),
     "l = Unsqueeze (n, o)  m = Squeeze (l, o)  y = Gather (x, m)": (Role.INDEX, 2),
+    "r = Gather (n, k)  y = Gather <axis = 1> (x, r)": (Role.INDEX, 5),
+    "a, b = Split <axis = 0> (n, k)  y = Gather (x, b)": (Role.INDEX, 2),
     "m = Concat <axis = 0> (k, n)  y = Gather (x, m)": (Role.NUMBER, 0),
     "m = Add (n, n)  y = Gather (x, m)": (Role.NUMBER, 0),
     "y = Reshape (x, n)": (Role.SIZES, 0),
@@ -122,3 +124,17 @@ def test_lengths_are_those_of_the_shortest_run() -> None:
     runs = [{"x": (2, 5, 2), "n": (2,)}, {"x": (1, 2, 2), "n": (1,)}]
     assert integers_of(model, runs) == {"n": range(1, 3)}
     assert integers_of(model, runs[:1]) == {"n": range(1, 6)}
+
+
+def test_rows_of_a_table_whose_sizes_are_computed() -> None:
+    text = """<ir_version: 8, opset_import: ["": 18]>
+    g (float[n,4] x, int64[2,e] edges, float[e] u) => (float[n] y) <int64 one = {1}, float zero = {0}>
+    {
+      s = Shape <end = 1> (x)  z = Expand (zero, s)  i = Gather (edges, one)
+      y = ScatterElements <reduction = "add"> (z, i, u)
+    }"""
+    model = OnnxModel(onnx.parser.parse_model(text), Path("m.onnx"))
+    runs = [{"x": (7, 4), "edges": (2, 9), "u": (9,)}, {"x": (3, 4), "edges": (2, 9), "u": (9,)}]
+    assert integers_of(model, runs) == {"edges": range(3)}
+    assert integers_of(model, runs[:1]) == {"edges": range(7)}
+    assert integers_of(model) == {}

@@ -14,11 +14,10 @@ from trtconv.graph.extract import shapes_with
 from trtconv.graph.model import OnnxModel
 from trtconv.runtimes.proof import cost
 from trtconv.runtimes.proof.feeds import InputKind, Shape, Source, make
+from trtconv.runtimes.proof.lattice_shapes import shapes_by_lattice
 from trtconv.runtimes.proof.roles import role_of
 from trtconv.runtimes.tensorrt.readback.execute import Run
 from trtconv.runtimes.tensorrt.readback.records import NotProven, ReadNetwork, ReadTensor
-from trtconv.shapes.lattice import sizes_of
-from trtconv.shapes.model_shapes import model_shapes
 
 Shapes = Mapping[str, tuple[int | None, ...]]
 
@@ -57,22 +56,6 @@ def _lacking(shapes: Shapes, names: Collection[str]) -> list[str]:
 
 def _filled(shapes: Shapes, others: Mapping[str, Shape], names: Collection[str]) -> Shapes:
     return {**shapes, **{name: others[name] for name in _lacking(shapes, names) if name in others}}
-
-
-def shapes_by_lattice(model: OnnxModel, inputs: Mapping[str, Shape]) -> Mapping[str, Shape]:
-    """Returns what the size lattice knows: sizes that are computed and read by Expand, Tile and Reshape are beyond
-    ONNX's inference, and a run of a large network at its own sizes costs too much."""
-    sizes = sizes_of(model)
-    point = {
-        dim: size
-        for spec in model.inputs
-        for dim, size in zip(spec.dims, inputs.get(spec.name, ()), strict=False)
-        if isinstance(dim, str)
-    }
-    if not set(sizes.names) <= set(point):
-        return {}
-    (shapes,) = model_shapes(sizes, [point])
-    return shapes
 
 
 def _fixed(network: ReadNetwork) -> dict[str, Shape]:

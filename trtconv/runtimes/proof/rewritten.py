@@ -26,7 +26,7 @@ from trtconv.graph.extract import shapes_at, shapes_with
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.types import known_dtype_name
 from trtconv.runtimes.assumed import Shapes, assumed_shapes
-from trtconv.runtimes.proof.extents import shapes_by_lattice
+from trtconv.runtimes.proof.lattice_shapes import shapes_by_lattice
 from trtconv.runtimes.proof.rewritten_runs import Pairs
 from trtconv.runtimes.proof.terms.defined import is_kept
 from trtconv.runtimes.proof.version import Version

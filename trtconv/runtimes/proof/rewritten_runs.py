@@ -170,7 +170,8 @@ def _feeds(
     models: Sequence[OnnxModel], random: np.random.Generator, sizing: Container[str], stated: Collection[int]
 ) -> dict[str, NDArray[Any]]:
     feeds: dict[str, NDArray[Any]] = {}
-    spans = {name: span for model in models for name, span in integers_of(model).items()}
+    # What the model reads as an index may be compared with numbers in what the passes wrote, as a mask is.
+    spans = {name: span for model in reversed(models) for name, span in integers_of(model).items()}
     for spec in (entry for model in models for entry in model.inputs):
         dtype, shape = numpy_type(spec), tuple(int(size) for size in spec.dims)
         if spec.name in sizing:

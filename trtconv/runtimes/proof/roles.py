@@ -10,6 +10,7 @@ from trtconv.core.dims import InputSpec
 from trtconv.graph.attributes import attribute
 from trtconv.graph.model import OnnxModel
 from trtconv.runtimes.proof.feeds import Role
+from trtconv.runtimes.proof.lattice_shapes import shapes_by_lattice
 
 _INDEXED = frozenset("Gather GatherElements GatherND Scatter ScatterElements ScatterND".split())  # noqa: SIM905
 _LENGTHS = {**dict.fromkeys(("GRU", "LSTM", "RNN"), 4), "ReverseSequence": 1}
@@ -20,7 +21,7 @@ _MASKING = frozenset("Cast Not And Or Where Equal Unsqueeze Expand".split())  # 
 """What reads an integer input that says where, and not how much."""
 _HANDED_ON = frozenset(
     (  # noqa: SIM905
-        "Cast Reshape Unsqueeze Squeeze Flatten Transpose Identity Slice Concat Expand Tile"
+        "Cast Reshape Unsqueeze Squeeze Flatten Transpose Identity Slice Concat Expand Tile Gather Split"
     ).split()
 )
 _SIZING: Mapping[str, tuple[int, ...]] = {
@@ -83,7 +84,7 @@ def integers_of(model: OnnxModel, runs: Sequence[Mapping[str, tuple[int | None, 
         if not spec.dtype.startswith(("int", "uint")):
             continue
         role, _ = role_of(model, nodes, spec.name, {})
-        bound = min(filter(None, (role_of(model, nodes, spec.name, shapes)[1] for shapes in runs)), default=0)
+        bound = min(filter(None, (_bound(model, nodes, spec.name, shapes) for shapes in runs)), default=0)
         if role is Role.INDEX and bound:
             spans[spec.name] = range(bound)
         elif role is Role.LENGTH:
@@ -91,6 +92,20 @@ def integers_of(model: OnnxModel, runs: Sequence[Mapping[str, tuple[int | None, 
         elif any(spec.name in node.input and node.op_type in _MASKING for node in nodes):
             spans[spec.name] = range(2)
     return spans
+
+
+def _bound(
+    model: OnnxModel, nodes: list[onnx.NodeProto], name: str, shapes: Mapping[str, tuple[int | None, ...]]
+) -> int:
+    """Returns how many rows a tensor chooses from, or steps it counts; also of a table whose sizes are computed."""
+    role, bound = role_of(model, nodes, name, shapes)
+    if bound or role not in (Role.INDEX, Role.LENGTH):
+        return bound
+    dims = {spec.name: shapes.get(spec.name, spec.dims) for spec in model.inputs}
+    inputs = {key: tuple(n for n in shape if isinstance(n, int)) for key, shape in dims.items()}
+    if any(len(inputs[key]) != len(shape) for key, shape in dims.items()):
+        return 0
+    return role_of(model, nodes, name, {**shapes, **shapes_by_lattice(model, inputs)})[1]
 
 
 def role_of(
