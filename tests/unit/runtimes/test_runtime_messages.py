@@ -103,6 +103,10 @@ def test_a_refusal_without_a_reason_is_still_a_finding() -> None:
         ("x: tensor volume exceeds 1099511627776, dimensions are [1,3,1000000,1000000]", "smaller sizes"),
         ("Assertion tScope.getType() != ScopeType::kUNDEFINED failed.", "trtconv rule TC619"),
         ("no tactics to implement the operation within workspace limit", "--workspace 4G"),
+        (
+            "Error during shape inference of\n/S_output_0 : f32[12, 32] = scatter_elements(/C, /E, /F), axis=0",
+            "export with dynamo=True",
+        ),
         ("something that nobody has seen yet", "trtconv reduce"),
     ],
 )

@@ -43,6 +43,12 @@ _REMEDIES = (
         r"ISqueezeLayer without an axes input",
         "It is about a Squeeze without axes: name them, or write the size into the file (trtconv rule TC620).",
     ),
+    (
+        r"(?s)Error during shape inference of.*= scatter_elements\(",
+        "It is about a ScatterElements with more indices along its axis than there are places: some repeat, and ONNX"
+        " does not say which counts. torch's older exporter writes index_add so, and loses what repeats: export with"
+        " dynamo=True, whose ScatterND adds.",
+    ),
 )
 """Parts of the builder's texts, and what to do."""
 # Memory of this machine, not of the GPU: ENOMEM, and EAGAIN, which is what starting a thread ends with.
