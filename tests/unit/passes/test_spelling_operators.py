@@ -491,6 +491,21 @@ def test_one_hot(indices: list[int], axis: int, late: bool) -> None:
     assert_same(proto, given_, "compare-positions", target=EIGHT)
 
 
+@given(st.lists(st.integers(-5, 4), min_size=1, max_size=4), st.integers(0, 5), st.integers(-2, 1), st.booleans())
+def test_one_hot_as_deep_as_an_input_is_long(indices: list[int], depth: int, axis: int, is_float: bool) -> None:
+    proto = onnx.parser.parse_model(
+        f"""<ir_version: 8, opset_import: ["": 17]>
+        g (int64[n] a, float[d] k, float[2] c) => (float[p,q] y) <int64 zero = {{0}}>
+        {{ s = Shape (k)  l = Gather (s, zero)  f = Cast <to = {1 if is_float else 7}> (l)
+           y = OneHot <axis = {axis}> (a, f, c) }}"""
+    )
+    rewritten = wrap(proto)
+    assert [edit.pass_name for edit in run_passes(rewritten, PASSES, RTX).edits] == ["compare-positions"]
+    feeds: Arrays = {"a": np.array(indices), "k": normal(depth), "c": np.array([2.0, 5.0], np.float32)}
+    (expected,), (got,) = (ReferenceEvaluator(each).run(None, feeds) for each in (proto, rewritten.proto))
+    np.testing.assert_array_equal(got, expected)
+
+
 @given(st.lists(st.booleans(), min_size=1, max_size=6), st.booleans(), st.booleans())
 def test_compress(chosen: list[bool], late: bool, whole: bool) -> None:
     assume(any(chosen))

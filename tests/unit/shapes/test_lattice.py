@@ -215,6 +215,8 @@ REFUSALS = {
     "einsum": _EINSUM.format("bch,bhw->bcw"),
     "einsum of a diagonal": _EINSUM.format("ii,ij->j").replace("1,3,h", "h,w").replace("1,w,2", "h,2"),
     "einsum that keeps a size": _EINSUM.format("ij,ij->ij").replace("1,3,h", "h,2").replace("1,w,2", "w,2"),
+    "einsum with an ellipsis": _EINSUM.format("...c,...dc->...d").replace("1,3,h", "3,h").replace("1,w,2", "3,w,h"),
+    "einsum without a result": _EINSUM.format("...i,...i").replace("1,3,h", "2,h").replace("1,w,2", "w,h"),
     **{f"split into {n}": _SPLIT.format(", ".join(f"o{i}" for i in range(n - 1)), n) for n in (2, 3, 5, 7)},
     **{
         f"output of {numbers}": _OUTPUT_SHAPE.format(*numbers)

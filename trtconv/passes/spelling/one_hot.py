@@ -12,6 +12,7 @@ from trtconv.core.target import Target
 from trtconv.graph.operators import lacks_operator
 from trtconv.graph.scope import Scope
 from trtconv.passes.spelling.base import Spelling
+from trtconv.passes.spelling.sizes import Size, positions
 from trtconv.passes.spelling.writer import Unwritable, Writer
 
 _ONE_AXIS_OPSET = 13
@@ -58,15 +59,19 @@ class ComparePositions(Spelling):
         rank = len(writer.shape(writer.input(0))) + 1
         axis = writer.attrs.get("axis", -1) % rank
         values = writer.resolve(writer.input(1))
-        depth = writer.shape(writer.output())[axis] if values is None else int(values.reshape(-1)[0])
-        if depth is None:
-            raise Unwritable("its depth is known only at run time")
+        size = writer.shape(writer.output())[axis] if values is None else int(values.reshape(-1)[0])
+        depth: Size = writer.reshape(writer.cast(writer.input(1), np.int64), []) if size is None else size
         where = writer.cast(writer.input(0), np.int64)
         # Negative positions count from the end; those beyond it hit nothing.
-        turned = writer("Add", where, np.array(depth, np.int64))
+        turned = writer("Add", where, depth if isinstance(depth, str) else np.array(depth, np.int64))
         where = writer("Where", writer("Less", where, np.array(0, np.int64)), turned, where)
-        shape = [depth if number == axis else 1 for number in range(rank)]
-        hit = writer("Equal", writer.unsqueeze(where, [axis]), np.arange(depth, dtype=np.int64).reshape(shape))
+        shape = [-1 if number == axis else 1 for number in range(rank)]
+        along = (
+            writer.reshape(str(positions(writer, depth)), shape)
+            if isinstance(depth, str)
+            else np.arange(depth, dtype=np.int64).reshape(shape)
+        )
+        hit = writer("Equal", writer.unsqueeze(where, [axis]), along)
         off, on = (writer("Gather", writer.input(2), np.array([index], np.int64), axis=0) for index in (0, 1))
         writer("Where", hit, on, off, to=writer.output())
 

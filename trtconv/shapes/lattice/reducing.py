@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import string
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -13,6 +14,7 @@ from trtconv.shapes.lattice.tensor import Tensor, boxed
 from trtconv.shapes.lattice.trial import Node, Opaque, Trial
 
 _INT64 = np.dtype(np.int64)
+_DOTS = "..."
 _REDUCTIONS = ["L1", "L2", "LogSum", "LogSumExp", "Max", "Mean", "Min", "Prod", "Sum", "SumSquare"]
 
 
@@ -123,21 +125,43 @@ def _attention(trial: Trial, node: Node, inputs: Inputs) -> Tensor:
 @operator("Einsum")
 def _einsum(trial: Trial, node: Node, inputs: Inputs) -> Tensor:
     equation = str(node.attrs["equation"]).replace(" ", "")
-    if "." in equation:
-        raise Opaque("its equation has an ellipsis")
     left, arrow, right = equation.partition("->")
     terms = left.split(",")
+    shapes = [shape_of(inputs, index) for index in range(len(terms))]
+    if "." in equation:
+        terms, right = _lettered(terms, shapes, right if arrow else None)
     sizes: dict[str, Num] = {}
-    for index, term in enumerate(terms):
-        dims = shape_of(inputs, index)
+    for term, dims in zip(terms, shapes, strict=True):
         if len(dims) != len(term):
             raise trial.fail(f"has {len(dims)} dimensions for the term {term}")
         for letter, dim in _diagonal(trial, term, dims).items():
             sizes[letter] = trial.meet(sizes[letter], dim, f"for {letter}") if letter in sizes else dim
     if not arrow:
-        every = "".join(terms)
-        right = "".join(sorted(letter for letter in set(every) if every.count(letter) == 1))
+        right += _of_one_term("".join(terms), right)
     return like(tensor(inputs), [sizes[letter] for letter in right])
+
+
+def _lettered(terms: Sequence[str], shapes: Sequence[Sequence[Num]], right: str | None) -> tuple[list[str], str]:
+    """Returns the terms and the result of an equation, which has a digit for each axis that an ellipsis stands for.
+
+    Args:
+        terms: The terms.
+        shapes: Of the operands.
+        right: The result; None where the equation has none, which then begins with the axes of the ellipsis.
+    """
+    covered = {
+        len(dims) - len(term.replace(_DOTS, "")) for term, dims in zip(terms, shapes, strict=True) if _DOTS in term
+    }
+    axes = max(covered, default=0)
+    if len(covered) != 1 or not 0 <= axes < len(string.digits) or (right is not None and axes and _DOTS not in right):
+        raise Opaque("its equation has an ellipsis that stands for other axes in one term than in another")
+    letters = string.digits[:axes]
+    return [term.replace(_DOTS, letters) for term in terms], letters if right is None else right.replace(_DOTS, letters)
+
+
+def _of_one_term(every: str, first: str) -> str:
+    """Returns in order the letters that are there once, but for those that are first."""
+    return "".join(sorted(letter for letter in set(every) - set(first) if every.count(letter) == 1))
 
 
 def _diagonal(trial: Trial, term: str, dims: Sequence[Num]) -> dict[str, Num]:
