@@ -177,6 +177,32 @@ PROGRAMS = {
         "g (float[1,4,h,w] x) => (float[a,b,c,d] y) { a, b = Split <axis = 2> (x) y = Add (a, b) }",
         lambda n: {"h": n, "w": n},
     ),
+    "repeats of an axis": (
+        """g (float[2,h,w] x) => (float[a,b,c,d] y) {
+            i = Constant <value_ints = [1]> () k = Constant <value_int = 4> () n = Constant <value_ints = [1,3]> ()
+            h1 = OneHot (i, k, n) m = Constant <value_ints = [-1]> () r = Reshape (h1, m)
+            u = Constant <value_ints = [2]> () x1 = Unsqueeze (x, u) y = Tile (x1, r) }""",
+        lambda n: {"h": n, "w": 2},
+    ),
+    "repeats of all axes": (
+        """g (float[2,h,w] x) => (float[a,b,c] y) {
+            i = Constant <value_ints = [0,-1,5]> () k = Constant <value_int = 3> () s = Shape (x)
+            f = Constant <value_ints = [1,2]> () o = OneHot <axis = 0> (i, k, f)
+            z = Constant <value_int = 0> () r = Gather <axis = 1> (o, z) y = Tile (x, r) }""",
+        lambda n: {"h": n, "w": 2},
+    ),
+    "spectrogram": (
+        """g (float[b,n,1] x) => (float[p,q,r,s] y) {
+            o = Constant <value_int = 3> () w = Constant <value_floats = [1.0,2.0,1.0,0.5]> ()
+            y = STFT <onesided = 1> (x, o, w) }""",
+        lambda n: {"b": 1 + n % 2, "n": n},
+    ),
+    "spectrogram of a length": (
+        """g (float[b,n,1] x) => (float[p,q,r,s] y) {
+            o = Constant <value_int = 2> () l = Constant <value_int = 5> ()
+            y = STFT <onesided = 0> (x, o, , l) }""",
+        lambda n: {"b": 1 + n % 2, "n": n},
+    ),
     "x times its transpose": (
         "g (float[1,h,w] x) => (float[a,b,c] y) {"
         " t = Transpose <perm = [0,2,1]> (x) m = MatMul (x, t) y = Add (m, x) }",

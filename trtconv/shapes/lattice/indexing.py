@@ -11,7 +11,7 @@ from trtconv.shapes.lattice.number import ONE, Num, ceil_div, combine, is_just, 
 from trtconv.shapes.lattice.reach import lies_within, reach_by_place
 from trtconv.shapes.lattice.registry import Inputs, axis_of, given, ints_of, like, normal, operator, shape_of, tensor
 from trtconv.shapes.lattice.reshaping import FAR
-from trtconv.shapes.lattice.tensor import Elements, Tensor, boxed
+from trtconv.shapes.lattice.tensor import MAX_ELEMENTS, Elements, Tensor, boxed
 from trtconv.shapes.lattice.trial import Node, Opaque, Trial
 
 
@@ -155,5 +155,25 @@ def _one_hot(trial: Trial, node: Node, inputs: Inputs) -> Tensor:
     dims, depth = list(shape_of(inputs)), tensor(inputs, 1).data
     axis = int(node.attrs.get("axis", -1))
     at = axis + len(dims) + 1 if axis < 0 else axis
-    dims.insert(at, Num(None) if depth is None else next(iter(depth.flat)))
-    return like(tensor(inputs, 2), dims)
+    deep = Num(None) if depth is None else next(iter(depth.flat))
+    dims.insert(at, deep)
+    data = _one_hot_elements(inputs, deep, at)
+    return like(tensor(inputs, 2), dims) if data is None else Tensor(dims, data, tensor(inputs, 2).dtype)
+
+
+def _one_hot_elements(inputs: Inputs, depth: Num, axis: int) -> Elements | None:
+    """Returns the elements where few are at places that are known, as torch's older exporter writes repeats of an axis;
+    None of others."""
+    source, ends = tensor(inputs), tensor(inputs, 2).data
+    shape = [num.value for num in source.shape or ()]
+    places = source.ints
+    if ends is None or places is None or not depth.constant or not all(isinstance(size, int) for size in shape):
+        return None
+    if len(places) * int(depth.value) > MAX_ELEMENTS:
+        return None
+    off, on = ends.flat
+    rows = [
+        [on if at in (place, place + int(depth.value)) else off for at in range(int(depth.value))] for place in places
+    ]
+    data = boxed([num for row in rows for num in row], [*shape, int(depth.value)])
+    return np.moveaxis(data, -1, axis)

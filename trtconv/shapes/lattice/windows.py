@@ -114,6 +114,20 @@ def _deconv(trial: Trial, node: Node, inputs: Inputs) -> Tensor:
     return like(tensor(inputs), [dims[0], channels, *sizes])
 
 
+@operator("STFT")
+def _stft(trial: Trial, node: Node, inputs: Inputs) -> Tensor:
+    dims, step, window = shape_of(inputs), tensor(inputs, 1).ints, given(inputs, 2)
+    length = given(inputs, 3)
+    frame = [n.value for n in window.shape or ()] if window is not None and window.shape else []
+    frame = frame if length is None else length.ints or []
+    if not step or len(frame) != 1 or not isinstance(frame[0], int):
+        raise Opaque("its window is known only at run time")
+    trial.at_least(dims[1], frame[0], f"puts frames of {frame[0]} elements into {{0}}")
+    count = floor_div(dims[1] - frame[0], Num(step[0])) + 1
+    bins = frame[0] // 2 + 1 if node.attrs.get("onesided", 1) else frame[0]
+    return like(tensor(inputs), [dims[0], count, Num(bins), Num(2)])
+
+
 @operator("Resize", "Upsample")
 def _resize(trial: Trial, node: Node, inputs: Inputs) -> Tensor:
     dims = list(shape_of(inputs))
