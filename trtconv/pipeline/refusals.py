@@ -22,7 +22,7 @@ from trtconv.graph.types import ONNX_DOMAINS
 from trtconv.graph.walk import all_nodes, reads
 from trtconv.pipeline.parse import parse_model
 from trtconv.rules import run_rules
-from trtconv.rules.sizes import DataDependentShape
+from trtconv.rules.data_dependent_shape import DataDependentShape
 from trtconv.runtimes.tensorrt import Runtime
 
 _OF_NODES = (CodeFamily.DECONVOLUTION, CodeFamily.QUANTIZATION, CodeFamily.OPERATORS)

@@ -19,6 +19,7 @@ from trtconv.rules.bias_missed_by_fill import BiasMissedByFill
 from trtconv.rules.branch_ranks import BranchRanks
 from trtconv.rules.byte_input_moved import ByteInputMoved
 from trtconv.rules.clip_limits_crossed import ClipLimitsCrossed
+from trtconv.rules.data_dependent_shape import DataDependentShape
 from trtconv.rules.deconv_not_int8 import DeconvNotInt8
 from trtconv.rules.foreign_operator import ForeignOperator
 from trtconv.rules.global_lp_pool import GlobalLpPoolOddPower
@@ -50,7 +51,7 @@ from trtconv.rules.scale_not_constant import ScaleNotConstant
 from trtconv.rules.scale_value import ScaleValue
 from trtconv.rules.scatter_reduction import ScatterReduction
 from trtconv.rules.shared_skip_scale import SharedSkipScale
-from trtconv.rules.sizes import SIZE_CHECKS, DataDependentShape
+from trtconv.rules.sizes import SIZE_CHECKS
 from trtconv.rules.space_to_depth_mode import SpaceToDepthMode
 from trtconv.rules.squeeze_free_sizes import SqueezeFreeSizes
 from trtconv.rules.strided_dilated_deconv import StridedDilatedDeconv

@@ -1,6 +1,6 @@
-"""TC201 to TC203, TC206 and TC207: what is wrong with the sizes of a profile. TC204: sizes that depend on the data.
+"""TC201 to TC203, TC206 and TC207: what is wrong with the sizes of a profile.
 
-The first ones need a profile beside the model, so they are no `Rule`s of a model alone: `SizesView` has both.
+They need a profile beside the model, so they are no `Rule`s of a model alone: `SizesView` has both.
 """
 
 from __future__ import annotations
@@ -11,8 +11,7 @@ from trtconv.core.dim_flags import quoted
 from trtconv.core.dims import Range, ShapeProfile, sizes_text
 from trtconv.core.export_command import export_command
 from trtconv.core.findings import Finding, Location, Severity
-from trtconv.core.target import Target
-from trtconv.rules.base import ModelView, Page, Rule
+from trtconv.rules.base import Page
 from trtconv.shapes.lattice import Check, DimLattice
 from trtconv.shapes.memory import MOST_ELEMENTS
 from trtconv.shapes.profiles import alone
@@ -354,46 +353,3 @@ SIZE_CHECKS: tuple[ProfileRule, ...] = (
 )
 MISFITS = frozenset({SizeOffLattice.code, DimensionsTied.code, NoValidSize.code})
 """Codes that say of a size that the network does not accept it."""
-
-_WHAT: Mapping[str, str] = {
-    "NonZero": "as many elements as its input has that are not zero",
-    "NonMaxSuppression": "as many boxes as are left",
-    "Unique": "as many elements as its input has different ones",
-    "Compress": "as many elements as its condition selects",
-}
-
-
-class DataDependentShape(Rule):
-    """A node's output size depends on the data, not on the sizes of the inputs.
-
-    What it checks:
-        NonZero, NonMaxSuppression, Unique and Compress.
-    Why TensorRT cares:
-        Profiles cannot bound such a size. TensorRT-RTX refuses NonZero and NonMaxSuppression; the full TensorRT
-        takes both from 8.5 on, allocates for the worst case and cannot tell output sizes before it has run.
-    Versions:
-        All.
-    Before:
-        <ir_version: 8, opset_import: ["": 17]>
-        g (float[4,h] x) => (int64[2,n] y) { y = NonZero (x) }
-    After:
-        <ir_version: 8, opset_import: ["": 17]>
-        g (float[4,h] x) => (float[4,1] y) { y = ReduceMax <axes = [1]> (x) }
-    Fix:
-        trtconv build --partition leaves it, and what follows, to ONNX Runtime; or use a TopK of fixed size.
-    Source:
-        TensorRT developer guide, data-dependent shapes.
-    """
-
-    code = "TC204"
-    name = "data-dependent-shape"
-    severity = Severity.WARNING
-    fix = "Leave it to ONNX Runtime, build --partition (docs/partition.md), or use a TopK of fixed size."
-
-    def check(self, view: ModelView, target: Target) -> Iterator[Finding]:
-        for scope, index, node in view.model.nodes(*_WHAT):
-            message, severity = f"it returns {_WHAT[node.op_type]}: known only at run time", None
-            if target.family == "rtx" and node.op_type == "NonMaxSuppression":
-                # Its parser takes the node, and the builder, which check does not ask about large networks, does not.
-                message, severity = f"{message}, and TensorRT-RTX has no kernel for it", Severity.ERROR
-            yield self.finding(message, scope.location(index), severity)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import onnx
 import onnx.parser
 import pytest
@@ -35,3 +37,14 @@ def test_what_a_runtime_has_no_kernel_for_is_an_error(text: str, target: str, se
     (found,) = (each for each in run_rules(OnnxModel.load(path), meant) if each.code == "TC204")
     assert (found.severity, found.location.index) == (severity, 0)
     assert ("has no kernel for it" in found.message) == (severity is Severity.ERROR)
+
+
+@pytest.mark.parametrize(("name", "is_of_experts"), [("/model/mlp/experts/NonZero", True), ("/model/NonZero", False)])
+def test_experts_are_looked_at_for_all_tokens(name: str, is_of_experts: bool, tmp_path: Path) -> None:
+    text = '<ir_version: 8, opset_import: ["": 17]> g (float[n,4] x) => (int64[2,m] y) { y = NonZero (x) }'
+    proto = onnx.parser.parse_model(text)
+    proto.graph.node[0].name = name
+    onnx.save(proto, path := tmp_path / "m.onnx")
+    (found,) = (each for each in run_rules(OnnxModel.load(path), Target("rtx", (1, 7))) if each.code == "TC204")
+    assert ("set_experts_implementation" in found.fix) == is_of_experts
+    assert "--partition" in found.fix
