@@ -218,6 +218,24 @@ PROGRAMS = {
 }
 
 
+@pytest.mark.parametrize(
+    ("opset", "node"),
+    [
+        (17, "DFT (x)"),
+        (17, "DFT <axis = 2, onesided = 1> (x)"),
+        (17, "DFT <axis = 1, inverse = 1> (x, l)"),
+        (20, "DFT (x)"),
+        (20, "DFT <onesided = 1> (x, l, one)"),
+        (20, "DFT <onesided = 1> (x, , two)"),
+    ],
+)
+def test_fourier_transforms(opset: int, node: str) -> None:
+    text = f"""g (float[b,h,w,1] x) => (float[p,q,r,s] y) <int64 one = {{1}}, int64 two = {{2}}, int64 l = {{6}}> {{
+        y = {node} }}"""
+    model = parse(text, f'<ir_version: 8, opset_import: ["": {opset}]>')
+    assert assert_exact(model, [{"b": 1 + n % 2, "h": n, "w": n + 3} for n in range(2, 9)])
+
+
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_shape_programs(name: str) -> None:
     text, point = PROGRAMS[name]

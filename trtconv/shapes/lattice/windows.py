@@ -9,10 +9,12 @@ import numpy as np
 
 from trtconv.graph import deconv
 from trtconv.shapes.lattice.number import ONE, Num, ceil_div, combine, floor_div
-from trtconv.shapes.lattice.registry import Inputs, given, ints_of, like, normal, operator, shape_of, tensor
+from trtconv.shapes.lattice.registry import Inputs, axis_of, given, ints_of, like, normal, operator, shape_of, tensor
 from trtconv.shapes.lattice.tensor import Tensor
 from trtconv.shapes.lattice.trial import Node, Opaque, Trial
 
+_AXIS_AS_INPUT = 20
+"""Opset from which the axis of a DFT is an input, and another one where it is left out."""
 _WEIGHT_AT = {"Conv": 1, "ConvInteger": 1, "QLinearConv": 3, "DeformConv": 1}
 
 
@@ -126,6 +128,19 @@ def _stft(trial: Trial, node: Node, inputs: Inputs) -> Tensor:
     count = floor_div(dims[1] - frame[0], Num(step[0])) + 1
     bins = frame[0] // 2 + 1 if node.attrs.get("onesided", 1) else frame[0]
     return like(tensor(inputs), [dims[0], count, Num(bins), Num(2)])
+
+
+@operator("DFT")
+def _dft(trial: Trial, node: Node, inputs: Inputs) -> Tensor:
+    dims, length, axis = list(shape_of(inputs)), given(inputs, 1), given(inputs, 2)
+    places = [int(node.attrs.get("axis", 1 if node.opset < _AXIS_AS_INPUT else -2))] if axis is None else axis.ints
+    one_sided = bool(node.attrs.get("onesided", 0))
+    if not places or (one_sided and node.attrs.get("inverse", 0)):
+        raise Opaque("its axis is known only at run time, or it is the inverse of one side")
+    along = axis_of(trial, places[0], len(dims))
+    count = dims[along] if length is None else (length.nums or [Num(None)])[0]
+    dims[along] = floor_div(count, Num(2)) + 1 if one_sided else count
+    return like(tensor(inputs), [*dims[:-1], Num(2)])
 
 
 @operator("Resize", "Upsample")
