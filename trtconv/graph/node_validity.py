@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import onnx
+import onnx.defs
 from onnx import helper
 
 from trtconv.graph.attributes import attribute
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.scope import Scope
 from trtconv.graph.tensor_checker import nbytes
+from trtconv.graph.types import ONNX_DOMAINS
 from trtconv.graph.walk import bodies
 
 _SMALL_BYTES = 1 << 12
@@ -23,7 +25,7 @@ def fault_of_node(model: OnnxModel, index: int) -> str:
     if any(True for attribute in node.attribute for _ in bodies(attribute)):
         # What is in there reads tensors around it.
         return ""
-    return _kernel_fault(scope, node) or _inference_fault(model, node)
+    return _kernel_fault(scope, node) or _type_fault(model, node) or _inference_fault(model, node)
 
 
 def _kernel_fault(scope: Scope, node: onnx.NodeProto) -> str:
@@ -33,6 +35,32 @@ def _kernel_fault(scope: Scope, node: onnx.NodeProto) -> str:
     if shape is None or kernel is None or None in shape[2:] or kernel == list(shape[2:]):
         return ""
     return f"its kernel_shape is {kernel}, and that of its weight {list(shape[2:])}"
+
+
+def _type_fault(model: OnnxModel, node: onnx.NodeProto) -> str:
+    """Returns what is wrong with the types of a node's inputs, of which ONNX's inference says nothing."""
+    if node.domain not in ONNX_DOMAINS or not onnx.defs.has(node.op_type, model.opset):
+        return ""
+    schema = onnx.defs.get_schema(node.op_type, model.opset)
+    allowed = {entry.type_param_str: frozenset(entry.allowed_type_strs) for entry in schema.type_constraints}
+    kinds: dict[str, str] = {}
+    for slot, name in enumerate(node.input):
+        kind = _kind(model, name)
+        if not kind or not schema.inputs:
+            continue
+        formal = schema.inputs[min(slot, len(schema.inputs) - 1)]
+        if f"tensor({kind})" not in allowed.get(formal.type_str, {formal.type_str}):
+            return f"its input {formal.name!r} is {kind}, which {node.op_type} of opset {model.opset} does not take"
+        if formal.type_str in allowed and formal.is_homogeneous and kinds.setdefault(formal.type_str, kind) != kind:
+            return f"its inputs are {kinds[formal.type_str]} and {kind}, and have to be of one type"
+    return ""
+
+
+def _kind(model: OnnxModel, name: str) -> str:
+    """Returns the type of a tensor as ONNX writes it, "float16"; "" where it is not known."""
+    constant = model.main.constant(name) if name else None
+    code = model.main.types.get(name) if constant is None else constant.data_type
+    return onnx.TensorProto.DataType.Name(code).lower() if code else ""
 
 
 def _inference_fault(model: OnnxModel, node: onnx.NodeProto) -> str:
