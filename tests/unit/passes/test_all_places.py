@@ -94,3 +94,15 @@ def test_of_a_scalar_nothing_is_said() -> None:
         { n = Shape (x)  c = ConstantOfShape <value = int64[1] {1}> (n)  y = NonZero (c) }"""
     )
     assert edits(proto)[1] == 0
+
+
+@pytest.mark.parametrize("op", ["ConstantOfShape", "Identity"])
+def test_an_operator_of_another_domain_may_make_a_zero(op: str) -> None:
+    made = "c = own.ConstantOfShape <value = int64[1] {1}> (n)"
+    if op != "ConstantOfShape":
+        made = f"o = ConstantOfShape <value = int64[1] {{1}}> (n)  c = own.{op} (o)"
+    proto = onnx.parser.parse_model(
+        f"""<ir_version: 8, opset_import: ["": 17, "own": 1]>
+        g (float[n] x) => (int64[1,m] y) <int64[n] c> {{ n = Shape (x)  {made}  y = NonZero (c) }}"""
+    )
+    assert edits(proto)[1] == 0

@@ -8,6 +8,7 @@ from onnx import TensorProto, numpy_helper
 from trtconv.core.target import Target
 from trtconv.graph.attributes import attribute
 from trtconv.graph.scope import Scope
+from trtconv.graph.types import ONNX_DOMAINS
 from trtconv.passes.spelling.base import Spelling
 from trtconv.passes.spelling.sizes import joined, positions, sizes_of
 from trtconv.passes.spelling.writer import Unwritable, Writer
@@ -69,7 +70,7 @@ def _has_no_zero(scope: Scope, name: str) -> bool:
         if values is not None:
             return bool(np.all(values != 0))
         node = scope.producer(name)
-        if node is None:
+        if node is None or node.domain not in ONNX_DOMAINS:
             return False
         if node.op_type == "ConstantOfShape":
             filler = attribute(node, "value")
