@@ -130,3 +130,23 @@ def test_what_lacks_its_inputs_is_not_explained() -> None:
 def test_a_network_that_is_off_at_many_tensors_is_misread() -> None:
     conditioning, got, expected = cancelling()
     assert [conditioning.explains(TENSORS[1], expected, got) for _ in range(18)] == [True] * 16 + [False] * 2
+
+
+@pytest.mark.parametrize(
+    ("dtype", "name", "explained"),
+    [("float16", "s", True), ("float32", "s", False), ("float16", "y", False), ("float16", "z", False)],
+)
+def test_what_constants_alone_make_in_a_narrow_type_is_for_the_pieces_behind_it(
+    dtype: str, name: str, explained: bool
+) -> None:
+    """Not what the network returns, which no piece holds, and not what an input goes into."""
+    kind = "float" if dtype == "float32" else dtype
+    text = f"""g ({kind}[2] x) => ({kind}[2] y, {kind}[2] z) <{kind}[2] c = {{3, 4}}>
+        {{ s = Sin (c)  y = Cos (c)  z = Add (x, s) }}"""
+    model = OnnxModel(parser.parse_model(f'<ir_version: 9, opset_import: ["" : 20]> {text}'), Path("m.onnx"))
+    tensors = tuple(ReadTensor(number, each, dtype, (2,)) for number, each in enumerate("xsyz"))
+    layers = (ReadLayer(0, "z", "ELEMENTWISE", (0, 1), (3,), {"op": "SUM"}),)
+    network = ReadNetwork(tensors, layers, (0,), (2, 3))
+    expected, got = (np.full(2, value, dtype) for value in (0.5, 0.6))
+    (tensor,) = (each for each in tensors if each.name == name)
+    assert Conditioning(network, model, {}).explains(tensor, expected, got) is explained
