@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import datetime
 import json
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -25,6 +24,8 @@ import onnxruntime
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
+
+from node_suite import gpu  # noqa: E402
 
 import trtconv  # noqa: E402
 from trtconv import BuildRequest, Range, RunRequest  # noqa: E402
@@ -44,14 +45,8 @@ def main() -> int:
     paths = sorted((ROOT / "tests/data/bags").glob("*.onnx"))
     with tempfile.TemporaryDirectory() as folder:
         rows = [row(path, Path(folder)) for path in paths]
-    gpu = subprocess.run(
-        ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"],
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout.strip()
     versions = {"onnx": onnx.__version__, "onnxruntime": onnxruntime.__version__, "numpy": np.__version__}
-    document = {"date": datetime.date.today().isoformat(), "gpu": gpu, "versions": versions, "rows": rows}
+    document = {"date": datetime.date.today().isoformat(), "gpu": gpu(), "versions": versions, "rows": rows}
     (out / "gpu-bags-8.6.json").write_text(json.dumps(document, indent=1) + "\n")
     return int(any(each["usual"]["error"] > 1e-3 or not each["usual"]["finite"] for each in rows))
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import datetime
 import json
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -23,6 +22,8 @@ from onnx import numpy_helper, parser
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
+
+from node_suite import gpu  # noqa: E402
 
 import trtconv  # noqa: E402
 from trtconv import BuildRequest, RunRequest  # noqa: E402
@@ -92,9 +93,7 @@ def main() -> int:
                     ways = {way: verdict(path, level, rewrite=way == "trtconv") for way in ("raw", "trtconv")}
                     rows.append({"network": path.stem, "level": level, **ways})
                     print(*rows[-1].values(), flush=True)
-    query = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
-    gpu = subprocess.run(query, capture_output=True, text=True, check=True).stdout.strip()
-    document = {"date": datetime.date.today().isoformat(), "gpu": gpu, "rows": rows}
+    document = {"date": datetime.date.today().isoformat(), "gpu": gpu(), "rows": rows}
     (out / "gpu-settled-masks-8.6.json").write_text(json.dumps(document, indent=1) + "\n")
     return int(any(row["trtconv"] != "right" for row in rows))
 
