@@ -133,14 +133,6 @@ def test_arrays_lie_where_they_were_put(memory: SharedMemory) -> None:
     assert (result.tensors, result.inputs, result.outputs) == (network.tensors, network.inputs, network.outputs)
 
 
-@pytest.fixture
-def memories() -> Iterator[Memories]:
-    memories = Memories(SharedMemory(), SharedMemory(), SharedMemory())
-    yield memories
-    for memory in (memories.model, memories.networks, memories.engine):
-        memory.close()
-
-
 def test_neither_process_keeps_what_the_other_has_no_use_for(memories: Memories) -> None:
     """File and network are the command's alone once it has them, so that they go when it gives them back."""
     memories.model.append(b"model")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import os
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,7 +17,7 @@ from trtconv.core.requests.build import BuildRequest
 from trtconv.core.target import Target
 from trtconv.runtimes.tensorrt.base import Capabilities, DeconvLayer, EngineBlob, RuntimeInfo
 from trtconv.runtimes.tensorrt.early import worker
-from trtconv.runtimes.tensorrt.early.memory import Memories, SharedMemory
+from trtconv.runtimes.tensorrt.early.memory import Memories
 from trtconv.runtimes.tensorrt.early.messages import PhaseMessage
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="commands are forked on Linux alone")
@@ -59,14 +58,6 @@ def test_a_plan_is_sure_where_nothing_is_to_be_chosen_or_written_anew(
 )
 def test_a_plan_is_for_the_version_that_is_asked_for(target: Target | None, planned: Target) -> None:
     assert worker._plan_of(dataclasses.replace(REQUEST, target=target), INFO) == BuildPlan(planned)
-
-
-@pytest.fixture
-def memories() -> Iterator[Memories]:
-    memories = Memories(SharedMemory(), SharedMemory(), SharedMemory())
-    yield memories
-    for memory in (memories.model, memories.networks, memories.engine):
-        memory.close()
 
 
 @pytest.mark.parametrize(
