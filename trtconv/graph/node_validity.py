@@ -10,7 +10,7 @@ from trtconv.graph.attributes import attribute
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.scope import Scope
 from trtconv.graph.tensor_checker import nbytes
-from trtconv.graph.types import ONNX_DOMAINS
+from trtconv.graph.types import ONNX_DOMAINS, dtype_name
 from trtconv.graph.walk import bodies
 
 _SMALL_BYTES = 1 << 12
@@ -60,7 +60,7 @@ def _kind(model: OnnxModel, name: str) -> str:
     """Returns the type of a tensor as ONNX writes it, "float16"; "" where it is not known."""
     constant = model.main.constant(name) if name else None
     code = model.main.types.get(name) if constant is None else constant.data_type
-    return onnx.TensorProto.DataType.Name(code).lower() if code else ""
+    return dtype_name(code) if code else ""
 
 
 def _inference_fault(model: OnnxModel, node: onnx.NodeProto) -> str:

@@ -10,13 +10,9 @@ from trtconv.graph.attributes import attribute
 from trtconv.graph.scope import Scope
 from trtconv.graph.types import ONNX_DOMAINS
 from trtconv.passes.spelling.base import Spelling
+from trtconv.passes.spelling.masked import MOST_STEPS, OF_ONE_VALUE
 from trtconv.passes.spelling.sizes import joined, positions, sizes_of
 from trtconv.passes.spelling.writer import Unwritable, Writer
-
-_COPIES = frozenset("Expand Flatten Identity Reshape Slice Squeeze Tile Transpose Unsqueeze".split())  # noqa: SIM905
-"""Operators whose results have no value that their first input has not."""
-_MOST_STEPS = 16
-"""Nodes that are followed, at most, from one tensor."""
 
 
 class ListPlaces(Spelling):
@@ -65,7 +61,7 @@ class ListPlaces(Spelling):
 
 def _has_no_zero(scope: Scope, name: str) -> bool:
     """Whether a tensor is known to have no zero, whatever its sizes."""
-    for _ in range(_MOST_STEPS):
+    for _ in range(MOST_STEPS):
         values = scope.values(name)
         if values is not None:
             return bool(np.all(values != 0))
@@ -76,7 +72,9 @@ def _has_no_zero(scope: Scope, name: str) -> bool:
             filler = attribute(node, "value")
             return filler is not None and bool(np.all(numpy_helper.to_array(filler) != 0))
         # A number that is not zero is true; as another type it may be zero.
-        if node.op_type not in _COPIES and not (node.op_type == "Cast" and attribute(node, "to") == TensorProto.BOOL):
+        if node.op_type not in OF_ONE_VALUE and not (
+            node.op_type == "Cast" and attribute(node, "to") == TensorProto.BOOL
+        ):
             return False
         name = node.input[0]
     return False

@@ -16,12 +16,12 @@ from trtconv.passes.spelling.writer import Unwritable, Writer
 
 _SAME_ELEMENTS = frozenset("Reshape Flatten Squeeze Unsqueeze Identity".split())  # noqa: SIM905
 """Operators that change the shape alone."""
-_OF_ONE_VALUE = _SAME_ELEMENTS | {"Expand", "Slice", "Tile", "Transpose"}
+OF_ONE_VALUE = _SAME_ELEMENTS | {"Expand", "Slice", "Tile", "Transpose"}
 """Operators whose results have no value that their first input has not."""
 _ELEMENTWISE = frozenset(
     "Abs And Cast Equal Greater GreaterOrEqual Identity IsInf IsNaN Less LessOrEqual Neg Not Or Relu Xor".split()  # noqa: SIM905
 )
-_MOST_STEPS = 16
+MOST_STEPS = 16
 """Nodes that are followed, at most, from one tensor."""
 
 
@@ -110,7 +110,7 @@ def _is_expanded_to(scope: Scope, mask: str, tensors: list[str], goal: list[int 
 def _alike(scope: Scope, name: str) -> list[str]:
     """Returns a tensor and others that have its shape: what it is computed from, element by element."""
     names, open_ = list[str](), [name]
-    while open_ and len(names) < _MOST_STEPS:
+    while open_ and len(names) < MOST_STEPS:
         names.append(name := open_.pop())
         node = scope.producer(name)
         if node is None or node.op_type not in _ELEMENTWISE:
@@ -138,7 +138,7 @@ def _declared(scope: Scope, name: str) -> list[onnx.TensorShapeProto.Dimension]:
 
 def _single(writer: Writer, name: str) -> str | None:
     """Returns the one value that a tensor has in all places; None where it has, or may have, several."""
-    for _ in range(_MOST_STEPS):
+    for _ in range(MOST_STEPS):
         values = writer.scope.values(name)
         if values is not None:
             same = values.size and values.tobytes() == values.reshape(-1)[:1].tobytes() * values.size
@@ -150,7 +150,7 @@ def _single(writer: Writer, name: str) -> str | None:
         if node is not None and node.op_type == "ConstantOfShape":
             value = next((numpy_helper.to_array(entry.t) for entry in node.attribute), np.zeros(1, np.float32))
             return writer.constant(value.reshape(-1)[0])
-        if node is None or node.op_type not in _OF_ONE_VALUE:
+        if node is None or node.op_type not in OF_ONE_VALUE:
             return None
         name = node.input[0]
     return None
