@@ -162,3 +162,13 @@ def test_what_follows_from_free_sizes_stays_so(made: str, rank: str) -> None:
         {{ s = Shape (x)  n = Greater (s, eight)  {made} }}"""
     )
     assert NAME not in edits_of(rewritten(proto)[1])
+
+
+def test_a_mask_far_behind_the_input_counts_too() -> None:
+    steps = "  ".join(f"r{step + 1} = Relu (r{step})" for step in range(1100))
+    proto = model(f"r0 = Abs (x)  {steps}  y = Where (m, z, r1100)")
+    after, result = rewritten(proto)
+    assert edits_of(result).count(NAME) == 1
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    np.testing.assert_array_equal(run(after, {"x": x})[0], run(proto, {"x": x})[0])
+    assert NAME not in edits_of(run_passes(wrap(after), PASSES, EIGHT))

@@ -15,8 +15,8 @@ from trtconv.graph.types import ONNX_DOMAINS
 from trtconv.passes.spelling.base import Spelling
 from trtconv.passes.spelling.writer import Unwritable, Writer
 
-_MOST_NODES = 1 << 10
-"""That are looked at from a tensor on; what has more behind it is taken for settled, which costs some small nodes."""
+_MOST_NODES = 1 << 8
+"""That are looked at from a tensor on; what has more behind it is taken for one of run time, as it nearly always is."""
 _MOST_ELEMENTS = 1 << 22
 """Of a constant that takes a choice's place."""
 
@@ -116,4 +116,4 @@ def _is_settled(scope: Scope, name: str) -> bool:
         if (scope.path, index) not in nodes and op not in OF_SHAPES:
             names += [(scope, source) for source in columns.inputs[index]]
         nodes.add((scope.path, index))
-    return True
+    return not names
