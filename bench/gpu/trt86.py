@@ -1,4 +1,5 @@
-"""A plain TensorRT script: parse ONNX, build, run, time. Of trtconv it has the calls of CUDA, and nothing else.
+"""A plain TensorRT script: parse ONNX, build, run, time. Of trtconv it has the calls of CUDA and the memory for outputs
+whose sizes an engine tells while it runs, and nothing else.
 
 Written for TensorRT 8.6; builds (without running) on TensorRT-RTX too, so that it can be tried without a GPU.
 """
@@ -15,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trtconv.core.errors import EngineFailed
+from trtconv.runtimes.tensorrt.callbacks import Allocator, make_allocator
 from trtconv.runtimes.tensorrt.device import Buffer, Gpu, Graph, Stream
 
 Array = NDArray[Any]
@@ -194,6 +196,7 @@ class Engine:
             raise Refused("run", owner._said())
         self.stream = Stream(gpu())
         self._buffers: dict[str, Buffer] = {}
+        self._allocators: dict[str, Allocator] = {}
         self._graph: Graph | None = None
         names = [self._engine.get_tensor_name(i) for i in range(self._engine.num_io_tensors)]
         inputs = {name for name in names if self._engine.get_tensor_mode(name) == trt.TensorIOMode.INPUT}
@@ -217,7 +220,11 @@ class Engine:
             self._bind(name, values.nbytes).write(values)
         for name in self.outputs:
             shape = self._shape(name)
-            self._bind(name, int(np.prod(shape)) * np.dtype(self._dtype(name)).itemsize)
+            if min(shape, default=0) >= 0:
+                self._bind(name, int(np.prod(shape)) * np.dtype(self._dtype(name)).itemsize)
+            else:
+                self._allocators[name] = make_allocator(self._owner.trt, self.stream)
+                self._context.set_output_allocator(name, self._allocators[name])
 
     def _bind(self, name: str, nbytes: int) -> Buffer:
         buffer = Buffer(self.stream, nbytes)
@@ -226,10 +233,7 @@ class Engine:
         return buffer
 
     def _shape(self, name: str) -> tuple[int, ...]:
-        shape = tuple(self._context.get_tensor_shape(name))
-        if min(shape, default=0) < 0:
-            raise Refused("run", f"the shape of output {name} is not known before the run: {shape}")
-        return shape
+        return tuple(self._context.get_tensor_shape(name))
 
     def enqueue(self) -> None:
         """Puts one inference on the stream."""
@@ -240,7 +244,15 @@ class Engine:
         """Runs once and returns the outputs."""
         self.enqueue()
         self.stream.wait()
-        return [self._buffers[name].read(self._shape(name), np.dtype(self._dtype(name))) for name in self.outputs]
+        return [self._read(name) for name in self.outputs]
+
+    def _read(self, name: str) -> Array:
+        allocator, dtype = self._allocators.get(name), np.dtype(self._dtype(name))
+        if allocator is None:
+            return self._buffers[name].read(self._shape(name), dtype)
+        if allocator.buffer is None:
+            raise Refused("run", f"memory for output {name} was not asked for: {self._owner._said()}")
+        return allocator.buffer.read(allocator.shape, dtype)
 
     def record(self, repeats: int) -> bool:
         """Makes a CUDA graph of some inferences, so that launching does not count; False where that is refused."""
@@ -268,9 +280,10 @@ class Engine:
         """Gives back graph and buffers."""
         if self._graph is not None:
             self._graph.close()
-        for buffer in self._buffers.values():
-            buffer.close()
+        for held in (*self._buffers.values(), *self._allocators.values()):
+            held.close()
         self._buffers.clear()
+        self._allocators.clear()
 
 
 @dataclasses.dataclass(frozen=True)
