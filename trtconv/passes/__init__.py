@@ -134,6 +134,7 @@ _IN_ORDER: tuple[Pass, ...] = (
     later("round-pools-at-run-time", "rounded_pools", "RoundPoolsAtRunTime", "AveragePool LpPool MaxPool"),
     later("scatter-by-position", "scatter", "ScatterByPosition", "ScatterElements ScatterND"),
     later("update-by-scatter", "caches", "UpdateByScatter", "TensorScatter"),
+    later("state-channels", "free_channels", "StateChannels", "Conv ConvTranspose"),
     later("fourier-by-matrix", "fourier", "FourierByMatrix", "DFT STFT"),
     later("unfold-columns", "unpooling", "UnfoldColumns", "Col2Im"),
     later("unpool-by-scatter", "unpooling", "UnpoolByScatter", "MaxUnpool"),

@@ -8,9 +8,10 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import onnx
 
-from trtconv.core.dims import InputSpec, dynamic_dims, elements_of
+from trtconv.core.dims import dynamic_dims, elements_of
 from trtconv.core.frozen import frozen
 from trtconv.graph.attributes import attribute
+from trtconv.graph.channel_counts import channels_by_weights, free_place
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.scope import Scope
 
@@ -96,7 +97,7 @@ def assumed_shapes(model: OnnxModel, batches: Sequence[int] = _BATCHES) -> Itera
     Args:
         batches: Batch sizes.
     """
-    choices = list(_shapes(model.inputs, batches))
+    choices = list(_shapes(model, batches))
     # To find out what a model costs is to look at all its kernels.
     cost, dear = Cost.of(model) if len(choices) > 1 else Cost(), []
     for shapes in choices:
@@ -107,12 +108,26 @@ def assumed_shapes(model: OnnxModel, batches: Sequence[int] = _BATCHES) -> Itera
     yield from sorted(dear, key=elements_of)
 
 
-def _shapes(inputs: Sequence[InputSpec], batches: Sequence[int]) -> Iterator[Shapes]:
-    dims = dynamic_dims(inputs)
+def _shapes(model: OnnxModel, batches: Sequence[int]) -> Iterator[Shapes]:
+    inputs, dims = model.inputs, dynamic_dims(model.inputs)
     batch = [name for name, places in dims.items() if all(place.endswith(":0") for place in places)]
-    others = [name for name in dims if name not in batch]
+    channels = _channels(model) if len(batch) < len(dims) else {}
+    others = [name for name in dims if name not in batch and name not in channels]
     mixed = itertools.product(_SIZES[:_MIXED], repeat=len(others)) if 1 < len(others) <= 3 else ()
     choices = dict.fromkeys([*((size,) * len(others) for size in _SIZES), *mixed])
     for count, sizes in itertools.product(batches if batch else (1,), choices if others else [()]):
-        by_name = {**dict.fromkeys(batch, count), **dict(zip(others, sizes, strict=True))}
+        by_name = {**dict.fromkeys(batch, count), **channels, **dict(zip(others, sizes, strict=True))}
         yield {s.name: tuple(d if isinstance(d, int) else by_name[d] for d in s.dims) for s in inputs}
+
+
+def _channels(model: OnnxModel) -> dict[str, int]:
+    """Returns the dynamic dimensions that weights of convolutions allow one size."""
+    dims = {(spec.name, axis): dim for spec in model.inputs for axis, dim in enumerate(spec.dims)}
+    counts: dict[str, int] = {}
+    for index in model.main.positions("Conv", "ConvTranspose"):
+        place = free_place(model.main, model.main.columns.inputs[index][0])
+        count = channels_by_weights(model.main, index)
+        dim = dims.get(place) if place is not None else None
+        if isinstance(dim, str) and count is not None:
+            counts[dim] = count
+    return counts

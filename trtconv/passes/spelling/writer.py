@@ -59,6 +59,7 @@ class Writer:
     def __init__(self, model: OnnxModel, scope: Scope, index: int) -> None:
         self.model = model
         self.scope = scope
+        self.index = index
         self.node = scope.columns.nodes[index]
         self.opset = model.opset
         self.attrs: Mapping[str, Any] = {entry.name: readable(entry) for entry in self.node.attribute}
