@@ -1,6 +1,6 @@
-"""Runs choices that constants decide on TensorRT 8.6: as they are, and as `choose-at-run-time` writes them.
+"""Runs choices that constants, or sizes, decide on TensorRT 8.6: as they are, and as `choose-at-run-time` writes them.
 
-    python bench/gpu/settled_masks.py [--out FOLDER]
+    python bench/gpu/settled_masks.py [--out FOLDER] [--only BODY ...]
 
 Writes OUT/gpu-settled-masks-8.6.json: for each network and level of the builder whether the engine computes what ONNX
 Runtime does, raw and through trtconv. Exit status: 1 where one is wrong that went through trtconv.
@@ -39,6 +39,15 @@ MASKS = {
     "whole": np.random.default_rng(1).integers(0, 2, (3, 2, 4, 4)).astype(bool),
 }
 """Of 3 batches, 2 heads, 4 queries and 4 keys."""
+COMPUTED = {
+    "causal-by-sizes": "m = Less (row, column)",
+    "corner-by-sizes": "d = Sub (row, column)  m = Greater (d, two)",
+    "all-by-sizes": "d = Add (row, column)  m = GreaterOrEqual (d, zero)",
+    "none-by-sizes": "d = Add (row, column)  m = Less (d, zero)",
+}
+"""Of inputs whose sizes the profile alone fixes."""
+_ROWS = """z = Shape (x)  q = Gather (z, two)  k = Gather (z, three)  i = Range (zero, q, one)  j = Range (zero, k, one)
+row = Unsqueeze (i, last)  column = Unsqueeze (j, first)"""
 BODIES = {
     "shares": "s = Softmax (x)  w = Where (m, value, s)  y = MatMul (w, v)",
     "scores": "w = Where (m, value, x)  s = Softmax (w)  y = MatMul (s, v)",
@@ -49,13 +58,17 @@ VALUES = {"shares": "0", "scores": "-1e30", "others": "0.5", "bias": "-1e30"}
 
 
 def network(body: str, mask: str) -> onnx.ModelProto:
-    """Returns a network whose mask is constant."""
+    """Returns a network whose mask is constant, or one that follows from sizes."""
+    sizes, rows = ("3,2,4,4", "") if mask in MASKS else ("n,2,q,k", f"{_ROWS}  {COMPUTED[mask]}")
     proto = parser.parse_model(
-        f"""<ir_version: 8, opset_import: ["": 17]> g (float[3,2,4,4] x) => (float[3,2,4,3] y)
-        <float[1] value = {{{VALUES[body]}}}, float[1] other = {{0}}> {{ {BODIES[body]} }}"""
+        f"""<ir_version: 8, opset_import: ["": 17]> g (float[{sizes}] x) => (float[{sizes[:-2]},3] y)
+        <float[1] value = {{{VALUES[body]}}}, float[1] other = {{0}}, int64 zero = {{0}}, int64 one = {{1}},
+        int64 two = {{2}}, int64 three = {{3}}, int64[1] first = {{0}}, int64[1] last = {{1}}>
+        {{ {rows} {BODIES[body]} }}"""
     )
     values = np.random.default_rng(0).normal(size=(3, 2, 4, 3)).astype(np.float32)
-    proto.graph.initializer.extend([numpy_helper.from_array(MASKS[mask], "m"), numpy_helper.from_array(values, "v")])
+    masks = [numpy_helper.from_array(MASKS[mask], "m")] if mask in MASKS else []
+    proto.graph.initializer.extend([*masks, numpy_helper.from_array(values, "v")])
     return proto
 
 
@@ -66,9 +79,19 @@ def verdict(path: Path, level: int, *, rewrite: bool) -> str:
     (expected,) = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"]).run(None, feed)
     np.savez(inputs, **feed)
     options = BuilderOptions(optimization_level=level)
+    dims = {"n": 3, "q": 4, "k": 4} if "sizes" in path.stem else {}
     try:
         trtconv.build(
-            BuildRequest(path, engine=engine, rewrite=rewrite, options=options, prove="none", fail_on=None, force=True)
+            BuildRequest(
+                path,
+                engine=engine,
+                rewrite=rewrite,
+                options=options,
+                dims=dims,
+                prove="none",
+                fail_on=None,
+                force=True,
+            )
         )
         trtconv.run(RunRequest(engine, inputs=inputs, output=outputs))
     except trtconv.TrtconvError as error:
@@ -82,11 +105,12 @@ def main() -> int:
     """Runs all; returns the exit status."""
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("--out", type=Path, default=ROOT / "bench" / "results")
-    out = arguments.parse_args().out
+    arguments.add_argument("--only", nargs="*", choices=BODIES, default=BODIES)
+    options = arguments.parse_args()
     rows = []
     with tempfile.TemporaryDirectory() as folder:
-        for body in BODIES:
-            for mask in MASKS:
+        for body in options.only:
+            for mask in (*MASKS, *COMPUTED):
                 path = Path(folder) / f"{body}-{mask}.onnx"
                 onnx.save_model(network(body, mask), path)
                 for level in LEVELS:
@@ -94,7 +118,7 @@ def main() -> int:
                     rows.append({"network": path.stem, "level": level, **ways})
                     print(*rows[-1].values(), flush=True)
     document = {"date": datetime.date.today().isoformat(), "gpu": gpu(), "rows": rows}
-    (out / "gpu-settled-masks-8.6.json").write_text(json.dumps(document, indent=1) + "\n")
+    (options.out / "gpu-settled-masks-8.6.json").write_text(json.dumps(document, indent=1) + "\n")
     return int(any(row["trtconv"] != "right" for row in rows))
 
 

@@ -81,6 +81,15 @@ def test_nothing_settled_decides_what_is_chosen_between_a_value_that_is_and_one_
     assert all(depends(node.input[0]) for node in choices if not all(map(depends, node.input[1:])))
 
 
+@pytest.mark.parametrize(("nodes", "joined"), [("y = Where (m, z, x)", "And"), ("y = Where (none, x, z)", "Xor")])
+def test_a_mask_that_is_false_is_joined_by_what_it_does_not_settle(nodes: str, joined: str) -> None:
+    """And of false is false, whatever the run says; executed on 8.6.0, that was folded as the mask itself is."""
+    after, _ = rewritten(model(nodes))
+    makers = {name: node for node in after.graph.node for name in node.output}
+    (choice,) = (node for node in after.graph.node if node.op_type == "Where")
+    assert makers[choice.input[0]].op_type == joined
+
+
 @pytest.mark.parametrize("nodes", LEFT)
 def test_others_are_left(nodes: str) -> None:
     assert NAME not in edits_of(rewritten(model(nodes))[1])

@@ -7,6 +7,7 @@ import numpy as np
 from trtconv.core.target import Target
 from trtconv.graph.attributes import attribute
 from trtconv.graph.scope import Scope
+from trtconv.graph.settled import is_settled
 from trtconv.graph.types import ONNX_DOMAINS
 from trtconv.passes.spelling.base import Spelling
 from trtconv.passes.spelling.writer import Unwritable, Writer
@@ -65,7 +66,7 @@ def _difference(scope: Scope, index: int) -> tuple[str, str] | None:
     # What is a remainder itself is as small as it has to be.
     if terms is None or scope.constant(terms[1]) is not None or _node(scope, terms[1])[0] == "Mod":
         return None
-    return terms if all(_is_of_sizes(scope, term) for term in terms if term) else None
+    return terms if all(is_settled(scope, term, _OF_SIZES, _MOST_NODES) for term in terms if term) else None
 
 
 def _terms(scope: Scope, name: str) -> tuple[str, str] | None:
@@ -96,19 +97,3 @@ def _node(scope: Scope, name: str) -> tuple[str, list[str]]:
     if index is None or scope.columns.domains[index] not in ONNX_DOMAINS:
         return "", []
     return scope.columns.ops[index], list(scope.columns.inputs[index])
-
-
-def _is_of_sizes(scope: Scope, name: str) -> bool:
-    """Whether a tensor follows from shapes and constants, by what sizes are computed with."""
-    names, nodes = [name], set[int]()
-    while names and len(nodes) < _MOST_NODES:
-        name = names.pop()
-        op, inputs = _node(scope, name)
-        if not name or op in ("Shape", "Size") or scope.constant(name) is not None:
-            continue
-        if op not in _OF_SIZES:
-            return False
-        index = scope.producers[name]
-        names += [] if index in nodes else inputs
-        nodes.add(index)
-    return not names

@@ -9,14 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trtconv.core.target import Target
-from trtconv.graph.folding import FOLDED, OF_SHAPES
 from trtconv.graph.scope import Scope
-from trtconv.graph.types import ONNX_DOMAINS
+from trtconv.graph.settled import is_settled
 from trtconv.passes.spelling.base import Spelling
 from trtconv.passes.spelling.writer import Unwritable, Writer
 
-_MOST_NODES = 1 << 8
-"""That are looked at from a tensor on; what has more behind it is taken for one of run time, as it nearly always is."""
 _MOST_ELEMENTS = 1 << 22
 """Of a constant that takes a choice's place."""
 
@@ -51,7 +48,7 @@ class ChooseAtRunTime(Spelling):
             return False
         condition, *values = scope.columns.inputs[index]
         is_float = (scope.dtype(scope.columns.outputs[index][0]) or "").startswith(("float", "bfloat"))
-        return is_float and _is_settled(scope, condition) and any(_is_settled(scope, name) for name in values)
+        return is_float and is_settled(scope, condition) and any(is_settled(scope, name) for name in values)
 
     def write(self, writer: Writer, target: Target) -> str | None:
         condition, values = writer.input(0), (writer.input(1), writer.input(2))
@@ -65,15 +62,21 @@ class ChooseAtRunTime(Spelling):
         if value:
             writer("Identity", value, to=writer.output())
             return "a Where that always takes the same value written as that"
-        source = next((name for name in values if not _is_settled(writer.scope, name)), "")
+        source = next((name for name in values if not is_settled(writer.scope, name)), "")
         if not source:
             # Of sizes that are free, which the builder cannot know.
             raise Unwritable("")
         first = writer.slice(writer.reshape(source, [-1]), [0], [1], [0])
         first = first if writer.dtype(source) == np.float32 else writer.cast(first, np.float32)
-        # True of every number, and of what is none.
-        holds = writer("Not", writer("Less", writer("Abs", first), np.zeros((), np.float32)))
-        writer("Where", writer("And", condition, holds), *values, to=writer.output())
+        # False of every number, and of what is none.
+        never = writer("Less", writer("Abs", first), np.zeros((), np.float32))
+        mask = writer.resolve(condition)
+        if mask is None or mask.any():
+            settled = writer("And", condition, writer("Not", never))
+        else:
+            # And would leave nothing of the run.
+            settled = writer("Xor", condition, never)
+        writer("Where", settled, *values, to=writer.output())
         return "the condition of a Where, which is settled before, made one of run time"
 
 
@@ -94,26 +97,3 @@ def _result(writer: Writer) -> NDArray[Any] | None:
     sizes = [size for size in writer.shape(writer.output()) if size is not None]
     is_known = len(sizes) == len(writer.shape(writer.output()))
     return writer.resolve(writer.output()) if is_known and math.prod(sizes) <= _MOST_ELEMENTS else None
-
-
-def _is_settled(scope: Scope, name: str) -> bool:
-    """Whether nothing but constants and sizes goes into a tensor."""
-    names, nodes = [(scope, name)], set[tuple[str, int]]()
-    while names and len(nodes) < _MOST_NODES:
-        scope, name = names.pop()
-        if not name or scope.constant(name) is not None:
-            continue
-        index = scope.producers.get(name)
-        if index is None:
-            if scope.parent is None or name in {value.name for value in scope.graph.input}:
-                return False
-            names.append((scope.parent, name))
-            continue
-        columns = scope.columns
-        op = columns.ops[index]
-        if op not in FOLDED or columns.domains[index] not in ONNX_DOMAINS:
-            return False
-        if (scope.path, index) not in nodes and op not in OF_SHAPES:
-            names += [(scope, source) for source in columns.inputs[index]]
-        nodes.add((scope.path, index))
-    return not names
