@@ -9,7 +9,10 @@ import numpy as np
 import onnx
 
 from trtconv.core.target import Target
+from trtconv.graph.attributes import attribute
+from trtconv.graph.folding import FOLDED
 from trtconv.graph.scope import Scope
+from trtconv.graph.settled import is_settled
 from trtconv.passes.spelling.base import Spelling
 from trtconv.passes.spelling.writer import Unwritable, Writer
 
@@ -21,7 +24,8 @@ class QuantizeInArithmetic(Spelling):
     """Writes quantisers with scales or zero points known only at run time, and those of 16 bits, as arithmetic.
 
     TensorRT's layers take constant scales, and zero points of 0. Where a network needs others, the numbers are those of
-    ONNX; the operators around them run in float.
+    ONNX; the operators around them run in float. TensorRT 8.6 casts no input of int8, but dequantises it. With scales
+    along the last axis of four it quantises and dequantises wrongly (executed on 8.6.0), along the second one rightly.
 
     Before:
         <ir_version: 8, opset_import: ["": 13]>
@@ -46,22 +50,25 @@ class QuantizeInArithmetic(Spelling):
         # What stands between quantisers of uint8 that passes before could make int8 is int8 by now.
         if scope.dtype(narrow) in ("int16", "uint16", "uint8") or _is_asymmetric(scope, inputs):
             return True
-        return at_run_time and scope.constant(inputs[0]) is None
+        return scope.constant(inputs[0]) is None and (at_run_time or _is_of_channels(scope, index, target))
 
     def write(self, writer: Writer, target: Target) -> str | None:
         if writer.attrs.get("block_size"):
             raise Unwritable("its scales are those of blocks")
         if writer.node.op_type == "DequantizeLinear":
-            self._dequantize(writer)
+            self._dequantize(writer, target)
         else:
             self._quantize(writer, target)
         return None
 
-    def _dequantize(self, writer: Writer) -> None:
+    def _dequantize(self, writer: Writer, target: Target) -> None:
         scale = writer.input(1)
-        dtype = writer.dtype(scale)
-        _integers(writer.dtype(writer.input(0)))
-        steps = writer.cast_or_fold(writer.input(0), dtype)
+        dtype, narrow = writer.dtype(scale), writer.dtype(writer.input(0))
+        _integers(narrow)
+        if target.before(9) and narrow == np.int8 and dtype == np.float32 and _is_input(writer.scope, writer.input(0)):
+            steps = writer("DequantizeLinear", writer.input(0), np.float32(1), np.int8(0))
+        else:
+            steps = writer.cast_or_fold(writer.input(0), dtype)
         if writer.input(2):
             steps = writer("Sub", steps, _along(writer, writer.cast_or_fold(writer.input(2), dtype), 2))
         writer("Mul", steps, _along(writer, scale, 1), to=writer.output())
@@ -84,6 +91,26 @@ def _is_asymmetric(scope: Scope, inputs: Sequence[str]) -> bool:
     """Whether a zero point is not 0 that the passes on quantisers, which run before, left."""
     point = scope.values(inputs[2]) if len(inputs) > 2 and inputs[2] else None
     return point is not None and point.dtype in (np.int8, np.uint8) and bool(np.any(point))
+
+
+def _is_of_channels(scope: Scope, index: int, target: Target) -> bool:
+    """Whether TensorRT 8.6 would quantise or dequantise what is computed with scales along an axis not the second."""
+    columns = scope.columns
+    name, scale, *_ = columns.inputs[index]
+    values = scope.values(scale) if target.before(9) else None
+    if values is None or values.size == 1:
+        return False
+    axis = attribute(columns.nodes[index], "axis", 1)
+    second = {1, 1 - len(scope.shape(name) or ())}
+    # Of weights the parser takes each axis that they have channels along.
+    return axis not in second and not is_settled(scope, name, FOLDED | {"DequantizeLinear", "QuantizeLinear"})
+
+
+def _is_input(scope: Scope, name: str) -> bool:
+    """Whether a tensor is one of the network's inputs, or a copy of one."""
+    while (node := scope.producer(name)) is not None and node.op_type == "Identity":
+        name = node.input[0]
+    return any(value.name == name for value in scope.graph.input)
 
 
 def _integers(dtype: np.dtype[Any]) -> Any:
