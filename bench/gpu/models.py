@@ -107,7 +107,8 @@ def _row(model: Path, family: str) -> Row:
             row["build"] = report["exit_code"]
             row |= _proof(report["proof"])
             if not engine.exists():
-                return {**row, "why": next((each["message"][:TEXT] for each in report["findings"]), "")}
+                errors = (each for each in report["findings"] if each["severity"] == "error")
+                return {**row, "why": next((each["message"][:TEXT] for each in errors), "")}
             row["built_s"] = round(time.monotonic() - started, 1)
             verified = trtconv.verify(trtconv.VerifyRequest(model, engine)).to_json()
         except trtconv.TrtconvError as error:
