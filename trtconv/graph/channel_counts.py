@@ -20,6 +20,8 @@ _ALIKE = frozenset(
 )
 """Operators whose result has the channels of their first input."""
 _BROADCAST = frozenset({"Add", "Div", "Max", "Mean", "Min", "Mul", "Pow", "Sub", "Sum", "Where"})
+_COUNTED = frozenset({"Conv", "ConvTranspose"})
+"""Operators whose weights tell how many channels they make."""
 Place = tuple[str, int]
 """A tensor and one of its axes."""
 
@@ -59,6 +61,8 @@ class _Origin:
             return self._unstated(name, axis)
         columns = self._scope.columns
         op, inputs = columns.ops[index], columns.inputs[index]
+        if axis == 1 and op in _COUNTED and self._scope.initializer(inputs[1]) is not None:
+            return None
         if op in _ALIKE:
             return self.of(inputs[0], axis)
         if op in _BROADCAST:
@@ -72,6 +76,11 @@ class _Origin:
         return self._unstated(name, axis)
 
     def _unstated(self, name: str, axis: int) -> Place | None:
+        # Of inputs without inference, which looks at the whole network.
+        stated = next((value for value in self._scope.graph.input if value.name == name), None)
+        if stated is not None and stated.type.tensor_type.HasField("shape"):
+            sizes = stated.type.tensor_type.shape.dim
+            return (name, axis) if axis < len(sizes) and sizes[axis].dim_value < 1 else None
         shape = self._scope.shape(name)
         return (name, axis) if shape is not None and axis < len(shape) and shape[axis] is None else None
 

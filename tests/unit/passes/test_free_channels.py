@@ -103,6 +103,14 @@ def test_what_leaves_them_free_is_told(case: str) -> None:
     assert free_place(wrap(model("ConvTranspose", shape, nodes)).main, "r") == place
 
 
+@pytest.mark.parametrize("case", ["of a convolution", "of an input"])
+def test_most_are_told_without_inference(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It looks at the whole network, which takes longer than all passes of one of ten thousand nodes."""
+    scope = wrap(model("ConvTranspose", *KNOWN[case])).main
+    monkeypatch.setattr(onnx.shape_inference, "infer_shapes", lambda *_, **__: pytest.fail("inference is asked"))
+    assert free_place(scope, "r") is None
+
+
 def test_a_convolution_of_one_group_is_left() -> None:
     proto = model("Conv", *FREE["by an input"][:2])
     assert edits(proto)[1] == 0

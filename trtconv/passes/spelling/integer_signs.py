@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
+import onnx
 
 from trtconv.core.target import Target
 from trtconv.graph.scope import Scope
-from trtconv.graph.types import INTEGERS
+from trtconv.graph.types import INTEGERS, ONNX_DOMAINS
 from trtconv.passes.spelling.base import Spelling
 from trtconv.passes.spelling.writer import Unwritable, Writer
 
@@ -30,7 +33,7 @@ class PickAboveZero(Spelling):
     ops = frozenset({"Relu"})
 
     def lacks(self, scope: Scope, index: int, target: Target) -> bool:
-        return scope.dtype(scope.columns.inputs[index][0]) in INTEGERS
+        return _reads_integers(scope, index)
 
     def write(self, writer: Writer, target: Target) -> str | None:
         tensor = writer.input(0)
@@ -55,7 +58,7 @@ class CompareForSign(Spelling):
     ops = frozenset({"Sign"})
 
     def lacks(self, scope: Scope, index: int, target: Target) -> bool:
-        return target.before(9) and scope.dtype(scope.columns.inputs[index][0]) in INTEGERS
+        return target.before(9) and _reads_integers(scope, index)
 
     def write(self, writer: Writer, target: Target) -> str | None:
         tensor = writer.input(0)
@@ -81,7 +84,7 @@ class MultiplyForPower(Spelling):
     ops = frozenset({"Pow"})
 
     def lacks(self, scope: Scope, index: int, target: Target) -> bool:
-        return target.before(9) and scope.dtype(scope.columns.inputs[index][0]) in INTEGERS
+        return target.before(9) and _reads_integers(scope, index)
 
     def write(self, writer: Writer, target: Target) -> str | None:
         base, powers = writer.input(0), writer.values(1, "its exponent")
@@ -92,3 +95,26 @@ class MultiplyForPower(Spelling):
         for step in range(2, int(power) + 1):
             product = writer("Mul", product, base, to=writer.output() if step == power else "")
         return None
+
+
+def _reads_integers(scope: Scope, index: int) -> bool:
+    """Whether what a node reads first are integers."""
+    columns = scope.columns
+    name = columns.inputs[index][0]
+    maker = scope.producers.get(name)
+    # Soon told of nearly all that a Relu reads; to follow types through a whole network takes longer.
+    if maker is not None and columns.domains[maker] in ONNX_DOMAINS and _makes_floats(columns.ops[maker]):
+        return False
+    return scope.dtype(name) in INTEGERS
+
+
+@functools.cache
+def _makes_floats(op: str) -> bool:
+    """Whether an operator makes nothing but floats, whatever it reads."""
+    if not onnx.defs.has(op):
+        return False
+    # Of its newest version: no operator has lost a type.
+    schema = onnx.defs.get_schema(op)
+    allowed = {constraint.type_param_str: constraint.allowed_type_strs for constraint in schema.type_constraints}
+    types = [kind for result in schema.outputs for kind in allowed.get(result.type_str, (result.type_str,))]
+    return bool(types) and all(kind.startswith(("tensor(float", "tensor(double", "tensor(bfloat")) for kind in types)
