@@ -53,8 +53,11 @@ BODIES = {
     "scores": "w = Where (m, value, x)  s = Softmax (w)  y = MatMul (s, v)",
     "others": "w = Where (m, x, value)  y = MatMul (w, v)",
     "bias": "b = Where (m, value, other)  w = Add (x, b)  s = Softmax (w)  y = MatMul (s, v)",
+    "guard": """b = Where (m, value, other)  a = Add (x, b)  s = Softmax (a)  r = ReduceMax <axes = [-1]> (b)
+    g = Equal (r, value)  w = Where (g, other, s)  y = MatMul (w, v)""",
 }
-VALUES = {"shares": "0", "scores": "-1e30", "others": "0.5", "bias": "-1e30"}
+"""Attentions, the last as ONNX defines its own: rows that are masked whole are 0, not what a Softmax makes of them."""
+VALUES = {"shares": "0", "scores": "-1e30", "others": "0.5", "bias": "-1e30", "guard": "-inf"}
 
 
 def network(body: str, mask: str) -> onnx.ModelProto:
