@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from trtconv.graph.attributes import attribute
 from trtconv.graph.scope import Scope
@@ -44,72 +44,79 @@ def free_place(scope: Scope, name: str, axis: int = 1) -> Place | None:
     What a file states for tensors between nodes counts for those alone that no operator explains: TensorRT reads none
     of it.
     """
-    return _Origin(scope).of(name, axis)
-
-
-class _Origin:
-    def __init__(self, scope: Scope) -> None:
-        self._scope = scope
-        self._budget = _MOST_NODES
-
-    def of(self, name: str, axis: int) -> Place | None:
-        self._budget -= 1
-        if self._budget < 0:
+    free: Place | None = None
+    places = [(name, axis)]
+    seen = set(places)
+    # What is broadcast is known where one of them is: so nothing behind a free size is.
+    for place in places:
+        if len(places) > _MOST_NODES:
             return None
-        index = self._scope.producers.get(name)
-        if index is None or self._scope.columns.domains[index] not in ONNX_DOMAINS:
-            return self._unstated(name, axis)
-        columns = self._scope.columns
-        op, inputs = columns.ops[index], columns.inputs[index]
-        if axis == 1 and op in _COUNTED and self._scope.initializer(inputs[1]) is not None:
-            return None
-        if op in _ALIKE:
-            return self.of(inputs[0], axis)
-        if op in _BROADCAST:
-            places = [self.of(*place) for place in self._aligned(name, inputs, axis)]
-            return places[0] if places and None not in places else None
-        if op == "Transpose":
-            order = attribute(columns.nodes[index], "perm", ())
-            return self.of(inputs[0], order[axis]) if axis < len(order) else None
-        if op == "Reshape" and len(inputs) == 2:
-            return self._of_reshape(name, inputs, axis)
-        return self._unstated(name, axis)
+        sources = _sources(scope, *place)
+        if sources is None:
+            if not _is_free(scope, *place):
+                return None
+            free = free or place
+        else:
+            places += [source for source in sources if source not in seen]
+            seen.update(sources)
+    return free
 
-    def _unstated(self, name: str, axis: int) -> Place | None:
-        # Of inputs without inference, which looks at the whole network.
-        stated = next((value for value in self._scope.graph.input if value.name == name), None)
-        if stated is not None and stated.type.tensor_type.HasField("shape"):
-            sizes = stated.type.tensor_type.shape.dim
-            return (name, axis) if axis < len(sizes) and sizes[axis].dim_value < 1 else None
-        shape = self._scope.shape(name)
-        return (name, axis) if shape is not None and axis < len(shape) and shape[axis] is None else None
 
-    def _aligned(self, result: str, inputs: Sequence[str], axis: int) -> Iterator[Place]:
-        """Yields what is broadcast to a tensor, at the place of an axis there."""
-        rank = len(self._scope.shape(result) or ())
-        for name in inputs:
-            shape = self._scope.shape(name) or ()
-            place = axis - rank + len(shape)
-            # What has one there says nothing of the result.
-            if place >= 0 and shape[place] != 1:
-                yield name, place
+def _sources(scope: Scope, name: str, axis: int) -> list[Place] | None:
+    """Returns where a size of a tensor is from; None where it is not from others."""
+    index, columns = scope.producers.get(name), scope.columns
+    if index is None or columns.domains[index] not in ONNX_DOMAINS:
+        return None
+    op, inputs = columns.ops[index], columns.inputs[index]
+    if op in _ALIKE and inputs:
+        return [(inputs[0], axis)]
+    if op in _BROADCAST:
+        return _aligned(scope, name, inputs, axis)
+    if op == "Transpose":
+        order = attribute(columns.nodes[index], "perm", ())
+        return [(inputs[0], order[axis])] if axis < len(order) else None
+    if op == "Reshape" and len(inputs) == 2 and _target(scope, inputs[1], axis) == 0:
+        return [(inputs[0], axis)]
+    return None
 
-    def _of_reshape(self, name: str, inputs: Sequence[str], axis: int) -> Place | None:
-        """As `of`, for what a Reshape makes: it may work one size out from all others."""
-        target, shape = self._target(inputs[1], axis), self._scope.shape(inputs[0])
-        if target == 0:
-            return self.of(inputs[0], axis)
-        return (name, axis) if target == -1 and (shape is None or None in shape) else None
 
-    def _target(self, sizes: str, place: int) -> int | None:
-        """Returns one of the sizes that a Reshape is given; None where it is computed."""
-        values = self._scope.values(sizes)
-        if values is not None:
-            return int(values[place]) if place < values.size else None
-        index = self._scope.producers.get(sizes)
-        if index is None or self._scope.columns.ops[index] != "Concat":
-            return None
-        parts = [self._scope.values(part) for part in self._scope.columns.inputs[index]]
-        # Exporters join one size each.
-        part = parts[place] if place < len(parts) else None
-        return int(part[0]) if part is not None and part.shape == (1,) else None
+def _aligned(scope: Scope, result: str, inputs: Sequence[str], axis: int) -> list[Place]:
+    """Returns what is broadcast to a tensor, at the place of an axis there."""
+    rank = len(scope.shape(result) or ())
+    shapes = {name: scope.shape(name) or () for name in inputs}
+    places = {name: axis - rank + len(shape) for name, shape in shapes.items()}
+    # What has one there says nothing of the result.
+    return [(name, place) for name, place in places.items() if place >= 0 and shapes[name][place] != 1]
+
+
+def _is_free(scope: Scope, name: str, axis: int) -> bool:
+    """Whether a size is not known that is not from others."""
+    index, columns = scope.producers.get(name), scope.columns
+    op, inputs = ("", []) if index is None else (columns.ops[index], columns.inputs[index])
+    if axis == 1 and op in _COUNTED and scope.initializer(inputs[1]) is not None:
+        return False
+    if op == "Reshape" and len(inputs) == 2:
+        # It may work one size out from all others.
+        shape = scope.shape(inputs[0])
+        return _target(scope, inputs[1], axis) == -1 and (shape is None or None in shape)
+    # Of inputs without inference, which looks at the whole network.
+    stated = next((value for value in scope.graph.input if value.name == name), None)
+    if stated is not None and stated.type.tensor_type.HasField("shape"):
+        sizes = stated.type.tensor_type.shape.dim
+        return axis < len(sizes) and sizes[axis].dim_value < 1
+    shape = scope.shape(name)
+    return shape is not None and axis < len(shape) and shape[axis] is None
+
+
+def _target(scope: Scope, sizes: str, place: int) -> int | None:
+    """Returns one of the sizes that a Reshape is given; None where it is computed."""
+    values = scope.values(sizes)
+    if values is not None:
+        return int(values[place]) if place < values.size else None
+    index = scope.producers.get(sizes)
+    if index is None or scope.columns.ops[index] != "Concat":
+        return None
+    parts = [scope.values(part) for part in scope.columns.inputs[index]]
+    # Exporters join one size each.
+    part = parts[place] if place < len(parts) else None
+    return int(part[0]) if part is not None and part.shape == (1,) else None

@@ -111,6 +111,19 @@ def test_most_are_told_without_inference(case: str, monkeypatch: pytest.MonkeyPa
     assert free_place(scope, "r") is None
 
 
+@pytest.mark.parametrize("step", ["Relu (r{0})", "Add (r{0}, r{0})", "Mul (r{0}, x)"])
+def test_a_free_size_far_before_is_found(step: str) -> None:
+    steps = "  ".join(f"r{number + 1} = {step.format(number)}" for number in range(900))
+    nodes = f"r0 = Abs (x)  {steps}  r = Neg (r900)"
+    assert free_place(wrap(model("ConvTranspose", "b,c,h,w", nodes)).main, "r") == ("x", 1)
+
+
+def test_what_is_further_than_that_is_taken_for_known() -> None:
+    steps = "  ".join(f"r{number + 1} = Relu (r{number})" for number in range(2000))
+    scope = wrap(model("ConvTranspose", "b,c,h,w", f"r0 = Abs (x)  {steps}  r = Neg (r2000)")).main
+    assert free_place(scope, "r") is None
+
+
 def test_a_convolution_of_one_group_is_left() -> None:
     proto = model("Conv", *FREE["by an input"][:2])
     assert edits(proto)[1] == 0
