@@ -84,16 +84,20 @@ def _write(rows: list[Row], out: Path, family: str) -> int:
     for row in rows:
         print(*row.values(), sep="  ")
     wrong = [row["model"] for row in rows if row["proof"] == "proven" and row["verify"] not in (0, 4, None)]
+    # Whose process died or hung, in its build or behind it.
+    lost = [row["model"] for row in rows if isinstance(row["build"], str)]
     document = {
         "date": datetime.datetime.now(datetime.timezone.utc).date().isoformat(),
         "gpu": gpu_name(),
         "versions": versions(),
         "wrong": wrong,
+        "lost": lost,
         "rows": sorted(rows, key=lambda row: str(row["model"])),
     }
     name = "gpu-models-8.6.json" if family == "tensorrt" else "models-rtx.json"
     (out / name).write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
-    print(f"{len(rows)} models, {sum(row['verify'] == 0 for row in rows)} verified, wrong: {wrong or 'none'}")
+    verified = sum(row["verify"] == 0 for row in rows)
+    print(f"{len(rows)} models, {verified} verified, wrong: {wrong or 'none'}, lost: {lost or 'none'}")
     return 1 if wrong else 0
 
 

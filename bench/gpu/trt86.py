@@ -213,6 +213,8 @@ class Engine:
 
     def load(self, feeds: Mapping[str, Array]) -> None:
         """Gives the engine its inputs, and memory for its outputs."""
+        while self._allocators:
+            self._allocators.popitem()[1].close()
         for name in self.inputs:
             values = feeds[name].astype(self._dtype(name))
             if not self._context.set_input_shape(name, tuple(values.shape)):

@@ -1,29 +1,24 @@
-"""Where the number of a tensor's channels comes from, and what weights say it is."""
+"""How many channels convolutions take, and whether TensorRT knows that before the run."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from trtconv.graph.attributes import attribute
+from trtconv.graph.model import OnnxModel
 from trtconv.graph.scope import Scope
 from trtconv.graph.types import ONNX_DOMAINS
+from trtconv.graph.walk import inner_graphs
 
-_MOST_NODES = 1 << 10
-"""That are looked at before a convolution; beyond them its channels are taken for known, as they nearly always are."""
+CONVOLUTIONS = ("Conv", "ConvTranspose")
+_MOST_NODES = 1 << 8
+"""That lie between a convolution and what is soon seen to tell its channels; what is further is left to inference."""
 _ALIKE = frozenset(
     (  # noqa: SIM905
-        "Abs AveragePool BatchNormalization Cast Ceil Clip DequantizeLinear Dropout Elu Erf Exp Floor Gelu"
-        " GroupNormalization HardSigmoid HardSwish Identity InstanceNormalization LayerNormalization LeakyRelu Log"
-        " LpNormalization MaxPool Mish Neg PRelu QuantizeLinear Reciprocal Relu Round Selu Sigmoid Sin Softmax Softplus"
-        " Softsign Sqrt Tanh ThresholdedRelu"
+        "Abs AveragePool BatchNormalization Cast Clip DequantizeLinear Dropout Elu Erf Exp Gelu HardSigmoid HardSwish"
+        " Identity InstanceNormalization LeakyRelu MaxPool Mish Neg PRelu QuantizeLinear Relu Selu Sigmoid Softplus"
+        " Sqrt Tanh"
     ).split()
 )
 """Operators whose result has the channels of their first input."""
-_BROADCAST = frozenset({"Add", "Div", "Max", "Mean", "Min", "Mul", "Pow", "Sub", "Sum", "Where"})
-_COUNTED = frozenset({"Conv", "ConvTranspose"})
-"""Operators whose weights tell how many channels they make."""
-Place = tuple[str, int]
-"""A tensor and one of its axes."""
 
 
 def channels_by_weights(scope: Scope, index: int) -> int | None:
@@ -37,86 +32,63 @@ def channels_by_weights(scope: Scope, index: int) -> int | None:
     return None if shape[1] is None else shape[1] * int(attribute(node, "group", 1))
 
 
-def free_place(scope: Scope, name: str, axis: int = 1) -> Place | None:
-    """Returns what leaves a size of a tensor free until the run: an axis of an input, or of what a Reshape or another
-    operator makes; None where it is known before.
+def are_made(scope: Scope, name: str) -> bool:
+    """Whether the channels of a tensor are soon seen to be known: by a convolution, a Reshape, or an input."""
+    for _ in range(_MOST_NODES):
+        index, columns = scope.producers.get(name), scope.columns
+        if index is None:
+            return _has_channels(scope, name)
+        inputs, is_standard = columns.inputs[index], columns.domains[index] in ONNX_DOMAINS
+        if columns.ops[index] in CONVOLUTIONS and is_standard and len(inputs) > 1:
+            return scope.initializer(inputs[1]) is not None
+        if columns.ops[index] == "Reshape" and is_standard and len(inputs) > 1:
+            sizes = scope.values(inputs[1])
+            return sizes is not None and sizes.ndim == 1 and sizes.size > 1 and bool(sizes[1] > 0)
+        if columns.ops[index] not in _ALIKE or not is_standard or not inputs:
+            return False
+        name = inputs[0]
+    return False
 
-    What a file states for tensors between nodes counts for those alone that no operator explains: TensorRT reads none
-    of it.
+
+def _has_channels(scope: Scope, name: str) -> bool:
+    """Whether a graph states how many channels an input of it has."""
+    stated = next((value.type.tensor_type for value in scope.graph.input if value.name == name), None)
+    return stated is not None and len(stated.shape.dim) > 1 and stated.shape.dim[1].dim_value > 0
+
+
+def are_known(model: OnnxModel, scope: Scope, name: str) -> bool:
+    """Whether the channels of a tensor follow from inputs, weights and nodes.
+
+    What a file states for tensors between nodes does not count: TensorRT reads none of it.
     """
-    free: Place | None = None
-    places = [(name, axis)]
-    seen = set(places)
-    # What is broadcast is known where one of them is: so nothing behind a free size is.
-    for place in places:
-        if len(places) > _MOST_NODES:
-            return None
-        sources = _sources(scope, *place)
-        if sources is None:
-            if not _is_free(scope, *place):
-                return None
-            free = free or place
-        else:
-            places += [source for source in sources if source not in seen]
-            seen.update(sources)
-    return free
+    derived = model.whole.derived
+    if "bare" not in derived:
+        proto = model.skeleton()
+        for graph in (proto.graph, *inner_graphs(proto.graph.node)):
+            del graph.value_info[:]
+            for value in graph.output:
+                value.type.tensor_type.ClearField("shape")
+        derived["bare"] = OnnxModel(proto, model.path)
+    bare: OnnxModel = derived["bare"]
+    shape = bare.scopes[scope.position].shape(name)
+    return shape is not None and len(shape) > 1 and shape[1] is not None
 
 
-def _sources(scope: Scope, name: str, axis: int) -> list[Place] | None:
-    """Returns where a size of a tensor is from; None where it is not from others."""
-    index, columns = scope.producers.get(name), scope.columns
-    if index is None or columns.domains[index] not in ONNX_DOMAINS:
-        return None
-    op, inputs = columns.ops[index], columns.inputs[index]
-    if op in _ALIKE and inputs:
-        return [(inputs[0], axis)]
-    if op in _BROADCAST:
-        return _aligned(scope, name, inputs, axis)
-    if op == "Transpose":
-        order = attribute(columns.nodes[index], "perm", ())
-        return [(inputs[0], order[axis])] if axis < len(order) else None
-    if op == "Reshape" and len(inputs) == 2 and _target(scope, inputs[1], axis) == 0:
-        return [(inputs[0], axis)]
-    return None
-
-
-def _aligned(scope: Scope, result: str, inputs: Sequence[str], axis: int) -> list[Place]:
-    """Returns what is broadcast to a tensor, at the place of an axis there."""
-    rank = len(scope.shape(result) or ())
-    shapes = {name: scope.shape(name) or () for name in inputs}
-    places = {name: axis - rank + len(shape) for name, shape in shapes.items()}
-    # What has one there says nothing of the result.
-    return [(name, place) for name, place in places.items() if place >= 0 and shapes[name][place] != 1]
-
-
-def _is_free(scope: Scope, name: str, axis: int) -> bool:
-    """Whether a size is not known that is not from others."""
-    index, columns = scope.producers.get(name), scope.columns
-    op, inputs = ("", []) if index is None else (columns.ops[index], columns.inputs[index])
-    if axis == 1 and op in _COUNTED and scope.initializer(inputs[1]) is not None:
-        return False
-    if op == "Reshape" and len(inputs) == 2:
-        # It may work one size out from all others.
-        shape = scope.shape(inputs[0])
-        return _target(scope, inputs[1], axis) == -1 and (shape is None or None in shape)
-    # Of inputs without inference, which looks at the whole network.
-    stated = next((value for value in scope.graph.input if value.name == name), None)
-    if stated is not None and stated.type.tensor_type.HasField("shape"):
-        sizes = stated.type.tensor_type.shape.dim
-        return axis < len(sizes) and sizes[axis].dim_value < 1
-    shape = scope.shape(name)
-    return shape is not None and axis < len(shape) and shape[axis] is None
-
-
-def _target(scope: Scope, sizes: str, place: int) -> int | None:
-    """Returns one of the sizes that a Reshape is given; None where it is computed."""
-    values = scope.values(sizes)
-    if values is not None:
-        return int(values[place]) if place < values.size else None
-    index = scope.producers.get(sizes)
-    if index is None or scope.columns.ops[index] != "Concat":
-        return None
-    parts = [scope.values(part) for part in scope.columns.inputs[index]]
-    # Exporters join one size each.
-    part = parts[place] if place < len(parts) else None
-    return int(part[0]) if part is not None and part.shape == (1,) else None
+def dims_by_weights(model: OnnxModel) -> dict[str, int]:
+    """Returns the dynamic dimensions of inputs that are channels of convolutions, with the sizes that weights allow."""
+    scope, sources = model.main, model.main.columns.inputs
+    indices = [
+        index for index in scope.positions(*CONVOLUTIONS) if sources[index] and not are_made(scope, sources[index][0])
+    ]
+    if not indices:
+        return {}
+    declared = {spec.name: spec.dims for spec in model.inputs}
+    inferred = {value.name: value.type.tensor_type.shape.dim for value in model.whole.inferred[0]}
+    sizes: dict[str, set[int]] = {}
+    for index in indices:
+        name, count = sources[index][0], channels_by_weights(scope, index)
+        dims = declared.get(name) or [dim.dim_param for dim in inferred.get(name, ())]
+        dim = dims[1] if len(dims) > 1 else ""
+        if isinstance(dim, str) and count is not None:
+            sizes.setdefault(dim, set()).add(count)
+    return {dim: counts.pop() for dim, counts in sizes.items() if dim and len(counts) == 1}

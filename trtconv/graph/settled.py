@@ -9,6 +9,7 @@ from trtconv.graph.scope import Scope
 from trtconv.graph.types import ONNX_DOMAINS
 
 _MOST_NODES = 1 << 8
+"""That are looked at where nobody says how many."""
 
 
 def is_settled(scope: Scope, name: str, ops: Set[str] = FOLDED, most: int = _MOST_NODES) -> bool:

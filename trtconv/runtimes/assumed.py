@@ -11,7 +11,7 @@ import onnx
 from trtconv.core.dims import dynamic_dims, elements_of
 from trtconv.core.frozen import frozen
 from trtconv.graph.attributes import attribute
-from trtconv.graph.channel_counts import channels_by_weights, free_place
+from trtconv.graph.channel_counts import dims_by_weights
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.scope import Scope
 
@@ -111,23 +111,10 @@ def assumed_shapes(model: OnnxModel, batches: Sequence[int] = _BATCHES) -> Itera
 def _shapes(model: OnnxModel, batches: Sequence[int]) -> Iterator[Shapes]:
     inputs, dims = model.inputs, dynamic_dims(model.inputs)
     batch = [name for name, places in dims.items() if all(place.endswith(":0") for place in places)]
-    channels = _channels(model) if len(batch) < len(dims) else {}
+    channels = dims_by_weights(model) if len(batch) < len(dims) else {}
     others = [name for name in dims if name not in batch and name not in channels]
     mixed = itertools.product(_SIZES[:_MIXED], repeat=len(others)) if 1 < len(others) <= 3 else ()
     choices = dict.fromkeys([*((size,) * len(others) for size in _SIZES), *mixed])
     for count, sizes in itertools.product(batches if batch else (1,), choices if others else [()]):
         by_name = {**dict.fromkeys(batch, count), **channels, **dict(zip(others, sizes, strict=True))}
         yield {s.name: tuple(d if isinstance(d, int) else by_name[d] for d in s.dims) for s in inputs}
-
-
-def _channels(model: OnnxModel) -> dict[str, int]:
-    """Returns the dynamic dimensions that weights of convolutions allow one size."""
-    dims = {(spec.name, axis): dim for spec in model.inputs for axis, dim in enumerate(spec.dims)}
-    counts: dict[str, int] = {}
-    for index in model.main.positions("Conv", "ConvTranspose"):
-        place = free_place(model.main, model.main.columns.inputs[index][0])
-        count = channels_by_weights(model.main, index)
-        dim = dims.get(place) if place is not None else None
-        if isinstance(dim, str) and count is not None:
-            counts[dim] = count
-    return counts

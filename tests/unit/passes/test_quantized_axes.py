@@ -42,6 +42,28 @@ def test_values_with_scales_along_an_axis(axis: int, target: Target, count: int)
     np.testing.assert_array_equal(run(after, {"x": x})[0], run(proto, {"x": x})[0])
 
 
+def test_the_only_axis_is_not_the_second() -> None:
+    proto, after, edits = rewritten(
+        f"""g (float[2] x) => (float[2] y) <{SCALES}>
+        {{ q = QuantizeLinear <axis = 0> (x, s, z)  y = DequantizeLinear <axis = 0> (q, s, z) }}""",
+        EIGHT,
+    )
+    assert edits == 2
+    x = np.array([3.3, -40], np.float32)
+    np.testing.assert_array_equal(run(after, {"x": x})[0], run(proto, {"x": x})[0])
+
+
+def test_a_body_takes_no_input_of_the_network() -> None:
+    """An int8 that a loop carries is cast, as whatever is computed."""
+    graph = f"""g (int8[2] x, float k, int64 n, bool c) => (int8[2] o, float[l,2] y) <{SCALES}>
+    {{ o, y = Loop (n, c, x) < body = b (int64 i, bool d, int8[2] a) => (bool e, int8[2] f, float[2] r) {{
+      e = Identity (d)  f = Identity (a)  r = DequantizeLinear (a, k) }} > }}"""
+    _, after, edits = rewritten(graph, EIGHT)
+    assert edits == 1
+    body = next(node for node in after.graph.node if node.op_type == "Loop").attribute[0].g
+    assert "Cast" in {node.op_type for node in body.node}
+
+
 @pytest.mark.parametrize("target", [EIGHT, RTX])
 def test_one_scale_and_those_of_weights_are_left(target: Target) -> None:
     """A weight of a Conv has its channels along the first axis, behind operators that move it too."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import onnx
@@ -102,7 +104,7 @@ def _reads_integers(scope: Scope, index: int) -> bool:
     columns = scope.columns
     name = columns.inputs[index][0]
     maker = scope.producers.get(name)
-    # Soon told of nearly all that a Relu reads; to follow types through a whole network takes longer.
+    # Nearly all that a Relu reads is made so; to follow types through a whole network takes longer.
     if maker is not None and columns.domains[maker] in ONNX_DOMAINS and _makes_floats(columns.ops[maker]):
         return False
     return scope.dtype(name) in INTEGERS
@@ -110,11 +112,21 @@ def _reads_integers(scope: Scope, index: int) -> bool:
 
 @functools.cache
 def _makes_floats(op: str) -> bool:
-    """Whether an operator makes nothing but floats, whatever it reads."""
-    if not onnx.defs.has(op):
-        return False
-    # Of its newest version: no operator has lost a type.
-    schema = onnx.defs.get_schema(op)
-    allowed = {constraint.type_param_str: constraint.allowed_type_strs for constraint in schema.type_constraints}
-    types = [kind for result in schema.outputs for kind in allowed.get(result.type_str, (result.type_str,))]
-    return bool(types) and all(kind.startswith(("tensor(float", "tensor(double", "tensor(bfloat")) for kind in types)
+    """Whether an operator makes nothing but floats, whatever it reads and whatever its version."""
+    kinds = set[str]()
+    # Of Erf and ReduceLogSum older versions make integers, of no other operator.
+    for schema in _versions(op):
+        allowed = {constraint.type_param_str: constraint.allowed_type_strs for constraint in schema.type_constraints}
+        kinds.update(kind for result in schema.outputs for kind in allowed.get(result.type_str, (result.type_str,)))
+    return bool(kinds) and all(kind.startswith(("tensor(float", "tensor(double", "tensor(bfloat")) for kind in kinds)
+
+
+def _versions(op: str) -> Iterator[Any]:
+    version = onnx.defs.onnx_opset_version()
+    while version > 0 and onnx.defs.has(op):
+        try:
+            schema = onnx.defs.get_schema(op, version)
+        except onnx.defs.SchemaError:
+            return
+        yield schema
+        version = schema.since_version - 1

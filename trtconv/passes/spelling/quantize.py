@@ -101,13 +101,16 @@ def _is_of_channels(scope: Scope, index: int, target: Target) -> bool:
     if values is None or values.size == 1:
         return False
     axis = attribute(columns.nodes[index], "axis", 1)
-    second = {1, 1 - len(scope.shape(name) or ())}
+    rank = len(scope.shape(name) or ())
+    is_second = axis == 1 or (rank > 1 and axis == 1 - rank)
     # Of weights the parser takes each axis that they have channels along.
-    return axis not in second and not is_settled(scope, name, FOLDED | {"DequantizeLinear", "QuantizeLinear"})
+    return not is_second and not is_settled(scope, name, FOLDED | {"DequantizeLinear", "QuantizeLinear"})
 
 
 def _is_input(scope: Scope, name: str) -> bool:
     """Whether a tensor is one of the network's inputs, or a copy of one."""
+    if scope.parent is not None:
+        return False
     while (node := scope.producer(name)) is not None and node.op_type == "Identity":
         name = node.input[0]
     return any(value.name == name for value in scope.graph.input)
