@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from trtconv.graph.attributes import attribute
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.scope import Scope
@@ -76,19 +78,31 @@ def are_known(model: OnnxModel, scope: Scope, name: str) -> bool:
 
 def dims_by_weights(model: OnnxModel) -> dict[str, int]:
     """Returns the dynamic dimensions of inputs that are channels of convolutions, with the sizes that weights allow."""
-    scope, sources = model.main, model.main.columns.inputs
-    indices = [
-        index for index in scope.positions(*CONVOLUTIONS) if sources[index] and not are_made(scope, sources[index][0])
-    ]
-    if not indices:
+    # Where the second axis of all is known, so are the channels, wherever they lie.
+    is_free = any(len(spec.dims) > 2 and isinstance(spec.dims[1], str) for spec in model.inputs)
+    counts = list(_counts(model.main)) if is_free else []
+    if not counts:
         return {}
     declared = {spec.name: spec.dims for spec in model.inputs}
     inferred = {value.name: value.type.tensor_type.shape.dim for value in model.whole.inferred[0]}
     sizes: dict[str, set[int]] = {}
-    for index in indices:
-        name, count = sources[index][0], channels_by_weights(scope, index)
+    for name, count in counts:
         dims = declared.get(name) or [dim.dim_param for dim in inferred.get(name, ())]
         dim = dims[1] if len(dims) > 1 else ""
-        if isinstance(dim, str) and count is not None:
+        if isinstance(dim, str):
             sizes.setdefault(dim, set()).add(count)
-    return {dim: counts.pop() for dim, counts in sizes.items() if dim and len(counts) == 1}
+    return {dim: allowed.pop() for dim, allowed in sizes.items() if dim and len(allowed) == 1}
+
+
+def _counts(scope: Scope) -> Iterator[tuple[str, int]]:
+    """Yields what goes into convolutions whose channels are not soon seen to be known, or into a Reshape to them."""
+    columns = scope.columns
+    for index in scope.positions(*CONVOLUTIONS):
+        name, count = next(iter(columns.inputs[index]), ""), channels_by_weights(scope, index)
+        if name and count is not None and not are_made(scope, name):
+            yield name, count
+    for index in scope.positions("Reshape"):
+        sizes = scope.values(columns.inputs[index][1]) if len(columns.inputs[index]) > 1 else None
+        # As `state-channels` writes them: 0 keeps a size.
+        if sizes is not None and sizes.ndim == 1 and sizes.size > 1 and sizes[1] > 0 and not sizes[0] | sizes[2:].any():
+            yield columns.inputs[index][0], int(sizes[1])

@@ -12,6 +12,7 @@ from support.session import run
 from trtconv.core.target import Target
 from trtconv.graph.channel_counts import are_made, channels_by_weights, dims_by_weights
 from trtconv.passes import PASSES, run_passes
+from trtconv.rules import run_rules
 from trtconv.runtimes.assumed import assumed_shapes
 
 NAME = "state-channels"
@@ -164,7 +165,7 @@ def test_free_channels_far_before_are_found(step: str) -> None:
     assert edits(proto)[1] == 1
 
 
-@pytest.mark.parametrize("case", ["of a convolution", "of an input", "of a Reshape with them"])
+@pytest.mark.parametrize("case", ["of a convolution", "of an input"])
 def test_most_are_told_without_inference(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """It looks at the whole network, which takes longer than all passes of one of ten thousand nodes."""
     own = wrap(model("ConvTranspose", *KNOWN[case]))
@@ -212,3 +213,22 @@ def test_weights_that_contradict_each_other_allow_none() -> None:
     proto = model("ConvTranspose", *FREE["by an input"])
     proto.graph.node.append(helper.make_node("Conv", ["r", "k"], ["z"]))
     assert dims_by_weights(wrap(proto)) == {}
+
+
+@pytest.mark.parametrize(
+    "case", ["by an input", "by an input itself", "by an input's last axis", "by an input's order"]
+)
+def test_channels_that_are_stated_are_no_sizes_of_an_example(case: str) -> None:
+    """A Reshape that the pass wrote has a constant size, and the network takes no other."""
+    own = wrap(model("ConvTranspose", *FREE[case]))
+    assert dims_by_weights(own) == {"c": 8}
+    result = run_passes(own, PASSES, RTX)
+    assert {edit.pass_name for edit in result.edits} == {NAME} and not result.skipped
+    assert dims_by_weights(own) == {"c": 8}
+    assert "TC213" not in {finding.code for finding in run_rules(own, RTX)}
+
+
+def test_inputs_whose_second_axes_are_known_leave_no_channels_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    own = wrap(model("ConvTranspose", *FREE["by a Reshape"]))
+    monkeypatch.setattr(onnx.shape_inference, "infer_shapes", lambda *_, **__: pytest.fail("inference is asked"))
+    assert dims_by_weights(own) == {}

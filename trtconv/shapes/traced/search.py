@@ -15,6 +15,7 @@ import numpy as np
 
 from trtconv.core.dims import dynamic_dims, sizes_text
 from trtconv.core.frozen import frozen
+from trtconv.graph.channel_counts import dims_by_weights
 from trtconv.graph.model import OnnxModel
 from trtconv.shapes.lattice import Num, Sizes, Tensor, sizes_of
 from trtconv.shapes.lattice.number import is_just
@@ -262,8 +263,12 @@ class Baked:
         """Whether the model accepts some usual sizes, so that nothing is baked in; asked first, since it is cheap."""
         batch = self._batch(names)
         sizes = (64, 128, 192, 256, 384, 512)
+        # Of these the weights allow one size, which is no example's.
+        channels = dims_by_weights(self.model)
         # A batch of 2 may be baked in, and then no other is accepted.
-        usual = [{n: count if n in batch else size for n in names} for count in (2, 3) for size in sizes]
+        usual = [
+            {n: count if n in batch else channels.get(n, size) for n in names} for count in (2, 3) for size in sizes
+        ]
         fine = self._accepted(usual)
         return all(sum(fine[row : row + len(sizes)]) >= 2 for row in range(0, len(fine), len(sizes)))
 
