@@ -232,3 +232,14 @@ def test_inputs_whose_second_axes_are_known_leave_no_channels_free(monkeypatch: 
     own = wrap(model("ConvTranspose", *FREE["by a Reshape"]))
     monkeypatch.setattr(onnx.shape_inference, "infer_shapes", lambda *_, **__: pytest.fail("inference is asked"))
     assert dims_by_weights(own) == {}
+
+
+def test_what_a_file_states_of_its_outputs_does_not_count() -> None:
+    proto = model("ConvTranspose", *FREE["by a Reshape"])
+    proto.graph.output.append(helper.make_tensor_value_info("r", 1, ["b", 8, "h", "w"]))
+    assert edits(proto)[1] == 1
+
+
+def test_a_reshape_to_other_sizes_allows_any_channels() -> None:
+    proto = model("ConvTranspose", "b,c,h,w", "k4 = Constant <value = int64[4] {0, 8, 4, 4}> ()  r = Reshape (x, k4)")
+    assert dims_by_weights(wrap(proto)) == {}

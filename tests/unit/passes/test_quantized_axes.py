@@ -108,3 +108,24 @@ def test_what_is_computed_of_int8_is_cast() -> None:
         EIGHT,
     )
     assert edits == 2 and "DequantizeLinear" not in {node.op_type for node in after.graph.node}
+
+
+def test_an_input_of_uint8_is_cast() -> None:
+    """TensorRT 8.6 takes one, and has no quantiser of that type."""
+    proto, after, edits = rewritten(
+        """g (uint8[2,3] x) => (float[2,3] y) <float s = {0.5}, uint8 z = {3}> { y = DequantizeLinear (x, s, z) }""",
+        EIGHT,
+    )
+    assert edits == 1
+    assert [node.op_type for node in after.graph.node] == ["Cast", "Sub", "Mul"]
+    x = np.array([[0, 3, 7], [255, 128, 1]], np.uint8)
+    np.testing.assert_array_equal(run(after, {"x": x})[0], run(proto, {"x": x})[0])
+
+
+def test_one_scale_along_an_axis_is_left() -> None:
+    edits = rewritten(
+        """g (float[1,2,4,4] x) => (float[1,2,4,4] y) <float[1] s = {0.5}, int8[1] z = {0}>
+        { q = QuantizeLinear <axis = 0> (x, s, z)  y = DequantizeLinear <axis = 0> (q, s, z) }""",
+        EIGHT,
+    )[2]
+    assert edits == 0

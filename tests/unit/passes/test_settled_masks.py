@@ -81,10 +81,17 @@ def test_nothing_settled_decides_what_is_chosen_between_a_value_that_is_and_one_
     assert all(depends(node.input[0]) for node in choices if not all(map(depends, node.input[1:])))
 
 
-@pytest.mark.parametrize(("nodes", "joined"), [("y = Where (m, z, x)", "And"), ("y = Where (none, x, z)", "Xor")])
+OF_SIZES = """s = Shape (x)  n = Greater (s, two)  f = Cast <to = 1> (n)  k = ReduceMin <keepdims = 0> (f)
+u = Cast <to = 9> (k)  y = Where (u, z, x)"""
+
+
+@pytest.mark.parametrize(
+    ("nodes", "joined"),
+    [("y = Where (m, z, x)", "And"), (OF_SIZES, "And"), ("y = Where (none, x, z)", "Xor")],
+)
 def test_a_mask_that_is_false_is_joined_by_what_it_does_not_settle(nodes: str, joined: str) -> None:
     """And of false is false, whatever the run says; executed on 8.6.0, that was folded as the mask itself is."""
-    after, _ = rewritten(model(nodes))
+    after, _ = rewritten(model(nodes, "n"))
     makers = {name: node for node in after.graph.node for name in node.output}
     (choice,) = (node for node in after.graph.node if node.op_type == "Where")
     assert makers[choice.input[0]].op_type == joined
@@ -150,6 +157,18 @@ def test_a_mask_outside_a_branch_counts_as_settled_in_it() -> None:
     for b in (True, False):
         feeds = {"x": np.arange(6, dtype=np.float32).reshape(2, 3), "b": np.array(b)}
         np.testing.assert_array_equal(run(after, feeds)[0], run(proto, feeds)[0])
+
+
+@pytest.mark.parametrize("carried", ["a", "m"])
+def test_what_a_loop_carries_is_not_settled(carried: str) -> None:
+    """Even by the name of a constant around it, which ONNX does not allow and no parser refuses."""
+    proto = parser.parse_model(
+        f"""<ir_version: 8, opset_import: ["": 17]> g (float[2,3] x, bool[3] c, int64 n, bool b) => (float[l,2,3] y)
+        {CONSTANTS}
+        {{ o, y = Loop (n, b, c) < body = t (int64 i, bool d, bool[3] {carried}) => (bool e, bool[3] f, float[2,3] r) {{
+            e = Identity (d)  f = Not ({carried})  r = Where ({carried}, z, x) }} > }}"""
+    )
+    assert NAME not in edits_of(rewritten(proto)[1])
 
 
 def test_a_choice_of_one_number_is_left() -> None:

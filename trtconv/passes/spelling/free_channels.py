@@ -50,7 +50,7 @@ class StateChannels(Spelling):
 
     def write(self, writer: Writer, target: Target) -> str | None:
         count = channels_by_weights(writer.scope, writer.index)
-        if count is None or writer.opset < 5 or are_known(writer.model, writer.scope, writer.input(0)):
+        if count is None or are_known(writer.model, writer.scope, writer.input(0)):
             raise Unwritable("")
         # 0 keeps a size.
         sizes = [0] * len(writer.shape(writer.input(1)))
