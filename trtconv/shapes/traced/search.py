@@ -263,13 +263,11 @@ class Baked:
         """Whether the model accepts some usual sizes, so that nothing is baked in; asked first, since it is cheap."""
         batch = self._batch(names)
         sizes = (64, 128, 192, 256, 384, 512)
-        # Of these the weights allow one size, which is no example's.
-        channels = dims_by_weights(self.model)
         # A batch of 2 may be baked in, and then no other is accepted.
-        usual = [
-            {n: count if n in batch else channels.get(n, size) for n in names} for count in (2, 3) for size in sizes
-        ]
-        fine = self._accepted(usual)
+        usual = [{n: count if n in batch else size for n in names} for count in (2, 3) for size in sizes]
+        # Of these the weights allow one size, which is no example's.
+        channels = {name: count for name, count in dims_by_weights(self.model).items() if name in names}
+        fine = self._accepted([{**point, **channels} for point in usual])
         return all(sum(fine[row : row + len(sizes)]) >= 2 for row in range(0, len(fine), len(sizes)))
 
     def _accepted(self, points: Sequence[Point]) -> list[bool]:
