@@ -14,7 +14,7 @@ import time
 import traceback
 import warnings
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -128,6 +128,44 @@ class Children:
             self._all[self._all.index(child)] = self._start()
             how = DIED if readable else HUNG if hangs else LEFT
             done(task, {"failed": f"the process: {how} ({code})", "how": how})
+
+
+def work_off(
+    command: list[str],
+    tasks: Sequence[Row],
+    kept: Path,
+    row_of: Callable[[Row, Row], Row],
+    *,
+    jobs: int,
+    seconds: float,
+    minutes: float,
+) -> list[Row]:
+    """Has tasks done by a few quiet processes; what is done is kept at once, for a call that goes on where this ends.
+
+    Args:
+        command: What each process runs.
+        tasks: What is asked.
+        kept: Gets a line of JSON for each that is done.
+        row_of: Makes that line of a task and its answer.
+        jobs: How many processes at most.
+        seconds: How long one task may take.
+        minutes: How long all of them may take.
+
+    Returns:
+        The rows that were kept.
+    """
+    rows: list[Row] = []
+    with kept.open("a", encoding="utf-8") as file:
+
+        def done(task: Row, answer: Row) -> None:
+            if answer.get("how") != LEFT:
+                rows.append(row_of(task, answer))
+                print(json.dumps(rows[-1]), file=file, flush=True)
+
+        end = time.monotonic() + 60 * minutes
+        with Children(command, max(1, min(jobs, len(tasks))), quiet=True) as children:
+            children.run(tasks, done, seconds, begin=end, end=end)
+    return rows
 
 
 def serve(start: Callable[[], Callable[[Row], Row]]) -> int:

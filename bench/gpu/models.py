@@ -26,7 +26,7 @@ ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(ROOT), str(ROOT / "bench"), str(HERE)]
 
-from children import LEFT, Children, Row, serve  # noqa: E402
+from children import Row, serve, work_off  # noqa: E402
 from measuring import kept_rows  # noqa: E402
 
 import trtconv  # noqa: E402
@@ -50,21 +50,16 @@ def main() -> int:
     models = sorted(arguments.folder.glob("*.onnx"), key=lambda path: path.stat().st_size)
     left = [{"model": path.stem, "path": str(path)} for path in models if (path.stem,) not in rows]
     print(f"{len(models)} models, {len(left)} to do", file=sys.stderr)
-    with kept.open("a", encoding="utf-8") as file:
+    command = [sys.executable, __file__, str(arguments.folder), "--worker", "--family", arguments.family]
+    limits = {"jobs": arguments.jobs, "seconds": arguments.seconds, "minutes": arguments.minutes}
+    return _write([*rows.values(), *work_off(command, left, kept, _told, **limits)], arguments.out, arguments.family)
 
-        def done(task: Row, answer: Row) -> None:
-            if answer.get("how") == LEFT:
-                return
-            if "failed" in answer:
-                answer = {**_NEW, "build": answer["how"], "why": answer["failed"][:TEXT]}
-            row = rows[(task["model"],)] = {"model": task["model"], **answer}
-            print(json.dumps(row), file=file, flush=True)
 
-        end = time.monotonic() + 60 * arguments.minutes
-        command = [sys.executable, __file__, str(arguments.folder), "--worker", "--family", arguments.family]
-        with Children(command, max(1, min(arguments.jobs, len(left))), quiet=True) as children:
-            children.run(left, done, arguments.seconds, begin=end, end=end)
-    return _write(list(rows.values()), arguments.out, arguments.family)
+def _told(task: Row, answer: Row) -> Row:
+    """Returns the row of a model, whatever came of it."""
+    if "failed" in answer:
+        answer = {**_NEW, "build": answer["how"], "why": answer["failed"][:TEXT]}
+    return {"model": task["model"], **answer}
 
 
 def _arguments() -> argparse.Namespace:

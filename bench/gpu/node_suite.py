@@ -46,7 +46,7 @@ ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(ROOT), str(ROOT / "bench"), str(HERE)]
 
-from children import LEFT, Children, Row, serve  # noqa: E402
+from children import Row, serve, work_off  # noqa: E402
 from measuring import kept_rows  # noqa: E402
 
 WAYS = ("raw", "trtconv")
@@ -74,26 +74,23 @@ def main() -> int:
         jobs = [(name, way) for name in names[part - 1 :: parts] for way in options.ways]
         left = [job for job in jobs if job not in rows]
         print(f"{len(names)} tests, {len(left)} of {len(jobs)} jobs to do", file=sys.stderr)
-        with kept.open("a", encoding="utf-8") as file:
-
-            def done(task: Row, answer: Row) -> None:
-                if answer.get("how") == LEFT:
-                    return
-                if "failed" in answer:
-                    answer = {"verdict": answer["how"], "why": answer["failed"][:TEXT]}
-                row = rows[task["test"], task["way"]] = {"test": task["test"], "way": task["way"], **answer}
-                print(json.dumps(row), file=file, flush=True)
-
-            end = time.monotonic() + 60 * options.minutes
-            tasks = [{"test": name, "way": way, "folder": folder} for name, way in left]
-            command = [sys.executable, __file__, "--worker", "--family", options.family]
-            with Children(command, max(1, min(options.jobs, len(left))), quiet=True) as children:
-                children.run(tasks, done, _JOB_SECONDS, begin=end, end=end)
+        tasks = [{"test": name, "way": way, "folder": folder} for name, way in left]
+        command = [sys.executable, __file__, "--worker", "--family", options.family]
+        limits = {"jobs": options.jobs, "seconds": _JOB_SECONDS, "minutes": options.minutes}
+        for row in work_off(command, tasks, kept, _told, **limits):
+            rows[row["test"], row["way"]] = row
     report = summarize(list({**_base(options.base), **rows}.values()), options.family)
     name = "gpu-node-suite-8.6.json" if options.family == "tensorrt" else "node-suite-rtx.json"
     (options.out / name).write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
     print(table(report))
     return 1 if report["trtconv"].get("wrong") else 0
+
+
+def _told(task: Row, answer: Row) -> Row:
+    """Returns the row of a job, whatever came of it."""
+    if "failed" in answer:
+        answer = {"verdict": answer["how"], "why": answer["failed"][:TEXT]}
+    return {"test": task["test"], "way": task["way"], **answer}
 
 
 def _options() -> argparse.Namespace:
