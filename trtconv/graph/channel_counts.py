@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
+
+from numpy.typing import NDArray
 
 from trtconv.graph.attributes import attribute
 from trtconv.graph.model import OnnxModel
@@ -43,9 +46,9 @@ def are_made(scope: Scope, name: str) -> bool:
         inputs, is_standard = columns.inputs[index], columns.domains[index] in ONNX_DOMAINS
         if columns.ops[index] in CONVOLUTIONS and is_standard and len(inputs) > 1:
             return scope.initializer(inputs[1]) is not None
-        if columns.ops[index] == "Reshape" and is_standard and len(inputs) > 1:
-            sizes = scope.values(inputs[1])
-            return sizes is not None and sizes.ndim == 1 and sizes.size > 1 and bool(sizes[1] > 0)
+        if columns.ops[index] == "Reshape" and is_standard:
+            sizes = _stated_sizes(scope, index)
+            return sizes is not None and bool(sizes[1] > 0)
         if columns.ops[index] not in _ALIKE or not is_standard or not inputs:
             return False
         name = inputs[0]
@@ -56,6 +59,13 @@ def _has_channels(scope: Scope, name: str) -> bool:
     """Whether a graph states how many channels an input of it has."""
     stated = next((value.type.tensor_type for value in scope.graph.input if value.name == name), None)
     return stated is not None and len(stated.shape.dim) > 1 and stated.shape.dim[1].dim_value > 0
+
+
+def _stated_sizes(scope: Scope, index: int) -> NDArray[Any] | None:
+    """Returns the constant sizes that a Reshape is given, two or more; None where there are none."""
+    inputs = scope.columns.inputs[index]
+    sizes = scope.values(inputs[1]) if len(inputs) > 1 else None
+    return sizes if sizes is not None and sizes.ndim == 1 and sizes.size > 1 else None
 
 
 def are_known(model: OnnxModel, scope: Scope, name: str) -> bool:
@@ -102,7 +112,7 @@ def _counts(scope: Scope) -> Iterator[tuple[str, int]]:
         if name and count is not None and not are_made(scope, name):
             yield name, count
     for index in scope.positions("Reshape"):
-        sizes = scope.values(columns.inputs[index][1]) if len(columns.inputs[index]) > 1 else None
+        sizes = _stated_sizes(scope, index)
         # As `state-channels` writes them: 0 keeps a size.
-        if sizes is not None and sizes.ndim == 1 and sizes.size > 1 and sizes[1] > 0 and not sizes[0] | sizes[2:].any():
+        if sizes is not None and sizes[1] > 0 and not sizes[0] | sizes[2:].any():
             yield columns.inputs[index][0], int(sizes[1])

@@ -107,10 +107,11 @@ class Scope:
 
     def _has(self, name: str) -> bool:
         """Whether a tensor of this graph has a name, which hides one of a graph around it."""
-        return name in self.producers or name in self.initializers or name in self._inputs
+        return name in self.producers or name in self.initializers or name in self.input_names
 
     @functools.cached_property
-    def _inputs(self) -> frozenset[str]:
+    def input_names(self) -> frozenset[str]:
+        """The names of this graph's inputs."""
         return frozenset(value.name for value in self.graph.input)
 
     @functools.cached_property

@@ -28,7 +28,7 @@ def is_settled(scope: Scope, name: str, ops: Set[str] = FOLDED, most: int = _MOS
             continue
         index = scope.producers.get(name)
         if index is None:
-            if scope.parent is None or name in {value.name for value in scope.graph.input}:
+            if scope.parent is None or name in scope.input_names:
                 return False
             names.append((scope.parent, name))
             continue

@@ -92,7 +92,7 @@ def _read_elsewhere(scope: Scope, tensor: str, joined: str) -> bool:
     """Returns whether a tensor, or one of the two of its quantised form that a Concat takes, has other readers."""
     codes = scope.columns.inputs[scope.producers[joined]][0]
     # An input of the graph is mentioned there too.
-    is_input = any(value.name == tensor for value in scope.graph.input)
+    is_input = tensor in scope.input_names
     return scope.uses_of(tensor) - is_input > 1 or scope.uses_of(codes) > 1 or scope.uses_of(joined) > 1
 
 

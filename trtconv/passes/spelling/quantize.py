@@ -113,7 +113,7 @@ def _is_input(scope: Scope, name: str) -> bool:
         return False
     while (node := scope.producer(name)) is not None and node.op_type == "Identity":
         name = node.input[0]
-    return any(value.name == name for value in scope.graph.input)
+    return name in scope.input_names
 
 
 def _integers(dtype: np.dtype[Any]) -> Any:
