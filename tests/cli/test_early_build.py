@@ -74,8 +74,10 @@ SharedMemory.append_file = lambda self, path: append_file(self, Path(os.environ[
 LARGE = """
 import os
 os.environ["OPENBLAS_NUM_THREADS"] = "1"
-from trtconv.graph import light_file
-light_file._LARGE_FILE, light_file._LARGE_BYTES, light_file._MOST_OTHERS = 0, 64, 10.0
+from trtconv.graph import light_file, wire
+from trtconv.runtimes.tensorrt.early import memory
+wire.LARGE_FILE, wire.LARGE_BYTES, light_file._MOST_OTHERS = 0, 64, 10.0
+memory._SMALL_BYTES = 64
 leave = light_file.leave_weights
 def left(model, file):
     done = leave(model, file)
@@ -244,6 +246,28 @@ def test_large_weights_that_are_left_in_the_file(
     told = tmp_path / "left.txt"
     assert build(LARGE + code, *args, LEFT=str(told), OTHER=str(other)) == build(WITHOUT, *args)
     assert told.read_text() == str(left)
+
+
+TWO = """<ir_version: 8, opset_import: ["": 17]> g (float[1,3,8,8] x) => (float[1,3,8,8] y)
+    <float[3,3,3,3] v, float[3,3,3,3] w> {
+    z = Conv <pads=[1,1,1,1]> (x, v)  r = Relu (z)  y = Conv <pads=[1,1,1,1]> (r, w) }"""
+EXCHANGED = """
+from trtconv.runtimes.tensorrt.early.places import Places
+find = Places.find
+def other(self, data):
+    own = find(self, data)
+    return next(part for part in (find(self, memoryview(values)) for values in ALL) if part != own)
+Places.find = other
+"""
+
+
+def test_a_weight_named_by_the_place_of_another_one_is_found_out(build: Build, tmp_path: Path) -> None:
+    proto = model(TWO)
+    saved(proto, tmp_path)
+    values = [tensor.raw_data for tensor in proto.graph.initializer]
+    end = build(LARGE + f"ALL = {values!r}" + EXCHANGED, LEFT=str(tmp_path / "left.txt"))
+    assert (end.code, end.engine) == (1, "")
+    assert {finding["code"] for finding in end.report["findings"]} == {"TC402"}
 
 
 def test_sizes_of_choice_are_reported_as_without(build: Build, tmp_path: Path) -> None:

@@ -98,6 +98,11 @@ def lies_in(tensor: onnx.TensorProto, path: Path) -> bool:
     return external_entry(tensor).get("location") == path.name
 
 
+def beside(tensors: Iterable[onnx.TensorProto], path: Path) -> Iterator[onnx.TensorProto]:
+    """Yields those of external data that lie beside the model's file, not in it."""
+    return (tensor for tensor in tensors if not lies_in(tensor, path))
+
+
 def check_external_all(tensors: Sequence[onnx.TensorProto], path: Path) -> Path:
     """Checks the external data of a model.
 

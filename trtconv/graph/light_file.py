@@ -1,70 +1,54 @@
 """ONNX files read without their large weights: these stay in the file, as external data that lies in the model itself.
 
-Of a message of protobuf each field says how long it is, so that a reader may pass over what it does not want. What
-parses a file needs its bytes and makes a copy of each; of a network of 120 MB that is a quarter of a gigabyte.
+What parses a file needs its bytes and makes a copy of each; of a network of 120 MB that is a quarter of a gigabyte.
 """
 
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
+import io
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO
 
 import onnx
 from google.protobuf.message import DecodeError, Message
 
 from trtconv.core.errors import TrtconvError
 from trtconv.core.reading import open_plain
-from trtconv.graph.external_data import EXTERNAL, LARGEST_BYTES, external_range
+from trtconv.graph import wire
+from trtconv.graph.external_data import EXTERNAL, LARGEST_BYTES, external_range, lies_in, raw_chunks
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.tensor_checker import nbytes
 
-_GRAPH, _INITIALIZER, _RAW_DATA = 7, 5, 9
-"""Numbers of fields, in ModelProto, GraphProto and TensorProto (onnx.proto)."""
 _WITHOUT_OTHER_VALUES = frozenset((1, 2, 8, 9, 12))
 """Fields of a tensor whose values are raw data: sizes, type, name, values, text."""
-_VARINT, _EIGHT_BYTES, _LENGTH, _FOUR_BYTES = 0, 1, 2, 5
-_FIXED = {_EIGHT_BYTES: 8, _FOUR_BYTES: 4}
 _FLOATS = (onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16)
-_LARGE_BYTES = 1 << 16
-_LARGE_FILE = 1 << 22
-"""Smaller files are read as a whole."""
 _MOST_OTHERS = 0.25
 """Share of a file that what is no weight may have, nodes most of all: each is looked at by itself."""
-_NUMBER_BYTES = 10
-"""That the longest number takes."""
-_MOST_FIELDS = 200_000
-"""That a message may have to be looked through, which takes some microseconds a field."""
 
 
-class _Field(NamedTuple):
-    """A field of a message: where it begins, where its content does, and where both end."""
-
-    number: int
-    start: int
-    content: int
-    end: int
-
-
-def light_model(path: Path) -> OnnxModel:
+def light_model(path: Path, hashed: bool = False) -> OnnxModel:
     """Does as `OnnxModel.load`, and leaves large weights in the file where it can.
 
     Args:
-        path: A file that was loaded before, and is to be read again.
+        path: The file.
+        hashed: As in `OnnxModel.load`: all of the file is read then, and little of it kept; else little is read.
 
     Raises:
         InputError: As `OnnxModel.load`.
     """
     try:
-        if path.stat().st_size >= _LARGE_FILE:
+        if path.stat().st_size >= wire.LARGE_FILE:
+            if hashed:
+                return OnnxModel.load(path, True, keep=lambda data: _light_bytes(io.BytesIO(data), path.name))
             with open_plain(path, LARGEST_BYTES) as file:
                 data = _light_bytes(file, path.name)
             return OnnxModel.load(path, data=data)
     except (OSError, ValueError, DecodeError, TrtconvError):
         # Whoever reads all of a file says what is wrong with it.
         pass
-    return OnnxModel.load(path)
+    return OnnxModel.load(path, hashed)
 
 
 def leave_weights(model: OnnxModel, file: BinaryIO) -> bool:
@@ -77,12 +61,12 @@ def leave_weights(model: OnnxModel, file: BinaryIO) -> bool:
     Returns:
         Whether it did; False also where that is of no use, or cannot be told in this way.
     """
-    if file.seek(0, 2) < _LARGE_FILE:
+    if file.seek(0, 2) < wire.LARGE_FILE:
         return False
     light = onnx.ModelProto()
     try:
         light.ParseFromString(_light_bytes(file, model.path.name))
-        if _without_weights(model.proto, light, file).SerializeToString() != light.SerializeToString():
+        if _without_weights(model, light, file).SerializeToString() != light.SerializeToString():
             return False
     except (OSError, ValueError, DecodeError, TrtconvError):
         return False
@@ -93,13 +77,13 @@ def leave_weights(model: OnnxModel, file: BinaryIO) -> bool:
     return True
 
 
-def _without_weights(proto: onnx.ModelProto, light: onnx.ModelProto, file: BinaryIO) -> onnx.ModelProto:
+def _without_weights(model: OnnxModel, light: onnx.ModelProto, file: BinaryIO) -> onnx.ModelProto:
     """Returns a model whose weights are as in another where they are the same, which has left them in a file.
 
     Raises:
         ValueError: They are not.
     """
-    copy = onnx.ModelProto()
+    proto, copy = model.proto, onnx.ModelProto()
     _copy(proto, copy, "graph")
     _copy(proto.graph, copy.graph, "initializer")
     for tensor, left in zip(proto.graph.initializer, light.graph.initializer, strict=True):
@@ -107,13 +91,25 @@ def _without_weights(proto: onnx.ModelProto, light: onnx.ModelProto, file: Binar
         if left.data_location != EXTERNAL or left.data_type not in _FLOATS:
             copy.graph.initializer.append(tensor)
             continue
-        if tensor.raw_data != _between(file, *external_range(left)):
+        is_beside = tensor.data_location == EXTERNAL and not lies_in(tensor, model.path)
+        if is_beside or not _is_same(raw_chunks(tensor, model.path), file, external_range(left)):
             raise ValueError("a weight is another one")
         reference = copy.graph.initializer.add()
         _copy(tensor, reference, "raw_data")
-        reference.data_location = EXTERNAL
-        reference.external_data.extend(left.external_data)
+        if tensor.data_location != EXTERNAL:
+            reference.data_location = EXTERNAL
+            reference.external_data.extend(left.external_data)
     return copy
+
+
+def _is_same(chunks: Iterable[bytes], file: BinaryIO, part: tuple[int, int]) -> bool:
+    """Whether a tensor's bytes are a part of a file."""
+    begin, end = part
+    for chunk in chunks:
+        if chunk != wire.between(file, begin, min(begin + len(chunk), end)):
+            return False
+        begin += len(chunk)
+    return begin == end
 
 
 def _copy(source: Message, target: Message, but: str) -> None:
@@ -133,36 +129,36 @@ def _light_bytes(file: BinaryIO, location: str) -> bytes:
     """Returns a serialized model like that of a file, whose large initializers refer to places in that file."""
     end = file.seek(0, 2)
     parts = (
-        _named(_GRAPH, b"".join(_graph(file, field, location, end * _MOST_OTHERS)))
-        if field.number == _GRAPH
-        else _between(file, field.start, field.end)
-        for field in _fields(file, 0, end)
+        _named(wire.GRAPH, b"".join(_graph(file, field, location, end * _MOST_OTHERS)))
+        if field.number == wire.GRAPH
+        else wire.between(file, field.start, field.end)
+        for field in wire.fields(file, 0, end)
     )
     return b"".join(parts)
 
 
-def _graph(file: BinaryIO, graph: _Field, location: str, most: float) -> Iterator[bytes]:
+def _graph(file: BinaryIO, graph: wire.MessageField, location: str, most: float) -> Iterator[bytes]:
     total = 0
-    for field in _fields(file, graph.content, graph.end):
+    for field in wire.fields(file, graph.content, graph.end):
         apart = None
-        if field.number == _INITIALIZER and field.end - field.content >= _LARGE_BYTES:
+        if field.number == wire.INITIALIZER and field.end - field.content >= wire.LARGE_BYTES:
             apart = _apart(file, field, location)
         if apart is None:
             total += field.end - field.start
             if total > most:
                 raise ValueError("most of the file is no weights")
-            yield _between(file, field.start, field.end)
+            yield wire.between(file, field.start, field.end)
         else:
-            yield _named(_INITIALIZER, apart)
+            yield _named(wire.INITIALIZER, apart)
 
 
-def _apart(file: BinaryIO, tensor: _Field, location: str) -> bytes | None:
+def _apart(file: BinaryIO, tensor: wire.MessageField, location: str) -> bytes | None:
     """Returns a tensor that refers to where its values are; None where they are not floats in one place."""
-    fields = list(_fields(file, tensor.content, tensor.end))
-    values = [field for field in fields if field.number == _RAW_DATA]
+    fields = list(wire.fields(file, tensor.content, tensor.end))
+    values = [field for field in fields if field.number == wire.RAW_DATA]
     if len(values) != 1 or not {field.number for field in fields} <= _WITHOUT_OTHER_VALUES:
         return None
-    described = (_between(file, field.start, field.end) for field in fields if field.number != _RAW_DATA)
+    described = (wire.between(file, field.start, field.end) for field in fields if field.number != wire.RAW_DATA)
     proto = onnx.TensorProto.FromString(b"".join(described))
     if proto.data_type not in _FLOATS or nbytes(proto) != values[0].end - values[0].content:
         return None
@@ -174,49 +170,9 @@ def _apart(file: BinaryIO, tensor: _Field, location: str) -> bytes | None:
     return serialized
 
 
-def _fields(file: BinaryIO, start: int, end: int) -> Iterator[_Field]:
-    number = 0
-    while start < end:
-        tag, at = _varint(file, start)
-        kind, number = tag & 7, number + 1
-        if number > _MOST_FIELDS:
-            raise ValueError("it has too many fields to be looked through")
-        if tag >> 3 in (_GRAPH, _INITIALIZER, _RAW_DATA) and kind != _LENGTH:
-            # Readers of protobuf pass over a field of another kind than its number has.
-            raise ValueError("a field has the number of a message, and is none")
-        if kind == _LENGTH:
-            size, at = _varint(file, at)
-        elif kind == _VARINT:
-            size = _varint(file, at)[1] - at
-        elif kind in _FIXED:
-            size = _FIXED[kind]
-        else:
-            raise ValueError(f"messages have no fields of kind {kind}")
-        if at + size > end:
-            raise ValueError("a field ends beyond its message")
-        yield _Field(tag >> 3, start, at, at + size)
-        start = at + size
-
-
-def _varint(file: BinaryIO, at: int) -> tuple[int, int]:
-    """Returns a number and where it ends: seven bits a byte, the lowest first, as long as the highest bit is set."""
-    file.seek(at)
-    value = 0
-    for place, byte in enumerate(file.read(_NUMBER_BYTES)):
-        value |= (byte & 127) << 7 * place
-        if byte < 128:
-            return value, at + place + 1
-    raise ValueError("a number has no end")
-
-
-def _between(file: BinaryIO, start: int, end: int) -> bytes:
-    file.seek(start)
-    return file.read(end - start)
-
-
 def _named(number: int, content: bytes) -> bytes:
     """Returns a field of a length."""
-    return _varint_of(number << 3 | _LENGTH) + _varint_of(len(content)) + content
+    return _varint_of(number << 3 | wire.LENGTH) + _varint_of(len(content)) + content
 
 
 def _varint_of(value: int) -> bytes:

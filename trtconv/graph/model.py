@@ -37,6 +37,7 @@ from trtconv.graph.external_data import (
     SMALL_BYTES,
     FileStates,
     array_of,
+    beside,
     check_external_all,
     data_path,
     external_entry,
@@ -86,20 +87,23 @@ class OnnxModel:
         self._size, self._data, self._file = 0, FileStates({}), FileStates({})
 
     @classmethod
-    def load(cls, path: Path, hashed: bool = False, data: bytes | None = None) -> OnnxModel:
+    def load(
+        cls, path: Path, hashed: bool = False, data: bytes | None = None, keep: Callable[[bytes], bytes] | None = None
+    ) -> OnnxModel:
         """Reads a model; its external data is checked for being there, not read.
 
         Args:
             path: The file.
             hashed: Whether `digest` will be asked for, which then need not read the file again.
             data: Its content, if it was read.
+            keep: Returns what of the content is to be in memory; None: all.
 
         Raises:
             InputError: The file is missing, truncated or no ONNX model, or its external data is not as it should be.
         """
         state, data = FileStates.of([path]), read_file(path) if data is None else data
         hashing = Hashing(data) if hashed or len(data) <= _SMALL_FILE else None
-        model = cls(_parse(data, path), path)
+        model = cls(_parse(data if keep is None else keep(data), path), path)
         model._file, model._hashing = state, hashing.wait() if hashing is not None and hashed else None
         model._size, data = len(data), b""  # What follows copies each tensor that it looks at.
         model.whole = model._whole_of(admit(model.proto, hashing, path))
@@ -275,15 +279,15 @@ class OnnxModel:
         """Returns the SHA-256 of the model file, `alone` or followed by what it uses of its external data files."""
         hashing = self._hashing or Hashing(read_file(self.path))
         sha = hashing.result()
-        for name, begin, end in () if alone else used_parts(self.external_tensors()):
+        for name, begin, end in () if alone else used_parts(beside(self.external_tensors(), self.path)):
             for chunk in read_chunks(self.path.parent / name, begin, end):
                 sha.update(chunk)
         return str(sha.hexdigest())
 
     @property
     def external_files(self) -> tuple[Path, ...]:
-        """The files that hold external data, in order of name."""
-        names = {external_entry(t)["location"] for t in self.external_tensors()}
+        """The files beside the model's own that hold external data, in order of name."""
+        names = {external_entry(t)["location"] for t in beside(self.external_tensors(), self.path)}
         return tuple(self.path.parent / name for name in sorted(names))
 
     def require_unchanged_data(self) -> None:

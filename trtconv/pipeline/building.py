@@ -53,7 +53,7 @@ from trtconv.runtimes.foreign_nodes import typed_model, write_types
 from trtconv.runtimes.proof.proving import NetworkProof
 from trtconv.runtimes.proof.subject import ProofSubject
 from trtconv.runtimes.tensorrt import EngineBlob, ParsedNetwork, Runtime, RuntimeInfo
-from trtconv.runtimes.tensorrt.early.runtime import runtime_of
+from trtconv.runtimes.tensorrt.early.runtime import is_begun, runtime_of
 
 
 @takes_request
@@ -83,7 +83,7 @@ def build(request: BuildRequest, progress: Progress | None = None) -> BuildRepor
 def _build(request: BuildRequest, clock: Stopwatch) -> BuildReport:
     with clock.stage(Stage.LOAD):
         check_outputs(request)
-        model = typed_model(request.model, request.interface)
+        model = typed_model(request.model, request.interface, light=is_begun(request))
         protect_data(model, request.engine_path, request.report_path, *named_cache(request))
     with clock.stage(Stage.RUNTIME):
         engine = runtime_of(request, alone=not model.external_files)

@@ -15,6 +15,7 @@ from trtconv.core.errors import InputError
 from trtconv.core.frozen import frozen
 from trtconv.core.interface import Interface
 from trtconv.graph.fitting import fit
+from trtconv.graph.light_file import light_model
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.operators import is_foreign
 from trtconv.graph.types import ONNX_DOMAINS
@@ -94,13 +95,18 @@ def _plain(attribute: onnx.AttributeProto) -> Any:
     return list(value) if attribute.type in (onnx.AttributeProto.INTS, onnx.AttributeProto.FLOATS) else value
 
 
-def typed_model(path: Path, interface: Interface | None = None) -> OnnxModel:
+def typed_model(path: Path, interface: Interface | None = None, *, light: bool = False) -> OnnxModel:
     """Reads a model, gives it the inputs and outputs that are asked for, and writes what references tell of types.
+
+    Args:
+        path: Its file.
+        interface: What is asked for.
+        light: Whether large weights are to stay in the file where they can, until they are looked at.
 
     Raises:
         InputError: As `OnnxModel.load`, `fit` and `write_types`.
     """
-    model = OnnxModel.load(path, hashed=True)
+    model = (light_model if light else OnnxModel.load)(path, hashed=True)
     if interface:
         fit(model, interface)
     return write_types(model)

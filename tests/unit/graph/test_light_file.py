@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import hashlib
 import io
 import weakref
 from collections.abc import Callable
@@ -21,7 +22,7 @@ from trtconv.core.errors import InputError
 from trtconv.core.progress import NullProgress
 from trtconv.core.requests.check import CheckRequest
 from trtconv.core.target import Target
-from trtconv.graph import light_file
+from trtconv.graph import light_file, wire
 from trtconv.graph.external_data import lies_in, refer_to
 from trtconv.graph.light_file import leave_weights, light_model
 from trtconv.graph.model import OnnxModel
@@ -48,7 +49,7 @@ def model_of(arrays: dict[str, np.ndarray]) -> onnx.ModelProto:
 
 @pytest.fixture(autouse=True)
 def any_file_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(light_file, "_LARGE_FILE", 0)
+    monkeypatch.setattr(wire, "LARGE_FILE", 0)
     monkeypatch.setattr(light_file, "_MOST_OTHERS", 1.0)
 
 
@@ -59,13 +60,39 @@ def test_a_light_model_is_the_model(tmp_path_factory: pytest.TempPathFactory, ki
     random = np.random.default_rng(0)
     arrays = {f"w{i}": (100 * random.standard_normal((size, 1))).astype(dtype) for i, (dtype, size) in enumerate(kinds)}
     onnx.save_model(model_of(arrays), path)
-    whole, light = OnnxModel.load(path), light_model(path)
-    for name, values in arrays.items():
-        one, two = (model.main.initializer(name) for model in (whole, light))
-        np.testing.assert_array_equal(light.array(two), values)
-        assert lies_in(two, path) == (values.dtype in (np.float32, np.float16) and values.nbytes >= 1 << 16)
-        two.CopyFrom(one)
-    assert light.proto == whole.proto
+    whole = OnnxModel.load(path)
+    for light in (light_model(path), light_model(path, hashed=True)):
+        for name, values in arrays.items():
+            one, two = (model.main.initializer(name) for model in (whole, light))
+            np.testing.assert_array_equal(light.array(two), values)
+            assert lies_in(two, path) == (values.dtype in (np.float32, np.float16) and values.nbytes >= 1 << 16)
+            two.CopyFrom(one)
+        assert light.proto == whole.proto
+
+
+def test_a_light_model_is_of_its_file_alone(tmp_path: Path) -> None:
+    path = tmp_path / "m.onnx"
+    onnx.save_model(model_of({"w0": np.ones((40_000, 1), np.float32)}), path)
+    light = light_model(path, hashed=True)
+    assert any(True for _ in light.external_tensors())
+    assert not light.external_files
+    assert light.digest() == light.digest(alone=True) == hashlib.sha256(path.read_bytes()).hexdigest()
+    light.require_unchanged_data()
+    path.write_bytes(flip(path.read_bytes(), -200 % path.stat().st_size))
+    with pytest.raises(InputError, match="was changed while it was read"):
+        light.require_unchanged_data()
+
+
+def test_files_beside_a_light_model_are_its_own(tmp_path: Path) -> None:
+    path, values = tmp_path / "m.onnx", np.arange(40_000, dtype=np.float32)
+    proto = model_of({"w0": values, "w1": values + 1})
+    refer_to(proto.graph.initializer[1], "w.data", 4, values.nbytes)
+    onnx.save_model(proto, path)
+    (tmp_path / "w.data").write_bytes(bytes(4) + (values + 1).tobytes())
+    light, whole = light_model(path, hashed=True), OnnxModel.load(path)
+    assert lies_in(light.main.initializer("w0"), path)
+    assert light.external_files == whole.external_files == (tmp_path / "w.data",)
+    assert light.digest() == whole.digest() != light.digest(alone=True)
 
 
 @pytest.mark.parametrize(
@@ -194,7 +221,7 @@ def test_a_file_of_more_fields_than_are_looked_through_is_read_whole(
     path = tmp_path / "m.onnx"
     onnx.save_model(model_of({"w0": np.ones((40_000, 1), np.float32)}), path)
     assert any(True for _ in light_model(path).external_tensors())
-    monkeypatch.setattr(light_file, "_MOST_FIELDS", 2)
+    monkeypatch.setattr(wire, "_MOST_FIELDS", 2)
     assert not any(True for _ in light_model(path).external_tensors())
 
 
@@ -228,6 +255,20 @@ def test_weights_are_left_in_the_file_that_has_them(tmp_path: Path) -> None:
     model.embed()
     first_weight(model.proto).ClearField("data_location")
     assert model.proto == whole and model.serialize() == content
+
+
+def test_weights_that_are_in_the_file_already_are_held_to_what_was_parsed(tmp_path: Path) -> None:
+    path = rich(tmp_path / "m.onnx").path
+    content = path.read_bytes()
+    model = light_model(path, hashed=True)
+    before = model.serialize()
+    assert leave_weights(model, io.BytesIO(content))
+    assert model.serialize() == before and lies_in(model.main.initializer("w"), path)
+    place = content.index(np.arange(40_000, dtype=np.float32).tobytes())
+    for changed in (place, place + 80_000, place + 159_999):
+        assert not leave_weights(model, io.BytesIO(flip(content, changed)))
+    path.write_bytes(flip(content, place + 159_999))
+    assert not leave_weights(model, io.BytesIO(content))
 
 
 def test_what_was_known_of_the_weights_before_is_given_back_at_once(tmp_path: Path) -> None:
@@ -290,6 +331,21 @@ def test_what_the_file_says_lies_elsewhere_is_not_held_to_the_file(tmp_path: Pat
     assert not leave_weights(model, io.BytesIO(model.path.read_bytes()))
 
 
+def test_floats_that_lie_elsewhere_are_not_held_to_the_file(tmp_path: Path) -> None:
+    """As above, though the other file has at the same place what the model's own has."""
+    model = rich(tmp_path / "m.onnx")
+    values = np.arange(40_000, dtype=np.float32) + 1
+    model.proto.graph.initializer.append(numpy_helper.from_array(values, "inside"))
+    beside = model.proto.graph.initializer.add()
+    beside.CopyFrom(numpy_helper.from_array(values, "beside"))
+    refer_to(beside, "other.bin", model.serialize().index(values.tobytes()), values.nbytes)
+    model.path.write_bytes(model.serialize())
+    (tmp_path / "other.bin").write_bytes(model.path.read_bytes())
+    for loaded in (OnnxModel.load(model.path), light_model(model.path, hashed=True)):
+        assert loaded.external_files == (tmp_path / "other.bin",)
+        assert not leave_weights(loaded, io.BytesIO(model.path.read_bytes()))
+
+
 def test_small_files_and_what_is_no_model_leave_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = rich(tmp_path / "m.onnx")
     content = model.path.read_bytes()
@@ -300,7 +356,7 @@ def test_small_files_and_what_is_no_model_leave_nothing(tmp_path: Path, monkeypa
     others = (content + unknown, content + bad_node, short.SerializeToString())
     for data in (b"", b"no model", content[:-1], content[:200], *others):
         assert not leave_weights(model, io.BytesIO(data))
-    monkeypatch.setattr(light_file, "_LARGE_FILE", len(content) + 1)
+    monkeypatch.setattr(wire, "LARGE_FILE", len(content) + 1)
     assert not leave_weights(model, io.BytesIO(content))
-    monkeypatch.setattr(light_file, "_LARGE_FILE", len(content))
+    monkeypatch.setattr(wire, "LARGE_FILE", len(content))
     assert leave_weights(model, io.BytesIO(content))

@@ -19,7 +19,7 @@ from trtconv.core.requests.build import BuildRequest
 from trtconv.runtimes.tensorrt.adapter import Installed
 from trtconv.runtimes.tensorrt.base import EngineBlob
 from trtconv.runtimes.tensorrt.early import worker
-from trtconv.runtimes.tensorrt.early.memory import MOST_BYTES, Extent, Memories, SharedMemory
+from trtconv.runtimes.tensorrt.early.memory import MOST_BYTES, Extent, FilePart, Memories, SharedMemory
 from trtconv.runtimes.tensorrt.early.messages import Snapshot
 from trtconv.runtimes.tensorrt.early.runtime import EarlyRuntime
 from trtconv.runtimes.tensorrt.early.worker import _Worker
@@ -88,7 +88,7 @@ def test_what_is_cleared_takes_no_memory(memory: SharedMemory) -> None:
 
 def test_what_is_closed_lives_as_long_as_what_looks_at_it(memory: SharedMemory) -> None:
     array = np.arange(100_000, dtype=np.float32)
-    descriptor, seen = memory.descriptor, memory.load(memory.dump([array]))
+    descriptor, seen = memory.descriptor, memory.load(memory.dump([array]), Path("none"))
     number = os.fstat(descriptor).st_ino
 
     def mapped() -> bool:
@@ -119,7 +119,7 @@ def test_arrays_lie_where_they_were_put(memory: SharedMemory) -> None:
     network = ReadNetwork((ReadTensor(0, "x", "float32", (1, -1)),), (layer,), (0,), (0,))
     memory.append(b"something")
     extent = memory.dump(network)
-    result = memory.load(extent)
+    result = memory.load(extent, Path("none"))
     values = result.layers[0].values
     for name, array in arrays.items():
         assert values[name].dtype == array.dtype
@@ -131,6 +131,25 @@ def test_arrays_lie_where_they_were_put(memory: SharedMemory) -> None:
     # Of what is small there is one, which holds nothing.
     assert values["small"].flags.writeable
     assert (result.tensors, result.inputs, result.outputs) == (network.tensors, network.inputs, network.outputs)
+
+
+def test_arrays_of_a_file_are_looked_at_there(memory: SharedMemory, tmp_path: Path) -> None:
+    path, array = tmp_path / "m.onnx", np.arange(3000, dtype=np.float32)
+    path.write_bytes(b"abc" + array.tobytes() + b"behind")
+    places = [FilePart(3, array.nbytes), None]
+    extent = memory.dump([array, array + 1], lambda data: places.pop(0))
+    # There is room for one of the two.
+    assert array.nbytes < os.fstat(memory.descriptor).st_size < 2 * array.nbytes
+    found, other = memory.load(extent, path)
+    np.testing.assert_array_equal(found, array)
+    np.testing.assert_array_equal(other, array + 1)
+    assert not found.flags.writeable
+    path.write_bytes(path.read_bytes()[:-7])
+    with pytest.raises(ValueError, match="too short"):
+        memory.load(extent, path)
+    path.unlink()
+    with pytest.raises(FileNotFoundError):
+        memory.load(extent, path)
 
 
 def test_neither_process_keeps_what_the_other_has_no_use_for(memories: Memories) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import mmap
+import re
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,7 +21,7 @@ from support.float_nets import net
 from trtconv.core.documents.proof import WeightCounts
 from trtconv.graph.model import OnnxModel
 from trtconv.runtimes.proof import origin as origin_room
-from trtconv.runtimes.proof.bits import elements, fingerprint, same_bits, stored
+from trtconv.runtimes.proof.bits import elements, fingerprint, leave, same_bits, stored
 from trtconv.runtimes.proof.origin import Derivation, origins
 from trtconv.runtimes.proof.weights import Relation, accounts, weigh
 from trtconv.runtimes.tensorrt.readback.records import ReadLayer, ReadNetwork, ReadTensor
@@ -202,6 +205,36 @@ def test_bits_and_not_values_are_compared() -> None:
     assert same_bits(nan, nan.copy())
     assert not same_bits(np.zeros(2, np.float32), np.zeros(3, np.float32))
     assert elements(np.array([3.0, 0.0, -0.0, 1.0])).size == 2
+
+
+def resident(mapping: mmap.mmap) -> int:
+    """Returns how many KiB of a mapping this process holds."""
+    address = np.frombuffer(mapping, np.uint8).ctypes.data
+    text = Path("/proc/self/smaps").read_text()
+    found = re.search(rf"^{address:x}-.*?^Rss: +(\d+) kB", text, re.MULTILINE | re.DOTALL)
+    assert found is not None
+    return int(found[1])
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the system tells of mappings on Linux")
+def test_weights_of_a_file_are_not_held_once_they_are_weighed(tmp_path: Path) -> None:
+    first, second = np.arange(1 << 18, dtype=np.float32), np.arange(10, dtype=np.float32)
+    (tmp_path / "w").write_bytes(first.tobytes() + second.tobytes())
+    with (tmp_path / "w").open("rb") as file:
+        mapping = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
+    values = np.frombuffer(memoryview(mapping)[: first.nbytes], np.float32)
+    few = np.frombuffer(memoryview(mapping)[first.nbytes :], np.float32)
+    assert same_bits(values.reshape(512, -1), first)
+    held = resident(mapping)
+    assert held >= first.nbytes >> 10
+    leave(few)
+    assert resident(mapping) == held
+    leave(values.reshape(512, -1))
+    assert resident(mapping) == 0
+    assert same_bits(values, first)
+    # Of no file.
+    leave(first)
+    leave(first[::2])
 
 
 @pytest.mark.parametrize("size", [1, 5, (1 << 18) + 3])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Iterable, Iterator
 
 import numpy as np
@@ -13,6 +14,8 @@ from trtconv.graph.model import OnnxModel
 
 _FEW = 1 << 12
 """Elements that are copied sooner than looked at in another way."""
+_LEAST_BYTES = 1 << 16
+"""To give back fewer takes longer than they are worth."""
 _CHUNK = 1 << 18
 """Elements that are compared at a time: few enough for the processor's cache."""
 
@@ -49,6 +52,17 @@ def stored(model: OnnxModel, tensor: onnx.TensorProto) -> Array | Iterator[Array
         return model.array(tensor)
     dtype = onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type)
     return (np.frombuffer(chunk, dtype) for chunk in raw_chunks(tensor, model.path))
+
+
+def leave(values: Array) -> None:
+    """Leaves values where they lie, if that is a file: what was read of it is no longer held, and read again when it is
+    looked at again."""
+    owner: object = values if values.nbytes > _LEAST_BYTES else None
+    while isinstance(owner, np.ndarray):
+        owner = owner.base
+    mapping = owner.obj if isinstance(owner, memoryview) else owner
+    if isinstance(mapping, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
+        mapping.madvise(mmap.MADV_DONTNEED)
 
 
 def elements(values: Array) -> Array:

@@ -25,7 +25,7 @@ from trtconv.graph.attributes import attribute
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.scope import Scope
 from trtconv.runtimes.proof.batch_norm import Folded, folded
-from trtconv.runtimes.proof.bits import elements, same_bits, stored
+from trtconv.runtimes.proof.bits import elements, leave, same_bits, stored
 from trtconv.runtimes.proof.origin import Derivation, constants
 from trtconv.runtimes.tensorrt.readback.records import ReadLayer, ReadNetwork
 
@@ -141,10 +141,11 @@ def weigh(network: ReadNetwork, model: OnnxModel, origin: Mapping[str, Derivatio
         model: What it was given.
         origin: Where that model's constants come from.
     """
-    equal = derived = own = 0
+    equal = derived = own = total = 0
     different = []
-    all_accounts = list(accounts(network, model))
-    for account in all_accounts:
+    for account in accounts(network, model):
+        total += 1
+        leave(account.weight.values)
         origins = {origin.get(name, Derivation.COMPUTED) for name in account.sources}
         if account.relation is Relation.DIFFERENT:
             different.append(account)
@@ -155,7 +156,7 @@ def weigh(network: ReadNetwork, model: OnnxModel, origin: Mapping[str, Derivatio
             equal += 1
         elif origins <= {Derivation.FILE, Derivation.DERIVED}:
             derived += 1
-    return Weighed(equal, derived, len(all_accounts) - own, tuple(different))
+    return Weighed(equal, derived, total - own, tuple(different))
 
 
 class _Place(NamedTuple):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import mmap
 import os
 import pickle
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -24,6 +25,14 @@ _PICKLE = 5
 @frozen
 class Extent:
     """A part of shared memory: where it begins, and its length, in bytes."""
+
+    begin: int
+    length: int
+
+
+@frozen
+class FilePart:
+    """A part of a file: where it begins, and its length, in bytes."""
 
     begin: int
     length: int
@@ -87,33 +96,59 @@ class SharedMemory:
         # Another one than this one's, whose position both processes would move.
         return open(f"/proc/self/fd/{self.descriptor}", "rb")  # noqa: PTH123
 
-    def holds(self, data: bytes, part: Extent) -> bool:
+    def holds(self, data: bytes | memoryview, part: Extent) -> bool:
         """Whether a part is this data."""
         view = self.view(part)
         # As bytes, which the C library compares, and a few at a time, for which no memory is asked for.
-        steps = range(0, len(data), _COMPARED_BYTES)
-        return len(data) == len(view) and all(
-            data[begin : begin + _COMPARED_BYTES] == bytes(view[begin : begin + _COMPARED_BYTES]) for begin in steps
-        )
+        steps = (slice(begin, begin + _COMPARED_BYTES) for begin in range(0, len(data), _COMPARED_BYTES))
+        return len(data) == len(view) and all(bytes(data[step]) == bytes(view[step]) for step in steps)
 
-    def dump(self, value: object) -> Extent:
-        """Appends a value that can be pickled, its arrays one by one."""
-        arrays: list[Extent] = []
+    def dump(self, value: object, find: Callable[[memoryview], FilePart | None] = lambda _: None) -> Extent:
+        """Appends a value that can be pickled, its arrays one by one.
+
+        Args:
+            find: Returns where the bytes of an array lie in a file that the other process has too; None: nowhere.
+        """
+        arrays: list[Extent | FilePart] = []
 
         def is_small(buffer: pickle.PickleBuffer) -> bool:
             data = buffer.raw()
             if data.nbytes >= _SMALL_BYTES:
-                arrays.append(self.append(data))
+                arrays.append(find(data) or self.append(data))
             return data.nbytes < _SMALL_BYTES
 
         pickled = pickle.dumps(value, _PICKLE, buffer_callback=is_small)
         return self.append(pickle.dumps((arrays, pickled), _PICKLE))
 
-    def load(self, part: Extent) -> Any:
-        """Returns a value that was dumped; its arrays are views of this memory, which stays as long as they do."""
+    def load(self, part: Extent, file: Path) -> Any:
+        """Returns a value that was dumped; its arrays are views of this memory, or of a file, and keep it.
+
+        Args:
+            file: The file in which `dump` found some.
+
+        Raises:
+            OSError: The file cannot be read.
+            ValueError: It is too short.
+        """
         arrays, pickled = pickle.loads(self.view(part))
         memory = self.view(Extent(0, part.begin))
-        return pickle.loads(pickled, buffers=[memory[array.begin : array.begin + array.length] for array in arrays])
+        content = mapped(file) if any(isinstance(array, FilePart) for array in arrays) else memory
+        sources = [(content if isinstance(array, FilePart) else memory, array) for array in arrays]
+        buffers = [source[array.begin : array.begin + array.length] for source, array in sources]
+        if any(len(buffer) < array.length for buffer, array in zip(buffers, arrays, strict=True)):
+            raise ValueError("the file is too short")
+        return pickle.loads(pickled, buffers=buffers)
+
+
+def mapped(path: Path) -> memoryview:
+    """Returns the content of a file, to be read alone; none of it is read before somebody looks at it.
+
+    Raises:
+        OSError: It is not a plain file.
+        ValueError: It is empty.
+    """
+    with open_plain(path, MOST_BYTES) as file:
+        return memoryview(mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ))
 
 
 @frozen

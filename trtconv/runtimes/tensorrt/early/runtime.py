@@ -99,6 +99,11 @@ def is_eligible(request: BuildRequest) -> bool:
     )
 
 
+def is_begun(request: BuildRequest) -> bool:
+    """Whether a process was started for a request."""
+    return _process is not None and _process.request is request
+
+
 def runtime_of(request: BuildRequest, alone: bool) -> Runtime:
     """Returns the TensorRT that builds what is requested: what was started early for it, or this process's own.
 
@@ -191,9 +196,16 @@ class EarlyProcess:
             self._fork.stdin.flush()
 
     def snapshot(self) -> Snapshot | None:
-        """Waits for the network; None where the process is lost."""
+        """Waits for the network; None where the process is lost.
+
+        Raises:
+            OSError: The model's file, in which weights lie, cannot be read.
+            ValueError: It is another one by now.
+        """
         message = self.hear(NetworkMessage)
-        snapshot: Snapshot | None = None if message is None else self.memories.networks.load(message.snapshot)
+        if message is None:
+            return None
+        snapshot: Snapshot = self.memories.networks.load(message.snapshot, self.request.model)
         return snapshot
 
     def has_parsed(self, model: OnnxModel) -> bool:
@@ -293,7 +305,7 @@ class EarlyRuntime:
     def _network(self, model: OnnxModel) -> EarlyNetwork | None:
         process = self._process
         # There may be no memory left to look at it.
-        with contextlib.suppress(OSError, MemoryError):
+        with contextlib.suppress(OSError, ValueError, MemoryError):
             snapshot = process.snapshot() if model.path == process.request.model else None
             if snapshot is not None and not process.has_parsed(model):
                 data = model.serialize()

@@ -10,7 +10,7 @@ import pickle
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from trtconv.core import budget
@@ -21,7 +21,7 @@ from trtconv.core.options import shared
 from trtconv.core.requests.build import BuildRequest, BuildSettings
 from trtconv.core.target import Target
 from trtconv.runtimes.tensorrt.base import EngineBlob, ParsedNetwork, RuntimeInfo
-from trtconv.runtimes.tensorrt.early.memory import Extent, Memories
+from trtconv.runtimes.tensorrt.early.memory import Extent, FilePart, Memories
 from trtconv.runtimes.tensorrt.early.messages import (
     EngineMessage,
     Greeting,
@@ -31,6 +31,7 @@ from trtconv.runtimes.tensorrt.early.messages import (
     Snapshot,
     Words,
 )
+from trtconv.runtimes.tensorrt.early.places import Places
 from trtconv.runtimes.tensorrt.loader import load
 from trtconv.runtimes.tensorrt.logger import follow_log
 
@@ -90,15 +91,16 @@ class _Worker:
         model = self._model.append_file(request.model)
         if self._has_other_files(model):
             return
-        plan: BuildPlan | None = None
+        find, plan = self._finder(), None
         while plan is None:
             with _rationed(model.length):
                 network = self._parsed(engine, model)
                 plan = _plan_of(request, engine.info) if _is_sure(network) else None
-                self._tell(NetworkMessage(self._networks.dump(self._snapshot(network, model, plan))))
+                self._tell(NetworkMessage(self._networks.dump(self._snapshot(network, model, plan), find)))
             order = plan or self._hear()
             if isinstance(order, Extent):
-                model = order
+                # Which lies in no file.
+                model, find = order, _nowhere
                 # There may be no room for two.
                 del network
             else:
@@ -114,6 +116,10 @@ class _Worker:
             return False
         with self._model.view(model) as data:
             return _EXTERNAL in bytes(data)
+
+    def _finder(self) -> Callable[[memoryview], FilePart | None]:
+        """Returns what finds weights in the model's file."""
+        return _nowhere if self._request.prove == "none" else Places(self._model).find
 
     def _parsed(self, engine: Installed, model: Extent) -> ParsedNetwork:
         # The parser has a copy.
@@ -170,6 +176,10 @@ class _Worker:
         """Returns what the command says: what to build, or where another model is; its end ends this process too."""
         order: BuildPlan | Extent = pickle.load(self._orders)
         return order
+
+
+def _nowhere(_: memoryview) -> None:
+    """Finds no weight in a file."""
 
 
 def _is_sure(network: ParsedNetwork) -> bool:
