@@ -93,6 +93,7 @@ class Script:
 
     def __init__(self) -> None:
         self.dtype = "FLOAT"
+        self.sizes: tuple[int, ...] = (-1, 3, -1, -1)
         self.layers = ["DECONVOLUTION"]
         self.refused: dict[str, str] = {}
         self.complaint = ""
@@ -116,6 +117,9 @@ class Script:
         # Layer to (implementation, tactic, type, strides) of its choices, the fastest first; profiles of the engine.
         self.choices: dict[str, list[Choice]] = {}
         self.profiles = 1
+        # How many profiles the builder was given, and what it says to one.
+        self.profiles_added = 0
+        self.place = 0
 
     def refuse(self, model: bytes) -> list[dict[str, Any]]:
         """The first error, as a parser that stops there has it."""
@@ -140,7 +144,7 @@ def of_networks(trt: Any, script: Script) -> dict[str, dict[str, Any]]:
         return trt.ITensor(name=name, shape=shape, dtype=getattr(trt.DataType, script.dtype), is_shape_tensor=False)
 
     def x() -> Any:
-        return tensor("x", (-1, 3, -1, -1))
+        return tensor("x", script.sizes)
 
     def y() -> Any:
         return tensor("y", (-1, 4, -1, -1))
@@ -205,6 +209,10 @@ def of_building(trt: Any, script: Script) -> dict[str, dict[str, Any]]:
         script.meanwhile()
         return trt.IHostMemory(b"engine") if script.builds else None
 
+    def add_profile(self: Any, profile: Any) -> int:
+        script.profiles_added += 1
+        return script.place
+
     def create_network(self: Any, flags: int = 0) -> Any:
         script.network_flags.append(flags)
         return trt.INetworkDefinition()
@@ -226,7 +234,7 @@ def of_building(trt: Any, script: Script) -> dict[str, dict[str, Any]]:
             "max_aux_streams": -1,
             "hardware_compatibility_level": None,
             "profiling_verbosity": None,
-            "add_optimization_profile": lambda self, profile: 0,
+            "add_optimization_profile": add_profile,
             "algorithm_selector": None,
             "progress_monitor": None,
         },
@@ -589,6 +597,22 @@ def build_with(adapter: Installed, options: BuilderOptions, cache: Path | None =
     network = adapter.parse(two_nodes(), Path("model.onnx"))
     assert not isinstance(network, tuple)
     return network.build(dataclasses.replace(plan(), options=options, timing_cache=cache))
+
+
+@pytest.mark.parametrize("layers", [["CONVOLUTION"], ["CONVOLUTION", "NMS"]])
+def test_what_counts_boxes_has_a_profile_on_tensorrt(
+    name: str, adapter: Installed, script: Script, layers: list[str]
+) -> None:
+    script.layers, script.sizes = layers, (1, 3, 8, 8)
+    build(adapter)
+    assert script.profiles_added == int("NMS" in layers and "rtx" not in name)
+
+
+@pytest.mark.parametrize("name", [EIGHT])
+def test_a_profile_that_tensorrt_does_not_take_fails_the_build(adapter: Installed, script: Script) -> None:
+    script.layers, script.sizes, script.place = ["NMS"], (1, 3, 8, 8), -1
+    with pytest.raises(BuildFailed):
+        build(adapter)
 
 
 def test_contexts_share_profiles_where_that_has_to_be_said(name: str, adapter: Installed, script: Script) -> None:

@@ -254,13 +254,20 @@ class Network:
         """Adds the profiles; False where TensorRT refused one (the log says why)."""
         dynamic = [tensor for tensor in self.inputs if -1 in tensor.shape]
         if not dynamic and not self.shape_inputs:
-            return True
+            return self._add_empty_profile(config)
         try:
             return all(config.add_optimization_profile(self._profile(p, dynamic)) >= 0 for p in profiles)
         except (RuntimeError, TypeError, ValueError) as error:
             # Sizes beyond TensorRT's integers, or another number of axes than the parser made of the input.
             message = f"TensorRT does not take the profile's sizes: {messages.clean(str(error))}"
             raise _failed((codes.PROFILE_INCONSISTENT.finding(message),)) from error
+
+    def _add_empty_profile(self, config: Any) -> bool:
+        """Adds a profile where the network has no use for one and TensorRT has: without it no context of 8.6 runs an
+        engine that says how many boxes it keeps (executed on 8.6.0)."""
+        if self._capabilities.builds_without_gpu or "NMS" not in self.layer_types:
+            return True
+        return bool(config.add_optimization_profile(self._handles.builder.create_optimization_profile()) >= 0)
 
     def _profile(self, shapes: ShapeProfile, dynamic: list[TensorInfo]) -> Any:
         profile = self._handles.builder.create_optimization_profile()
