@@ -9,7 +9,6 @@ import numpy as np
 import onnx
 
 from trtconv.core.target import Target
-from trtconv.graph.attributes import attribute
 from trtconv.graph.folding import FOLDED
 from trtconv.graph.scope import Scope
 from trtconv.graph.settled import is_settled
@@ -24,8 +23,9 @@ class QuantizeInArithmetic(Spelling):
     """Writes quantisers with scales or zero points known only at run time, and those of 16 bits, as arithmetic.
 
     TensorRT's layers take constant scales, and zero points of 0. Where a network needs others, the numbers are those of
-    ONNX; the operators around them run in float. TensorRT 8.6 casts no input of int8, but dequantises it. With scales
-    along the last axis of four it quantises and dequantises wrongly (executed on 8.6.0), along the second one rightly.
+    ONNX; the operators around them run in float. TensorRT 8.6 casts no input of int8, but dequantises it. With a scale
+    for each channel it quantises and dequantises what is no weight wrongly, along the last axis always and along the
+    second one in some engines of a network (executed on 8.6.0).
 
     Before:
         <ir_version: 8, opset_import: ["": 13]>
@@ -94,17 +94,12 @@ def _is_asymmetric(scope: Scope, inputs: Sequence[str]) -> bool:
 
 
 def _is_of_channels(scope: Scope, index: int, target: Target) -> bool:
-    """Whether TensorRT 8.6 would quantise or dequantise what is computed with scales along an axis not the second."""
-    columns = scope.columns
-    name, scale, *_ = columns.inputs[index]
+    """Whether TensorRT 8.6 would quantise or dequantise what is no weight with a scale for each channel."""
+    name, scale, *_ = scope.columns.inputs[index]
     values = scope.values(scale) if target.before(9) else None
     if values is None or values.size == 1:
         return False
-    axis = attribute(columns.nodes[index], "axis", 1)
-    rank = len(scope.shape(name) or ())
-    is_second = axis == 1 or (rank > 1 and axis == 1 - rank)
-    # Of weights the parser takes each axis that they have channels along.
-    return not is_second and not is_settled(scope, name, FOLDED | {"DequantizeLinear", "QuantizeLinear"})
+    return not is_settled(scope, name, FOLDED | {"DequantizeLinear", "QuantizeLinear"})
 
 
 def _is_input(scope: Scope, name: str) -> bool:

@@ -71,6 +71,9 @@ class ChooseAtRunTime(Spelling):
         # False of every number, and of what is none.
         never = writer("Less", writer("Abs", first), np.zeros((), np.float32))
         mask = writer.resolve(condition)
+        if mask is not None and writer.scope.constant(condition) is None and mask.size <= _MOST_ELEMENTS:
+            # What the builder makes of it is not left to the builder.
+            condition = writer.constant(mask)
         if mask is None or mask.any():
             settled = writer("And", condition, writer("Not", never))
         else:

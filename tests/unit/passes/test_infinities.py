@@ -1,0 +1,129 @@
+"""Infinities on TensorRT 8.6: read from constants of two elements, and the largest of them the other way round."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+from onnx import parser
+
+from support.onnx_models import RTX, wrap
+from support.session import run
+from trtconv.core.target import Target
+from trtconv.passes import PASSES, run_passes
+
+EIGHT = Target("tensorrt", (8, 6))
+GATHER, REDUCE = "gather-infinities", "reduce-max-by-min"
+CONSTANTS = """<float low = {-inf}, float[1,1] high = {inf}, float[2] both = {-inf, inf}, float[3] row = {0, -inf, 1},
+float one = {1}, float16 half = {64512}, int64 three = {3}, bool[3] m = {1, 0, 1}, int64[2] sizes = {2, 3},
+int64[1] axis = {1}>"""
+"""64512 are the bits of minus infinity."""
+
+
+def edits(nodes: str, target: Target = EIGHT, opset: int = 17) -> tuple[onnx.ModelProto, onnx.ModelProto, list[str]]:
+    proto = parser.parse_model(
+        f"""<ir_version: 8, opset_import: ["": {opset}]> g (float[2,3] x, bool[2,3] c) => (float[p,q] y) {CONSTANTS}
+        {{ n = Not (c)  o = Cast <to = 1> (n)  {nodes} }}"""
+    )
+    own = wrap(proto)
+    result = run_passes(own, PASSES, target)
+    return proto, own.proto, [edit.pass_name for edit in result.edits if edit.pass_name in (GATHER, REDUCE)]
+
+
+def compare(before: onnx.ModelProto, after: onnx.ModelProto) -> None:
+    for x in ([[1, -np.inf, 3], [-np.inf] * 3], [[np.inf, 0, -5], [-1, -2, -3]]):
+        for c in (True, False):
+            feeds = {"x": np.array(x, np.float32), "c": np.array([[c, True, c], [c, c, c]])}
+            np.testing.assert_array_equal(run(after, feeds)[0], run(before, feeds)[0])
+
+
+@pytest.mark.parametrize(
+    ("nodes", "count"),
+    [
+        ("y = Where (c, low, x)", 1),
+        ("y = Where (c, x, high)", 1),
+        ("y = Where (c, low, high)", 1),
+        ("e = Equal (x, low)  y = Cast <to = 1> (e)", 1),
+        ("e = Equal (high, x)  y = Cast <to = 1> (e)", 1),
+        ("i = Identity (low)  y = Where (c, i, x)", 1),
+        ("h = Cast <to = 10> (x)  w = Where (c, half, h)  y = Cast <to = 1> (w)", 1),
+        ("h = Cast <to = 1> (half)  y = Where (c, h, x)", 1),
+        ("a = Where (c, low, x)  e = Equal (a, low)  y = Cast <to = 1> (e)", 2),
+        ("k = Neg (high)  y = Where (c, k, x)", 1),
+        ("k = Sub (one, high)  e = Equal (x, k)  y = Cast <to = 1> (e)", 1),
+        ("k = Expand (low, sizes)  y = Where (c, k, x)", 1),
+        ("k = ConstantOfShape <value = float[1] {-inf}> (sizes)  y = Where (c, x, k)", 1),
+        (
+            "s = Shape (x)  k = ConstantOfShape <value = float[1] {-inf}> (s)  e = Equal (x, k)  y = Cast <to = 1> (e)",
+            1,
+        ),
+        ("k = Where (m, low, one)  y = Where (c, k, x)", 1),
+        ("k = Neg (one)  y = Where (c, k, x)", 0),
+        ("k = Neg (row)  y = Where (c, k, x)", 0),
+        ("y = Where (c, one, x)", 0),
+        ("y = Where (c, row, x)", 0),
+        ("y = Add (x, low)", 0),
+        ("e = Less (x, low)  y = Cast <to = 1> (e)", 0),
+        ("i = Cast <to = 7> (o)  e = Equal (i, three)  y = Cast <to = 1> (e)", 0),
+    ],
+)
+def test_a_single_infinity_is_gathered(nodes: str, count: int) -> None:
+    before, after, found = edits(nodes)
+    assert found == [GATHER] * count
+    compare(before, after)
+    assert not edits(nodes, RTX)[2] and not edits(nodes, Target("tensorrt", (10, 0)))[2]
+
+
+@pytest.mark.parametrize("shape", ["", "[1]", "[1,1]", "[1,1,1]"])
+def test_the_result_has_its_axes(shape: str) -> None:
+    proto = parser.parse_model(
+        f"""<ir_version: 8, opset_import: ["": 17]> g (float[3] x, bool[3] c) => (float y) <float{shape} low = {{-inf}}>
+        {{ y = Where (c, low, x) }}"""
+    )
+    proto.graph.output[0].type.tensor_type.ClearField("shape")
+    own = wrap(proto)
+    assert [edit.pass_name for edit in run_passes(own, PASSES, EIGHT).edits] == [GATHER]
+    feeds = {"x": np.arange(3, dtype=np.float32), "c": np.array([True, False, True])}
+    expected, result = run(proto, feeds)[0], run(own.proto, feeds)[0]
+    assert result.shape == expected.shape
+    np.testing.assert_array_equal(result, expected)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "is_written"),
+    [
+        ("a = Add (x, row)  y = ReduceMax <axes = [1]> (a)", True),
+        ("a = Add (x, row)  t = Transpose <perm = [1,0]> (a)  y = ReduceMax <axes = [0], keepdims = 1> (t)", True),
+        ("a = Add (x, row)  y = ReduceMax (a)", True),
+        ("w = Where (m, row, x)  y = ReduceMax <axes = [-1]> (w)", True),
+        ("f = ConstantOfShape <value = float[1] {-inf}> (sizes)  a = Mul (o, f)  y = ReduceMax <axes = [1]> (a)", True),
+        ("f = Expand (low, sizes)  a = Add (x, f)  y = ReduceMax <axes = [1]> (a)", True),
+        ("f = ConstantOfShape <value = float[1] {-1}> (sizes)  a = Mul (x, f)  y = ReduceMax <axes = [1]> (a)", False),
+        ("f = ConstantOfShape (sizes)  a = Mul (x, f)  y = ReduceMax <axes = [1]> (a)", False),
+        ("k = Sub (one, high)  a = Add (x, k)  y = ReduceMax <axes = [1]> (a)", True),
+        ("k = Sub (one, one)  l = Log (k)  w = Where (c, l, x)  y = ReduceMax <axes = [1]> (w)", True),
+        ("y = ReduceMax <axes = [1]> (x)", False),
+        ("a = Add (x, row)  s = Softmax (a)  y = ReduceMax <axes = [1]> (s)", False),
+        ("a = Add (x, row)  y = ReduceMin <axes = [1]> (a)", False),
+        ("a = Add (x, one)  y = ReduceMax <axes = [1]> (a)", False),
+    ],
+)
+def test_the_largest_of_infinities_is_the_least_of_their_opposites(nodes: str, is_written: bool) -> None:
+    before, after, found = edits(nodes)
+    assert (REDUCE in found) is is_written
+    assert "ReduceMax" not in {node.op_type for node in after.graph.node} or not is_written
+    compare(before, after)
+    assert not edits(nodes, RTX)[2] and not edits(nodes, Target("tensorrt", (10, 0)))[2]
+
+
+def test_axes_that_are_an_input_stay_one() -> None:
+    proto = parser.parse_model(
+        """<ir_version: 8, opset_import: ["": 18]> g (float[2,3] x) => (float[2] y)
+        <float[3] row = {-inf, -inf, -inf}, int64[1] axis = {1}>
+        { a = Add (x, row)  y = ReduceMax <keepdims = 0> (a, axis) }"""
+    )
+    own = wrap(proto)
+    run_passes(own, [each for each in PASSES if each.name == REDUCE], EIGHT)
+    assert [list(node.input[1:]) for node in own.proto.graph.node if node.op_type == "ReduceMin"] == [["axis"]]
+    x = np.ones((2, 3), np.float32)
+    np.testing.assert_array_equal(run(own.proto, {"x": x})[0], run(proto, {"x": x})[0])
