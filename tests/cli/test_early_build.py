@@ -270,6 +270,68 @@ def test_a_weight_named_by_the_place_of_another_one_is_found_out(build: Build, t
     assert {finding["code"] for finding in end.report["findings"]} == {"TC402"}
 
 
+LATER = """
+import os
+from trtconv.runtimes.tensorrt.early.runtime import EarlyProcess
+snapshot, done = EarlyProcess.snapshot, []
+def later(self):
+    path = self.request.model
+    if not done:
+        done.append(True)
+        content = path.read_bytes()
+        {what}
+    return snapshot(self)
+EarlyProcess.snapshot = later
+"""
+CUT, GONE = "os.truncate(path, 1000)", "path.unlink()"
+OTHER_CONTENT = "path.write_bytes(content[:-600] + bytes(600))"
+MANY = CONVOLUTION.replace("3,3,3", "3,9,9").replace("14,14", "8,8")
+
+
+@pytest.mark.parametrize("batch", ["1", "n"])
+@pytest.mark.parametrize("what", [CUT, GONE, OTHER_CONTENT])
+def test_a_file_that_changes_before_its_network_is_looked_at(
+    build: Build, tmp_path: Path, what: str, batch: str
+) -> None:
+    """It has weights that nobody has read yet."""
+    saved(model(MANY.format(batch=batch)), tmp_path)
+    args = BATCH if batch == "n" else ()
+    end = build(LARGE + LATER.format(what=what), *args, LEFT=str(tmp_path / "left.txt"))
+    assert (end.code, end.engine) == (2, "")
+    assert "changed while it was read" in end.stderr or "went away" in end.stderr or "SIGBUS" in end.stderr
+
+
+def test_a_file_that_goes_after_its_weights_were_read_has_no_engine(build: Build, tmp_path: Path) -> None:
+    saved(model(MANY.format(batch=1)), tmp_path)
+    gone = """
+from trtconv.graph.model import OnnxModel
+require = OnnxModel.require_unchanged_data
+def later(self):
+    self.path.unlink()
+    require(self)
+OnnxModel.require_unchanged_data = later
+"""
+    end = build(LARGE + gone, LEFT=str(tmp_path / "left.txt"))
+    assert (end.code, end.engine) == (2, "")
+    assert "changed while it was read" in end.stderr
+
+
+def test_the_command_leaves_weights_in_the_file_where_a_process_builds_early(build: Build, tmp_path: Path) -> None:
+    saved(model(MANY.format(batch=1)), tmp_path)
+    told = """
+from trtconv.pipeline import building
+planned = building.planned
+def noted(request, model, *args):
+    open(os.environ["TOLD"], "w").write(str(model.leaves_weights))
+    return planned(request, model, *args)
+building.planned = noted
+"""
+    path = tmp_path / "told.txt"
+    for without, expected in (("", "True"), (WITHOUT, "False")):
+        assert build(LARGE + without + told, LEFT=str(tmp_path / "left.txt"), TOLD=str(path)).code == 0
+        assert path.read_text() == expected
+
+
 def test_sizes_of_choice_are_reported_as_without(build: Build, tmp_path: Path) -> None:
     saved(model(CONVOLUTION.format(batch="n")), tmp_path)
     # Two engines with sizes of choice differ in some bytes, whoever builds them.

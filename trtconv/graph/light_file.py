@@ -70,7 +70,7 @@ def leave_weights(model: OnnxModel, file: BinaryIO) -> bool:
             return False
     except (OSError, ValueError, DecodeError, TrtconvError):
         return False
-    model.proto = light
+    model.proto, model.leaves_weights = light, True
     model.touch()
     # Graphs and what is known of them refer to each other.
     gc.collect()
@@ -132,14 +132,14 @@ def _light_bytes(file: BinaryIO, location: str) -> bytes:
         _named(wire.GRAPH, b"".join(_graph(file, field, location, end * _MOST_OTHERS)))
         if field.number == wire.GRAPH
         else wire.between(file, field.start, field.end)
-        for field in wire.fields(file, 0, end)
+        for field in wire.fields(file, 0, end, wire.GRAPH)
     )
     return b"".join(parts)
 
 
 def _graph(file: BinaryIO, graph: wire.MessageField, location: str, most: float) -> Iterator[bytes]:
     total = 0
-    for field in wire.fields(file, graph.content, graph.end):
+    for field in wire.fields(file, graph.content, graph.end, wire.INITIALIZER):
         apart = None
         if field.number == wire.INITIALIZER and field.end - field.content >= wire.LARGE_BYTES:
             apart = _apart(file, field, location)
@@ -154,7 +154,7 @@ def _graph(file: BinaryIO, graph: wire.MessageField, location: str, most: float)
 
 def _apart(file: BinaryIO, tensor: wire.MessageField, location: str) -> bytes | None:
     """Returns a tensor that refers to where its values are; None where they are not floats in one place."""
-    fields = list(wire.fields(file, tensor.content, tensor.end))
+    fields = wire.tensor_fields(file, tensor)
     values = [field for field in fields if field.number == wire.RAW_DATA]
     if len(values) != 1 or not {field.number for field in fields} <= _WITHOUT_OTHER_VALUES:
         return None

@@ -78,12 +78,12 @@ class OnnxModel:
     """
 
     def __init__(self, proto: onnx.ModelProto, path: Path) -> None:
-        self.proto = proto
-        self.path = path
+        self.proto, self.path = proto, path
         self.interface = Interface()  # What `graph.fitting` was asked for; what that came to:
         self.io: TensorIos = {}
         self.images: ImageInput | None = None
         self._hashing: Hashing | None = None
+        self.leaves_weights = False  # Whether weights lie in the file that a whole model would have inside.
         self._size, self._data, self._file = 0, FileStates({}), FileStates({})
 
     @classmethod
@@ -105,7 +105,8 @@ class OnnxModel:
         hashing = Hashing(data) if hashed or len(data) <= _SMALL_FILE else None
         model = cls(_parse(data if keep is None else keep(data), path), path)
         model._file, model._hashing = state, hashing.wait() if hashing is not None and hashed else None
-        model._size, data = len(data), b""  # What follows copies each tensor that it looks at.
+        # What follows copies each tensor that it looks at.
+        model._size, model.leaves_weights, data = len(data), keep is not None, b""
         model.whole = model._whole_of(admit(model.proto, hashing, path))
         if external := list(model.external_tensors()):
             model.path = check_external_all(external, path)
@@ -277,8 +278,7 @@ class OnnxModel:
 
     def digest(self, alone: bool = False) -> str:
         """Returns the SHA-256 of the model file, `alone` or followed by what it uses of its external data files."""
-        hashing = self._hashing or Hashing(read_file(self.path))
-        sha = hashing.result()
+        sha = (self._hashing or Hashing(read_file(self.path))).result()
         for name, begin, end in () if alone else used_parts(beside(self.external_tensors(), self.path)):
             for chunk in read_chunks(self.path.parent / name, begin, end):
                 sha.update(chunk)
@@ -286,17 +286,18 @@ class OnnxModel:
 
     @property
     def external_files(self) -> tuple[Path, ...]:
-        """The files beside the model's own that hold external data, in order of name."""
-        names = {external_entry(t)["location"] for t in beside(self.external_tensors(), self.path)}
-        return tuple(self.path.parent / name for name in sorted(names))
+        """The files that hold external data, in order of name; its own where the file itself says so."""
+        tensors = beside(self.external_tensors(), self.path) if self.leaves_weights else self.external_tensors()
+        return tuple(self.path.parent / name for name in sorted({external_entry(t)["location"] for t in tensors}))
 
     def require_unchanged_data(self) -> None:
         """Raises InputError where the model's file or one of external data is another one than when it was loaded."""
         self._data.require()
-        # A link or a right that was added is no change, and a file that is gone has had its say.
-        if self._file.stand() or self._hashing is None or not self.path.exists():
+        # A link or a right that was added is no change, and a file that is gone has had its say, unless it has weights.
+        is_gone = not self.path.exists()
+        if self._file.stand() or self._hashing is None or (is_gone and not self.leaves_weights):
             return
-        if Hashing(read_file(self.path)).result().digest() != self._hashing.result().digest():
+        if is_gone or Hashing(read_file(self.path)).result().digest() != self._hashing.result().digest():
             self._file.require()
 
     def _embed_small_tensors(self) -> None:
@@ -336,6 +337,7 @@ class OnnxModel:
         twin = OnnxModel(onnx.ModelProto(), self.path)
         twin.proto.CopyFrom(self.proto)
         twin.interface, twin.io, twin.images = self.interface, self.io, self.images
+        twin.leaves_weights = self.leaves_weights
         return twin
 
     def fits_halved(self) -> bool:

@@ -6,6 +6,7 @@ Nothing here needs onnx, which takes longer to load than a file to look through.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from typing import BinaryIO, NamedTuple
 
@@ -19,6 +20,8 @@ LARGE_FILE = 1 << 22
 """Smaller files are read as a whole."""
 _NUMBER_BYTES = 10
 """That the longest number takes."""
+_MOST_OF_TENSOR = 64
+"""Fields of a tensor whose values are in one place."""
 _MOST_FIELDS = 200_000
 """That a message may have to be looked through, which takes some microseconds a field."""
 
@@ -32,13 +35,14 @@ class MessageField(NamedTuple):
     end: int
 
 
-def fields(file: BinaryIO, start: int, end: int) -> Iterator[MessageField]:
+def fields(file: BinaryIO, start: int, end: int, sought: int) -> Iterator[MessageField]:
     """Yields the fields of a message.
 
     Args:
         file: Has it.
         start: Where it begins.
         end: Where it ends.
+        sought: The number of those that are of interest, which have a length.
 
     Raises:
         ValueError: It is none, or cannot be looked through.
@@ -49,7 +53,7 @@ def fields(file: BinaryIO, start: int, end: int) -> Iterator[MessageField]:
         kind, number = tag & 7, number + 1
         if number > _MOST_FIELDS:
             raise ValueError("it has too many fields to be looked through")
-        if tag >> 3 in (GRAPH, INITIALIZER, RAW_DATA) and kind != LENGTH:
+        if tag >> 3 == sought and kind != LENGTH:
             # Readers of protobuf pass over a field of another kind than its number has.
             raise ValueError("a field has the number of a message, and is none")
         if kind == LENGTH:
@@ -83,14 +87,23 @@ def between(file: BinaryIO, start: int, end: int) -> bytes:
     return file.read(end - start)
 
 
+def tensor_fields(file: BinaryIO, tensor: MessageField) -> list[MessageField]:
+    """Returns the fields of a tensor; none where it has more than one whose values are in one place.
+
+    Raises:
+        ValueError: It is no tensor.
+    """
+    parts = list(itertools.islice(fields(file, tensor.content, tensor.end, RAW_DATA), _MOST_OF_TENSOR + 1))
+    return parts if len(parts) <= _MOST_OF_TENSOR else []
+
+
 def large_values(file: BinaryIO) -> Iterator[MessageField]:
     """Yields the values of a model's large initializers, where they are raw data.
 
     Raises:
         ValueError: It is no model, or cannot be looked through.
     """
-    for graph in fields(file, 0, file.seek(0, 2)):
-        for tensor in fields(file, graph.content, graph.end) if graph.number == GRAPH else ():
+    for graph in fields(file, 0, file.seek(0, 2), GRAPH):
+        for tensor in fields(file, graph.content, graph.end, INITIALIZER) if graph.number == GRAPH else ():
             if tensor.number == INITIALIZER and tensor.end - tensor.content >= LARGE_BYTES:
-                inside = fields(file, tensor.content, tensor.end)
-                yield from (field for field in inside if field.number == RAW_DATA)
+                yield from (field for field in tensor_fields(file, tensor) if field.number == RAW_DATA)

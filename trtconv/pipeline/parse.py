@@ -46,6 +46,8 @@ def _parsed(model: OnnxModel, engine: Runtime, clock: Stopwatch) -> ParsedNetwor
     with clock.stage(Stage.RUNTIME):
         own = engine.own
     with clock.stage(Stage.PARSE):
+        # The parser reads weights in the file that is there now, and of one that is gone it has no words.
+        model.require_unchanged_data()
         return own.parse(model.serialize(), model.path)
 
 

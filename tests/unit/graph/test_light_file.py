@@ -81,6 +81,50 @@ def test_a_light_model_is_of_its_file_alone(tmp_path: Path) -> None:
     path.write_bytes(flip(path.read_bytes(), -200 % path.stat().st_size))
     with pytest.raises(InputError, match="was changed while it was read"):
         light.require_unchanged_data()
+    path.unlink()
+    with pytest.raises(InputError, match="was changed while it was read"):
+        light.require_unchanged_data()
+
+
+def test_external_data_that_a_file_keeps_in_itself_stays_named(tmp_path: Path) -> None:
+    """Whoever copies the model elsewhere, under another name, has to take it along."""
+    path, values = tmp_path / "m.onnx", np.arange(40_000, dtype=np.float32)
+    proto = model_of({"w0": values, "w1": values})
+    # Where the other one lies, once both offsets are written with as many digits.
+    for _ in range(2):
+        content = proto.SerializeToString()
+        refer_to(proto.graph.initializer[1], "m.onnx", content.index(values.tobytes()), values.nbytes)
+    onnx.save_model(proto, path)
+    whole, light = OnnxModel.load(path), light_model(path, hashed=True)
+    assert whole.external_files == (path,) and not light.external_files
+    assert whole.digest() == light.digest() == hashlib.sha256(path.read_bytes()).hexdigest()
+    np.testing.assert_array_equal(whole.array(whole.main.initializer("w1")), values)
+
+
+def test_a_version_of_the_model_is_no_initializer(tmp_path: Path) -> None:
+    """Both have the number 5, one in the model and one in its graph."""
+    path = tmp_path / "m.onnx"
+    proto = model_of({"w0": np.ones((40_000, 1), np.float32)})
+    proto.model_version = 3
+    onnx.save_model(proto, path)
+    assert any(True for _ in light_model(path).external_tensors())
+
+
+def test_a_tensor_of_many_fields_is_read_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "m.onnx"
+    onnx.save_model(model_of({"w0": np.ones((40_000, 1), np.float32)}), path)
+    count = len(wire.tensor_fields(*first_tensor(path)))
+    for most, is_light in ((count, True), (count - 1, False)):
+        monkeypatch.setattr(wire, "_MOST_OF_TENSOR", most)
+        assert any(True for _ in light_model(path).external_tensors()) is is_light
+        assert bool(list(wire.large_values(io.BytesIO(path.read_bytes())))) is is_light
+
+
+def first_tensor(path: Path) -> tuple[io.BytesIO, wire.MessageField]:
+    file = io.BytesIO(path.read_bytes())
+    graph = next(f for f in wire.fields(file, 0, file.seek(0, 2), wire.GRAPH) if f.number == wire.GRAPH)
+    tensors = wire.fields(file, graph.content, graph.end, wire.INITIALIZER)
+    return file, next(field for field in tensors if field.number == wire.INITIALIZER)
 
 
 def test_files_beside_a_light_model_are_its_own(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from support.onnx_models import RTX, wrap
 from support.session import run
 from trtconv.core.target import Target
 from trtconv.passes import PASSES, run_passes
+from trtconv.passes.spelling import infinities
 
 EIGHT = Target("tensorrt", (8, 6))
 GATHER, REDUCE = "gather-infinities", "reduce-max-by-min"
@@ -101,7 +102,8 @@ def test_the_result_has_its_axes(shape: str) -> None:
         ("f = ConstantOfShape <value = float[1] {-1}> (sizes)  a = Mul (x, f)  y = ReduceMax <axes = [1]> (a)", False),
         ("f = ConstantOfShape (sizes)  a = Mul (x, f)  y = ReduceMax <axes = [1]> (a)", False),
         ("k = Sub (one, high)  a = Add (x, k)  y = ReduceMax <axes = [1]> (a)", True),
-        ("k = Sub (one, one)  l = Log (k)  w = Where (c, l, x)  y = ReduceMax <axes = [1]> (w)", True),
+        ("a = Add (x, row)  k = Ceil (a)  y = ReduceMax <axes = [1]> (k)", True),
+        ("a = Add (x, row)  t = Tanh (a)  y = ReduceMax <axes = [1]> (t)", False),
         ("y = ReduceMax <axes = [1]> (x)", False),
         ("a = Add (x, row)  s = Softmax (a)  y = ReduceMax <axes = [1]> (s)", False),
         ("a = Add (x, row)  y = ReduceMin <axes = [1]> (a)", False),
@@ -127,3 +129,58 @@ def test_axes_that_are_an_input_stay_one() -> None:
     assert [list(node.input[1:]) for node in own.proto.graph.node if node.op_type == "ReduceMin"] == [["axis"]]
     x = np.ones((2, 3), np.float32)
     np.testing.assert_array_equal(run(own.proto, {"x": x})[0], run(proto, {"x": x})[0])
+
+
+def rewritten(text: str) -> tuple[onnx.ModelProto, onnx.ModelProto, list[str]]:
+    proto = parser.parse_model(f'<ir_version: 8, opset_import: ["": 17]> {text}')
+    own = wrap(proto)
+    return proto, own.proto, [edit.pass_name for edit in run_passes(own, PASSES, EIGHT).edits]
+
+
+@pytest.mark.parametrize(
+    ("shape", "mask", "count"),
+    [
+        ("[1,100,100]", "[2,100,100]", 1),
+        ("[1,100,100]", "[2,1,100]", 0),
+        ("[3,1,1]", "[1,2,2]", 1),
+    ],
+)
+def test_what_is_filled_is_written_small(shape: str, mask: str, count: int) -> None:
+    """Its axes are those of others, or few; else it is left as it is."""
+    sizes = shape[1:-1].split(",")
+    proto, after, found = rewritten(
+        f"""g (float[1,1,1] x, bool{mask} c) => (float[p,q,r] y) <int64[3] s = {{{",".join(sizes)}}}>
+        {{ k = ConstantOfShape <value = float[1] {{-inf}}> (s)  y = Where (c, k, x) }}"""
+    )
+    assert found.count(GATHER) == count
+    assert after.ByteSize() < 1000
+    random = np.random.default_rng(0)
+    c = random.integers(0, 2, [int(size) for size in mask[1:-1].split(",")]).astype(bool)
+    feeds = {"x": np.ones((1, 1, 1), np.float32), "c": c}
+    np.testing.assert_array_equal(run(after, feeds)[0], run(proto, feeds)[0])
+
+
+@pytest.mark.parametrize("outer", ["k = Neg (high)", "k = Identity (low)"])
+def test_a_branch_reads_what_is_around_it(outer: str) -> None:
+    text = f"""g (float[2,3] x, bool[2,3] c, bool b) => (float[2,3] y) <float high = {{inf}}, float low = {{-inf}}> {{
+      {outer}
+      y = If (b) < then_branch = t () => (float[2,3] u) {{ u = Where (c, k, x) }},
+                   else_branch = e () => (float[2,1] v) {{ w = Add (x, k)  v = ReduceMax <axes = [1]> (w) }} >
+    }}"""
+    proto, after, found = rewritten(text)
+    assert found.count(GATHER) == 1 and found.count(REDUCE) == 1
+    for b in (True, False):
+        feeds = {"x": np.ones((2, 3), np.float32), "c": np.eye(2, 3, dtype=bool), "b": np.array(b)}
+        np.testing.assert_array_equal(run(after, feeds)[0], run(proto, feeds)[0])
+
+
+def test_many_reductions_take_no_longer_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether an infinity reaches one of them is found out for all of them together."""
+    looked: list[str] = []
+    is_infinite = infinities._is_infinite
+    monkeypatch.setattr(infinities, "_is_infinite", lambda scope, name: looked.append(name) or is_infinite(scope, name))
+    count = 50
+    nodes = "  ".join(f"r{i} = ReduceMax <axes = [1]> (a{i})  a{i + 1} = Add (a{i}, w)" for i in range(count))
+    _, _, found = rewritten(f"g (float[2,3] a0) => (float[2,3] a{count}) <float[3] w = {{1, 2, 3}}> {{ {nodes} }}")
+    assert REDUCE not in found
+    assert len(looked) < 20 * count

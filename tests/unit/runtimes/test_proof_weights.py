@@ -232,6 +232,11 @@ def test_weights_of_a_file_are_not_held_once_they_are_weighed(tmp_path: Path) ->
     leave(values.reshape(512, -1))
     assert resident(mapping) == 0
     assert same_bits(values, first)
+    assert resident(mapping) > 0
+    node = HEAD + "(float[1] x) => (float[1] y) { y = Add (x, x) }"
+    network = ReadNetwork((), (layer(0, "CONSTANT", "w", {"weights": values}),), (), ())
+    weigh(network, model_of(node), {})
+    assert resident(mapping) == 0
     # Of no file.
     leave(first)
     leave(first[::2])

@@ -600,12 +600,12 @@ def build_with(adapter: Installed, options: BuilderOptions, cache: Path | None =
 
 
 @pytest.mark.parametrize("layers", [["CONVOLUTION"], ["CONVOLUTION", "NMS"]])
-def test_what_counts_boxes_has_a_profile_on_tensorrt(
+def test_what_counts_boxes_has_a_profile_on_tensorrt_8(
     name: str, adapter: Installed, script: Script, layers: list[str]
 ) -> None:
     script.layers, script.sizes = layers, (1, 3, 8, 8)
     build(adapter)
-    assert script.profiles_added == int("NMS" in layers and "rtx" not in name)
+    assert script.profiles_added == int("NMS" in layers and name == EIGHT)
 
 
 @pytest.mark.parametrize("name", [EIGHT])

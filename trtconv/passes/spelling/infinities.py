@@ -7,26 +7,31 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from onnx import numpy_helper
 
 from trtconv.core.target import Target
+from trtconv.graph.attributes import attribute
+from trtconv.graph.resolve import resolved
 from trtconv.graph.scope import Scope
 from trtconv.graph.settled import is_settled
 from trtconv.passes.spelling.base import Spelling
 from trtconv.passes.spelling.writer import Unwritable, Writer
 
 _FLOATS = ("float32", "float16")
-_CARRIERS = frozenset(
+_FINITE = frozenset(
     (
-        *("Add", "Cast", "CastLike", "Concat", "Div", "Expand", "Flatten", "Gather", "GatherElements", "GatherND"),
-        *("Identity", "Max", "Min", "Mul", "Neg", "Pad", "ReduceMax", "ReduceMin", "Reshape", "ScatterElements"),
-        *("ScatterND", "Slice", "Split", "Squeeze", "Sub", "Sum", "Tile", "Transpose", "Trilu", "Unsqueeze", "Where"),
+        *("And", "ArgMax", "ArgMin", "Equal", "Erf", "Greater", "GreaterOrEqual", "HardSigmoid", "Hardmax", "IsInf"),
+        *("IsNaN", "Less", "LessOrEqual", "NonZero", "Not", "Or", "Shape", "Sigmoid", "Sign", "Size", "Softmax"),
+        *("Softsign", "Tanh", "Xor"),
     )
 )
-"""Operators that hand on an infinity."""
-_MOST_NODES = 64
-"""That are looked at for an infinity."""
-_MOST_ELEMENTS = 1 << 22
+"""Operators that make no infinity of one."""
+_PRODUCTS = frozenset(("Conv", "ConvTranspose", "Einsum", "Gemm", "MatMul"))
+"""Operators whose constants are weights, which are many and finite."""
+_MOST_ELEMENTS = 1 << 12
 """Of a constant that takes the place of what is computed."""
+_MOST_LOOKED_AT = 1 << 22
+"""Elements of a constant among which an infinity is looked for."""
 
 
 class GatherInfinities(Spelling):
@@ -61,13 +66,16 @@ class GatherInfinities(Spelling):
 
     @staticmethod
     def _constant(writer: Writer, name: str) -> str:
-        values = writer.resolve(name) if _may_be_misread(writer.scope, name) else None
-        if values is None or not values.size or not np.isinf(values).all() or values.size > _MOST_ELEMENTS:
+        values = _values(writer, name) if _may_be_misread(writer.scope, name) else None
+        if values is None or not values.size or not np.isinf(values).all():
             return name
-        if values.size > 1:
-            return writer.constant(values)
-        two = np.concatenate([values.reshape(1), np.zeros(1, values.dtype)])
-        return writer("Gather", two, np.zeros(values.shape, np.int64), axis=0)
+        shape = values.shape
+        if values.size > 1 and _is_broadcast(writer, name, shape):
+            shape = (1,) * len(shape)
+        if math.prod(shape) > 1:
+            return writer.constant(values) if values.size <= _MOST_ELEMENTS else name
+        two = np.array([values.reshape(-1)[0], 0], values.dtype)
+        return writer("Gather", two, np.zeros(shape, np.int64), axis=0)
 
 
 class ReduceMaxByMin(Spelling):
@@ -89,15 +97,22 @@ class ReduceMaxByMin(Spelling):
     name = "reduce-max-by-min"
     ops = frozenset({"ReduceMax"})
 
+    def _sites(self, scope: Scope, target: Target) -> list[int]:
+        sites = super()._sites(scope, target)
+        names = _infinite_names(scope) if sites else set()
+        return [index for index in sites if scope.columns.inputs[index][0] in names]
+
     def lacks(self, scope: Scope, index: int, target: Target) -> bool:
         return target.before(9) and scope.dtype(scope.columns.inputs[index][0]) in _FLOATS
 
     def write(self, writer: Writer, target: Target) -> str | None:
-        if writer.shape(writer.input(0)) == () or not _may_be_infinite(writer):
+        if writer.scope.shape(writer.input(0)) == ():
             raise Unwritable
-        least = writer("ReduceMin", writer("Neg", writer.input(0)), *writer.node.input[1:], **writer.attrs)
+        least = writer.model.fresh_name(f"{writer.output()}/least")
+        inputs = [writer("Neg", writer.input(0)), *writer.node.input[1:]]
+        writer.again(inputs, [least]).op_type = "ReduceMin"
         writer("Neg", least, to=writer.output())
-        return None
+        return "ReduceMax written as Neg, ReduceMin"
 
 
 def _may_be_misread(scope: Scope, name: str) -> bool:
@@ -117,19 +132,46 @@ def _is_gathered(scope: Scope, name: str) -> bool:
     return source is not None and math.prod(source.dims) > 1
 
 
-def _may_be_infinite(writer: Writer) -> bool:
-    """Whether an infinity that is settled before may be among what a node reduces."""
-    scope, names, indices = writer.scope, [writer.input(0)], set[int]()
-    while names and len(indices) < _MOST_NODES:
-        name = names.pop()
-        values: NDArray[Any] | None = writer.resolve(name) if is_settled(scope, name) else None
-        if values is not None and values.dtype.kind == "f" and bool(np.isinf(values).any()):
-            return True
-        index = scope.producers.get(name)
-        if index is None or index in indices:
+def _values(writer: Writer, name: str) -> NDArray[Any] | None:
+    """Returns the values of a tensor that constants alone make, in this graph or one around it."""
+    scope = writer.scope
+    while name not in scope.producers and name not in scope.input_names and scope.parent is not None:
+        scope = scope.parent
+    return resolved(scope, name, writer.model.proto.opset_import)
+
+
+def _is_broadcast(writer: Writer, name: str, shape: tuple[int, ...]) -> bool:
+    """Whether the other inputs of a node have all axes that an input repeats itself along."""
+    others = [writer.scope.shape(other) or () for other in writer.node.input if other != name]
+    return all(
+        size == 1 or any(len(other) >= place and other[-place] == size for other in others)
+        for place, size in enumerate(reversed(shape), start=1)
+    )
+
+
+def _infinite_names(scope: Scope) -> set[str]:
+    """Returns the tensors of a graph among whose values an infinity of some constant may be."""
+    names = set() if scope.parent is None else _infinite_names(scope.parent)
+    constants: dict[str, bool] = {}
+    columns = scope.columns
+    for op, inputs, outputs, node in zip(columns.ops, columns.inputs, columns.outputs, columns.nodes, strict=True):
+        if op in _FINITE:
             continue
-        indices.add(index)
-        node = scope.columns.nodes[index]
-        if node.op_type in _CARRIERS:
-            names += [source for source in node.input if source]
-    return False
+        if op not in _PRODUCTS:
+            for name in inputs:
+                if name and name not in constants:
+                    constants[name] = _is_infinite(scope, name)
+        value = attribute(node, "value") if op == "ConstantOfShape" else None
+        is_filled = value is not None and bool(np.isinf(numpy_helper.to_array(value)).any())
+        if is_filled or any(name in names or constants.get(name) for name in inputs):
+            names.update(outputs)
+    return names
+
+
+def _is_infinite(scope: Scope, name: str) -> bool:
+    """Whether a tensor is a constant with an infinity."""
+    tensor = scope.constant(name)
+    if tensor is None or math.prod(tensor.dims) > _MOST_LOOKED_AT:
+        return False
+    values = scope.values(name)
+    return values is not None and values.dtype.kind == "f" and bool(np.isinf(values).any())

@@ -16,6 +16,8 @@ from trtconv.passes.spelling.writer import Unwritable, Writer
 
 _MOST_ELEMENTS = 1 << 22
 """Of a constant that takes a choice's place."""
+_MOST_OF_MASK = 1 << 16
+"""Elements of a mask that is written as what it comes to."""
 
 
 class ChooseAtRunTime(Spelling):
@@ -71,7 +73,7 @@ class ChooseAtRunTime(Spelling):
         # False of every number, and of what is none.
         never = writer("Less", writer("Abs", first), np.zeros((), np.float32))
         mask = writer.resolve(condition)
-        if mask is not None and writer.scope.constant(condition) is None and mask.size <= _MOST_ELEMENTS:
+        if mask is not None and writer.scope.constant(condition) is None and mask.size <= _MOST_OF_MASK:
             # What the builder makes of it is not left to the builder.
             condition = writer.constant(mask)
         if mask is None or mask.any():

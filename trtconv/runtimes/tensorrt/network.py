@@ -254,7 +254,7 @@ class Network:
         """Adds the profiles; False where TensorRT refused one (the log says why)."""
         dynamic = [tensor for tensor in self.inputs if -1 in tensor.shape]
         if not dynamic and not self.shape_inputs:
-            return self._add_empty_profile(config)
+            profiles = (ShapeProfile({}, {}),) if self._lacks_profile() else ()
         try:
             return all(config.add_optimization_profile(self._profile(p, dynamic)) >= 0 for p in profiles)
         except (RuntimeError, TypeError, ValueError) as error:
@@ -262,12 +262,11 @@ class Network:
             message = f"TensorRT does not take the profile's sizes: {messages.clean(str(error))}"
             raise _failed((codes.PROFILE_INCONSISTENT.finding(message),)) from error
 
-    def _add_empty_profile(self, config: Any) -> bool:
-        """Adds a profile where the network has no use for one and TensorRT has: without it no context of 8.6 runs an
+    def _lacks_profile(self) -> bool:
+        """Whether a network that has no use for a profile needs one: without it no context of TensorRT 8.6 runs an
         engine that says how many boxes it keeps (executed on 8.6.0)."""
-        if self._capabilities.builds_without_gpu or "NMS" not in self.layer_types:
-            return True
-        return bool(config.add_optimization_profile(self._handles.builder.create_optimization_profile()) >= 0)
+        is_old = not self._capabilities.builds_without_gpu and int(self._trt.__version__.partition(".")[0]) < 9
+        return is_old and "NMS" in self.layer_types
 
     def _profile(self, shapes: ShapeProfile, dynamic: list[TensorInfo]) -> Any:
         profile = self._handles.builder.create_optimization_profile()

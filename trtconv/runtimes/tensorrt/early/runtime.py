@@ -196,16 +196,16 @@ class EarlyProcess:
             self._fork.stdin.flush()
 
     def snapshot(self) -> Snapshot | None:
-        """Waits for the network; None where the process is lost.
-
-        Raises:
-            OSError: The model's file, in which weights lie, cannot be read.
-            ValueError: It is another one by now.
-        """
+        """Waits for the network; None where the process is lost, or the file gone in which weights of it lie."""
         message = self.hear(NetworkMessage)
         if message is None:
             return None
-        snapshot: Snapshot = self.memories.networks.load(message.snapshot, self.request.model)
+        try:
+            snapshot: Snapshot = self.memories.networks.load(message.snapshot, self.request.model)
+        except (OSError, ValueError):
+            # It tells of the network but once.
+            self.close()
+            return None
         return snapshot
 
     def has_parsed(self, model: OnnxModel) -> bool:
@@ -305,7 +305,7 @@ class EarlyRuntime:
     def _network(self, model: OnnxModel) -> EarlyNetwork | None:
         process = self._process
         # There may be no memory left to look at it.
-        with contextlib.suppress(OSError, ValueError, MemoryError):
+        with contextlib.suppress(OSError, MemoryError):
             snapshot = process.snapshot() if model.path == process.request.model else None
             if snapshot is not None and not process.has_parsed(model):
                 data = model.serialize()
@@ -315,8 +315,13 @@ class EarlyRuntime:
                 process.memories.model.clear()
                 process.memories.networks.close()
                 process.pass_on(snapshot.words)
-                return EarlyNetwork(process, snapshot, lambda: self.own.parse(model.serialize(), model.path))
+                return EarlyNetwork(process, snapshot, lambda: self._parsed(model))
         return None
+
+    def _parsed(self, model: OnnxModel) -> ParsedNetwork | tuple[ParserIssue, ...]:
+        # Weights may lie in the file.
+        model.require_unchanged_data()
+        return self.own.parse(model.serialize(), model.path)
 
 
 class EarlyNetwork:

@@ -91,7 +91,8 @@ class _Worker:
         model = self._model.append_file(request.model)
         if self._has_other_files(model):
             return
-        find, plan = self._finder(), None
+        with _rationed(model.length):
+            find, plan = self._finder(), None
         while plan is None:
             with _rationed(model.length):
                 network = self._parsed(engine, model)
