@@ -11,6 +11,7 @@ from support.onnx_models import RTX, wrap
 from support.session import run
 from trtconv.core.target import Target
 from trtconv.passes import PASSES, PassResult, run_passes
+from trtconv.passes.spelling import settled_masks
 
 EIGHT = Target("tensorrt", (8, 6))
 NAME = "choose-at-run-time"
@@ -200,3 +201,13 @@ def test_a_mask_far_behind_the_input_counts_too() -> None:
     x = np.arange(6, dtype=np.float32).reshape(2, 3)
     np.testing.assert_array_equal(run(after, {"x": x})[0], run(proto, {"x": x})[0])
     assert NAME not in edits_of(run_passes(wrap(after), PASSES, EIGHT))
+
+
+def test_a_mask_that_constants_make_is_written_as_what_it_comes_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The builder is not asked to make it, but for a large one."""
+    for most, is_constant in ((3, True), (2, False)):
+        monkeypatch.setattr(settled_masks, "_MOST_OF_MASK", most)
+        after, result = rewritten(model("n = Not (m)  y = Where (n, column, x)"))
+        assert edits_of(result) == [NAME]
+        (mask,) = (node.input[0] for node in after.graph.node if node.op_type == "And")
+        assert (mask in {tensor.name for tensor in after.graph.initializer}) is is_constant
