@@ -44,11 +44,9 @@ def _parsed(model: OnnxModel, engine: Runtime, clock: Stopwatch) -> ParsedNetwor
         return network
     # A stage of its own: what TensorRT takes as it starts is not what the model may take.
     with clock.stage(Stage.RUNTIME):
-        own = engine.own
+        _ = engine.own
     with clock.stage(Stage.PARSE):
-        # The parser reads weights in the file that is there now, and of one that is gone it has no words.
-        model.require_unchanged_data()
-        return own.parse(model.serialize(), model.path)
+        return engine.parse_here(model)
 
 
 def start(model: OnnxModel, plan: BuildPlan, engine: Runtime, clock: Stopwatch) -> None:

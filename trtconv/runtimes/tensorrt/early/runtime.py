@@ -315,11 +315,16 @@ class EarlyRuntime:
                 process.memories.model.clear()
                 process.memories.networks.close()
                 process.pass_on(snapshot.words)
-                return EarlyNetwork(process, snapshot, lambda: self._parsed(model))
+                return EarlyNetwork(process, snapshot, lambda: self.parse_here(model))
         return None
 
-    def _parsed(self, model: OnnxModel) -> ParsedNetwork | tuple[ParserIssue, ...]:
-        # Weights may lie in the file.
+    def parse_here(self, model: OnnxModel) -> ParsedNetwork | tuple[ParserIssue, ...]:
+        """Parses a model in this process, with weights that were left in its file; see `Runtime.parse`.
+
+        Raises:
+            InputError: The file is another one by now, or gone.
+        """
+        # The parser reads what is there, and of a file that is gone it has no words.
         model.require_unchanged_data()
         return self.own.parse(model.serialize(), model.path)
 
