@@ -110,6 +110,7 @@ def main() -> int:
     arguments.add_argument("--out", type=Path, default=ROOT / "bench" / "results")
     arguments.add_argument("--only", nargs="*", choices=BODIES, default=BODIES)
     options = arguments.parse_args()
+    onnxruntime.set_default_logger_severity(3)
     rows = []
     with tempfile.TemporaryDirectory() as folder:
         for body in options.only:

@@ -16,8 +16,8 @@ from trtconv.passes.spelling import infinities
 EIGHT = Target("tensorrt", (8, 6))
 GATHER, REDUCE = "gather-infinities", "reduce-max-by-min"
 CONSTANTS = """<float low = {-inf}, float[1,1] high = {inf}, float[2] both = {-inf, inf}, float[3] row = {0, -inf, 1},
-float one = {1}, float16 half = {64512}, int64 three = {3}, bool[3] m = {1, 0, 1}, int64[2] sizes = {2, 3},
-int64[1] axis = {1}>"""
+float one = {1}, float nothing = {0}, float16 half = {64512}, int64 three = {3}, bool[3] m = {1, 0, 1},
+int64[2] sizes = {2, 3}, int64[1] axis = {1}>"""
 """64512 are the bits of minus infinity."""
 
 
@@ -102,6 +102,11 @@ def test_the_result_has_its_axes(shape: str) -> None:
         ("f = ConstantOfShape <value = float[1] {-1}> (sizes)  a = Mul (x, f)  y = ReduceMax <axes = [1]> (a)", False),
         ("f = ConstantOfShape (sizes)  a = Mul (x, f)  y = ReduceMax <axes = [1]> (a)", False),
         ("k = Sub (one, high)  a = Add (x, k)  y = ReduceMax <axes = [1]> (a)", True),
+        ("k = Log (nothing)  a = Add (x, k)  y = ReduceMax <axes = [1]> (a)", True),
+        ("k = Log (one)  a = Add (x, k)  y = ReduceMax <axes = [1]> (a)", False),
+        ("k = Div (one, nothing)  a = Sub (x, k)  y = ReduceMax <axes = [1]> (a)", True),
+        ("k = Reciprocal (nothing)  a = Sub (x, k)  y = ReduceMax <axes = [1]> (a)", True),
+        ("k = Pow (one, three)  a = Mul (o, k)  y = ReduceMax <axes = [1]> (a)", False),
         ("a = Add (x, row)  k = Ceil (a)  y = ReduceMax <axes = [1]> (k)", True),
         ("a = Add (x, row)  t = Tanh (a)  y = ReduceMax <axes = [1]> (t)", False),
         ("y = ReduceMax <axes = [1]> (x)", False),

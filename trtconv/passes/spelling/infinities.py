@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,6 +28,14 @@ _FINITE = frozenset(
     )
 )
 """Operators that make no infinity of one."""
+_MAKERS: Mapping[str, Callable[..., Any]] = {
+    "Div": np.divide,
+    "Exp": np.exp,
+    "Log": np.log,
+    "Pow": np.power,
+    "Reciprocal": np.reciprocal,
+}
+"""Operators that make infinities of finite numbers, as numpy computes them."""
 _PRODUCTS = frozenset(("Conv", "ConvTranspose", "Einsum", "Gemm", "MatMul"))
 """Operators whose constants are weights, which are many and finite."""
 _MOST_ELEMENTS = 1 << 12
@@ -163,15 +173,31 @@ def _infinite_names(scope: Scope) -> set[str]:
                     constants[name] = _is_infinite(scope, name)
         value = attribute(node, "value") if op == "ConstantOfShape" else None
         is_filled = value is not None and bool(np.isinf(numpy_helper.to_array(value)).any())
-        if is_filled or any(name in names or constants.get(name) for name in inputs):
+        if is_filled or any(name in names or constants.get(name) for name in inputs) or _is_made(scope, op, inputs):
             names.update(outputs)
     return names
 
 
+def _is_made(scope: Scope, op: str, inputs: Sequence[str]) -> bool:
+    """Whether an operator makes an infinity of finite constants."""
+    values = [_floats(scope, name) for name in inputs] if op in _MAKERS else []
+    if not values or any(array is None for array in values):
+        return False
+    with np.errstate(all="ignore"), contextlib.suppress(ValueError):
+        return bool(np.isinf(_MAKERS[op](*values)).any())
+    return False
+
+
 def _is_infinite(scope: Scope, name: str) -> bool:
     """Whether a tensor is a constant with an infinity."""
+    values = _floats(scope, name)
+    return values is not None and bool(np.isinf(values).any())
+
+
+def _floats(scope: Scope, name: str) -> NDArray[Any] | None:
+    """Returns the values of a constant of a float type that is not too large to look at."""
     tensor = scope.constant(name)
     if tensor is None or math.prod(tensor.dims) > _MOST_LOOKED_AT:
-        return False
+        return None
     values = scope.values(name)
-    return values is not None and values.dtype.kind == "f" and bool(np.isinf(values).any())
+    return values if values is not None and values.dtype.kind == "f" else None
