@@ -94,7 +94,14 @@ USES = {
     "minimum": ("y = Min (x, c)", FINITE),
     "product": ("y = Mul (x, c)", FINITE),
     "less": ("e = Less (x, c)  y = Cast <to=1> (e)", INFINITE),
+    "more": ("e = Greater (c, x)  y = Cast <to=1> (e)", INFINITE),
+    "no less": ("e = GreaterOrEqual (x, c)  y = Cast <to=1> (e)", INFINITE),
+    "difference": ("y = Sub (x, c)", FINITE),
+    "quotient": ("y = Div (x, c)", FINITE),
+    "limits": ("z = Identity (c)  y = Clip (x, z)", INFINITE),
 }
+SCALARS = frozenset(("scalar", "plus", "half", "negative", "lowest"))
+"""Forms that a limit of a Clip may have."""
 SMALLER = {"largest": "float[1,1,4,1]", "largest is": "float[1,1,4,1]", "largest of": "float[1,1,1,1]"}
 GUARDS = {
     "equal": "e = Equal (r, c0)",
@@ -112,6 +119,8 @@ def networks() -> Iterator[tuple[str, str, Network]]:
     """Yields the name of a use, that of a network, and the network."""
     for use, (nodes, x) in USES.items():
         for form, (made, constants) in FORMS.items():
+            if use == "limits" and form not in SCALARS:
+                continue
             yield (
                 use,
                 f"{use}, {form}",

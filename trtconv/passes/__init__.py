@@ -190,7 +190,7 @@ _IN_ORDER: tuple[Pass, ...] = (
     later("subtract-remainders", "remainders", "SubtractRemainders", "Mod"),
     later("compare-for-sign", "integer_signs", "CompareForSign", "Sign"),
     later("multiply-for-power", "integer_signs", "MultiplyForPower", "Pow"),
-    later("gather-infinities", "infinities", "GatherInfinities", "Equal Where"),
+    later("gather-infinities", "infinities", "GatherInfinities", "Equal Greater GreaterOrEqual Less LessOrEqual Where"),
     later("reduce-max-by-min", "infinities", "ReduceMaxByMin", "ReduceMax"),
     later("choose-at-run-time", "settled_masks", "ChooseAtRunTime", "Where"),
     CastInt8Constants(),

@@ -64,7 +64,12 @@ def compare(before: onnx.ModelProto, after: onnx.ModelProto) -> None:
         ("y = Where (c, one, x)", 0),
         ("y = Where (c, row, x)", 0),
         ("y = Add (x, low)", 0),
-        ("e = Less (x, low)  y = Cast <to = 1> (e)", 0),
+        ("e = Less (x, low)  y = Cast <to = 1> (e)", 1),
+        ("e = Less (high, x)  y = Cast <to = 1> (e)", 1),
+        ("e = LessOrEqual (x, high)  y = Cast <to = 1> (e)", 1),
+        ("k = Neg (low)  e = Greater (x, k)  y = Cast <to = 1> (e)", 1),
+        ("e = GreaterOrEqual (low, x)  y = Cast <to = 1> (e)", 1),
+        ("e = Less (x, one)  y = Cast <to = 1> (e)", 0),
         ("i = Cast <to = 7> (o)  e = Equal (i, three)  y = Cast <to = 1> (e)", 0),
     ],
 )

@@ -45,12 +45,13 @@ _MOST_LOOKED_AT = 1 << 22
 
 
 class GatherInfinities(Spelling):
-    """Gives a Where or Equal that takes nothing but infinity a constant that the builder keeps.
+    """Gives a Where or comparison that takes nothing but infinity a constant that the builder keeps.
 
     The builder of TensorRT 8.6 makes 1e38 of an infinite constant of one element that a Where takes, or of one that is
-    filled or expanded, and an Equal finds no infinity equal to it, nor to what is computed of constants alone (executed
-    on 8.6.0). An attention that compares for rows that are masked whole was NaN there. Of a constant of more elements
-    it keeps them, and of one of two elements that one is gathered from.
+    filled or expanded; an Equal finds no infinity equal to it, nor to what is computed of constants alone, and a Less
+    minus infinity less than minus infinity (executed on 8.6.0). An attention that compares for rows that are masked
+    whole was NaN there. Of a constant of more elements it keeps them, and of one of two elements that one is gathered
+    from.
 
     Before (tensorrt-8.6):
         <ir_version: 8, opset_import: ["": 17]>
@@ -62,7 +63,7 @@ class GatherInfinities(Spelling):
     """
 
     name = "gather-infinities"
-    ops = frozenset({"Equal", "Where"})
+    ops = frozenset({"Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Where"})
 
     def lacks(self, scope: Scope, index: int, target: Target) -> bool:
         return target.before(9) and any(_may_be_misread(scope, name) for name in scope.columns.inputs[index])
