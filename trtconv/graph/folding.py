@@ -88,18 +88,21 @@ def spend_on_constants(scopes: Iterable[Scope]) -> None:
         BudgetExceeded: One result has more elements than the budget and the model's own weights have together.
     """
     constant: set[str] = {""}
-    weights = 0
+    initializers: list[onnx.TensorProto] = []
     for scope in scopes:
         constant.update(scope.initializers)
-        weights += sum(math.prod(tensor.dims) for tensor in scope.initializers.values())
+        initializers += scope.initializers.values()
         columns = scope.columns
-        for index, op in enumerate(columns.ops):
-            if op not in FOLDED or not (op in OF_SHAPES or constant.issuperset(columns.inputs[index])):
+        for index in sorted(index for op in FOLDED & scope.by_op.keys() for index in scope.by_op[op]):
+            if columns.ops[index] not in OF_SHAPES and not constant.issuperset(columns.inputs[index]):
                 continue
             constant.update(columns.outputs[index])
             for name in columns.outputs[index]:
                 shape = scope.shape(name) or ()
-                if None not in shape and not budget.fits("elements", _elements(shape) - weights):
+                if None in shape or budget.fits("elements", _elements(shape)):
+                    continue
+                weights = sum(math.prod(tensor.dims) for tensor in initializers)
+                if not budget.fits("elements", _elements(shape) - weights):
                     what = f"its result of {list(shape)}, made of constants and sizes alone,"
                     budget.spend("elements", _elements(shape), what, scope.location(index))
 

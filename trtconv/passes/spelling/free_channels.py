@@ -42,9 +42,10 @@ class StateChannels(Spelling):
     def lacks(self, scope: Scope, index: int, target: Target) -> bool:
         name, weights = (*scope.columns.inputs[index][:2], "", "")[:2]
         if scope.columns.ops[index] == "Conv":
-            # Those of one group are taken by all; others by newer parsers, with constant weights.
-            is_taken = attribute(scope.columns.nodes[index], "group", 1) == 1
-            if is_taken or (scope.constant(weights) is not None and not target.before(9)):
+            # Newer parsers take all with constant weights, which are most; those of one group are taken by all.
+            if not target.before(9) and scope.constant(weights) is not None:
+                return False
+            if attribute(scope.columns.nodes[index], "group", 1) == 1:
                 return False
         return bool(weights) and not are_made(scope, name)
 
