@@ -420,27 +420,30 @@ worker._plan_of = lambda *args: dataclasses.replace(plan_of(*args), trial=True)
 
 ORDER = """
 import os
-from trtconv.pipeline import preparation
+from trtconv import rules
+from trtconv.pipeline import profiles
 from trtconv.runtimes.tensorrt.early.runtime import EarlyNetwork, EarlyProcess
 def note(word):
     with open(os.environ["ORDER"], "a") as file:
         file.write(word)
-say, settle = EarlyProcess.say, preparation.settle
+say, settle = EarlyProcess.say, profiles.settle
 EarlyProcess.say = lambda self, order: (note(type(order).__name__ + " "), say(self, order))[1]
-preparation.settle = lambda *args, **options: (note("sizes "), settle(*args, **options))[1]
+profiles.settle = lambda *args, **options: (note("sizes "), settle(*args, **options))[1]
+run_rules = rules.run_rules
+rules.run_rules = lambda *args: (note("rules "), run_rules(*args))[1]
 """
 
 
 @pytest.mark.parametrize(
     ("text", "args", "order"),
     [
-        (CONVOLUTION.format(batch="n"), BATCH, "BuildPlan sizes"),
-        (DECONVOLUTION.format(batch="n"), BATCH, "Extent BuildPlan sizes"),
-        (DECONVOLUTION.format(batch=1), (), "Extent BuildPlan sizes"),
-        (CONVOLUTION.format(batch=1), (), "sizes"),
-        (CONVOLUTION.format(batch="n"), (*BATCH, "--round"), "sizes BuildPlan"),
-        (CONVOLUTION.format(batch="n"), (*BATCH, "--split", "2"), "sizes BuildPlan"),
-        (CONVOLUTION.format(batch="n"), (*BATCH, "--no-rewrite"), "sizes BuildPlan"),
+        (CONVOLUTION.format(batch="n"), BATCH, "BuildPlan rules sizes"),
+        (DECONVOLUTION.format(batch="n"), BATCH, "Extent BuildPlan rules rules sizes"),
+        (DECONVOLUTION.format(batch=1), (), "Extent BuildPlan rules rules sizes"),
+        (CONVOLUTION.format(batch=1), (), "rules sizes"),
+        (CONVOLUTION.format(batch="n"), (*BATCH, "--round"), "rules sizes BuildPlan"),
+        (CONVOLUTION.format(batch="n"), (*BATCH, "--split", "2"), "rules sizes BuildPlan"),
+        (CONVOLUTION.format(batch="n"), (*BATCH, "--no-rewrite"), "rules sizes BuildPlan"),
     ],
 )
 def test_it_builds_while_the_rest_is_looked_at(
@@ -466,9 +469,9 @@ def test_what_was_begun_with_is_not_what_is_built(build: Build, tmp_path: Path, 
     saved(model(DECONVOLUTION.format(batch="n")), tmp_path)
     code = f"""
 import dataclasses
-from trtconv.pipeline import preparation
+from trtconv.pipeline import profiles
 from trtconv.runtimes.tensorrt.early.runtime import EarlyRuntime
-later, start, settle = [], EarlyRuntime.start, preparation.settle
+later, start, settle = [], EarlyRuntime.start, profiles.settle
 def changed(self, model, plan):
     {change}
     start(self, model, plan)
@@ -477,7 +480,7 @@ def settled(model, *args, **options):
         each.proto.doc_string += "changed"
         each.touch()
     return settle(model, *args, **options)
-EarlyRuntime.start, preparation.settle = changed, settled
+EarlyRuntime.start, profiles.settle = changed, settled
 """
     end = build(TELLING + code, *BATCH, TOLD=str(tmp_path / "told.json"))
     assert end.code == 0, end.stderr

@@ -179,11 +179,11 @@ class OnnxModel:
 
     def without_weights(self) -> bytes:
         """Returns the model as bytes, for onnx to look at: with its weights where they are small, else a skeleton."""
-        data: bytes = (self.proto if self._is_light else self.skeleton()).SerializeToString()
+        data: bytes = (self.proto if self.is_light else self.skeleton()).SerializeToString()
         return data
 
     @functools.cached_property
-    def _is_light(self) -> bool:
+    def is_light(self) -> bool:
         """Whether all weights are inside and few; found out once, since what passes add is little."""
         few = (self._size or inside_bytes(self.proto)) <= _LIGHT_BYTES
         return few and not any(True for _ in self.external_tensors())

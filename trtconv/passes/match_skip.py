@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import onnx_graphsurgeon as gs
 from numpy.typing import NDArray
@@ -11,7 +13,9 @@ from trtconv.core.target import Target
 from trtconv.graph.editor import Field
 from trtconv.graph.model import OnnxModel
 from trtconv.passes.base import Pass, PassResult
-from trtconv.shapes.skip_connections import Unmatched, unmatched
+
+if TYPE_CHECKING:
+    from trtconv.shapes.skip_connections import Unmatched
 
 
 class MatchSkipSize(Pass):
@@ -49,6 +53,9 @@ class MatchSkipSize(Pass):
         return model.has({"ConvTranspose"}) and model.opset >= 10
 
     def run(self, model: OnnxModel, target: Target) -> PassResult:
+        # Loaded only here: it is on request, and needs all that knows of sizes.
+        from trtconv.shapes.skip_connections import unmatched
+
         edits: list[Edit] = []
         skips: list[Skip] = []
         for _ in model.main.by_op.get("ConvTranspose", ()):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import onnx_graphsurgeon as gs
@@ -13,8 +13,10 @@ from trtconv.core.target import Target
 from trtconv.graph.editor import Field
 from trtconv.graph.model import OnnxModel
 from trtconv.passes.base import Pass, PassResult
-from trtconv.shapes.traced.repairs import ReshapeTarget, Scaling, Shuffle, Unrepaired, line_of, words
-from trtconv.shapes.traced.search import Baked, baked_in
+
+if TYPE_CHECKING:
+    from trtconv.shapes.traced.repairs import ReshapeTarget, Scaling, Shuffle, Unrepaired
+    from trtconv.shapes.traced.search import Baked
 
 _SPARE_ROUNDS = 64
 """Repairing one node can lay open the next: a chain takes a round a node, and seldom a second one."""
@@ -34,6 +36,10 @@ class _BakedPass(Pass):
         return not self.ops.isdisjoint(model.main.by_op)
 
     def run(self, model: OnnxModel, target: Target) -> PassResult:
+        # Loaded only here, with all that knows of sizes: most networks have none of these operators.
+        from trtconv.shapes.traced.repairs import line_of
+        from trtconv.shapes.traced.search import baked_in
+
         edits: list[Edit] = []
         skips: list[Skip] = []
         nodes_of_ops = sum(len(model.main.by_op.get(op, ())) for op in self.ops)
@@ -182,6 +188,8 @@ class RestoreReshapeTarget(_BakedPass):
         new_nodes: list[gs.Node] = []
         node.inputs[1] = _target(field, node, what, new_nodes)
         field.replace(node, [*new_nodes, node])
+        from trtconv.shapes.traced.repairs import words
+
         return f"target {words(what.old)} is now {words(what.new)}"
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from trtconv.core import foreign
 from trtconv.core.documents.best_of import BestOf
@@ -24,9 +24,9 @@ from trtconv.core.target import Target
 from trtconv.graph.fitting import reloaded
 from trtconv.graph.inner_tensors import tensors_meant
 from trtconv.graph.model import OnnxModel
-from trtconv.graph.provenance import Origin
-from trtconv.pipeline.extending.added import admit, checks_of, code_of, require_proof, require_rules
+from trtconv.pipeline.extending.added import admit, code_of, require_proof, require_rules
 from trtconv.pipeline.freed import freed_otherwise
+from trtconv.pipeline.levels import affordable, told_level
 from trtconv.pipeline.mended import explained
 from trtconv.pipeline.outputs import (
     Stale,
@@ -44,8 +44,7 @@ from trtconv.pipeline.outputs import (
     write_engine,
 )
 from trtconv.pipeline.parse import build_in_thread, fails, findings_of, parse_model, refused_with_tactics, start
-from trtconv.pipeline.preparation import Preparation, passes_of, promise_of, unused
-from trtconv.pipeline.profiles import Sized, affordable, told_level
+from trtconv.pipeline.preparation import ParserInput, Preparation, passes_of, promise_of, unused
 from trtconv.pipeline.racing import best_build, builds_of, require_gpu, require_race
 from trtconv.pipeline.respelling import Forms, RefusedNetwork
 from trtconv.precision import Applied, Types
@@ -53,7 +52,7 @@ from trtconv.runtimes.foreign_nodes import typed_model, write_types
 from trtconv.runtimes.proof.proving import NetworkProof
 from trtconv.runtimes.proof.subject import ProofSubject
 from trtconv.runtimes.tensorrt import EngineBlob, ParsedNetwork, Runtime, RuntimeInfo
-from trtconv.runtimes.tensorrt.early.runtime import is_begun, runtime_of
+from trtconv.runtimes.tensorrt.early.runtime import EarlyRuntime, is_begun, runtime_of
 
 
 @takes_request
@@ -168,23 +167,6 @@ def planned(
 
 
 @frozen
-class _Prepared:
-    """A model that is ready for TensorRT's parser.
-
-    Args:
-        origin: Where its nodes are in the file.
-        sized: Its profiles.
-        types: What is computed in which type.
-        subject: What is to be proven of the network.
-    """
-
-    origin: Origin
-    sized: Sized
-    types: Types
-    subject: ProofSubject
-
-
-@frozen
 class _Work:
     """A build on its way.
 
@@ -273,13 +255,13 @@ class _Work:
             report, engine=file_identity(self.request.engine_path, blob.data, hashing, blob.tactics), io=io
         ), blob
 
-    def _prepare(self, model: OnnxModel, draft: BuildReport) -> tuple[BuildReport, _Prepared | None]:
+    def _prepare(self, model: OnnxModel, draft: BuildReport) -> tuple[BuildReport, ParserInput | None]:
         request, capabilities = self.request, self.engine.info.capabilities
         preparation = Preparation(model, self.engine.info.target, self.clock)
         tuned = self._tune(model, draft.plan) if self.tuned is None else self.tuned
         forms = {**draft.respelled, **{choice.node: choice.form for choice in tuned}, **self.forms}
         passes = passes_of(draft.plan, forms)
-        judged = preparation.judge(passes, checks=checks_of(draft.plan), rewritten=lambda: self._start(model, draft))
+        judged = preparation.judge(passes, draft.plan, rewritten=self._starter(model, draft))
         covered = request.dims if request.profiles else None
         sized = preparation.size(draft.profiles, rounded=request.rounded, split=request.split, covered=covered)
         plan, edits = dataclasses.replace(draft.plan, profiles=sized.profiles), judged.rewrite.edits
@@ -313,7 +295,7 @@ class _Work:
             return report, None
         promise, precision = promise_of(edits, passes), types.precision if is_cast else "as-is"
         subject = ProofSubject(promise, uncast, model, precision, types.sample)
-        return report, _Prepared(judged.origin, sized, types, subject)
+        return report, ParserInput(judged.origin, sized, types, subject)
 
     def _fails(self, report: BuildReport) -> bool:
         return fails(self.request.selection.divide(report.findings)[0], self.request.fail_on)
@@ -361,7 +343,7 @@ class _Work:
         return Types(mix.precision, mix.node_precisions, mix, samples[0], pinned.pinned)
 
     def _build(
-        self, model: OnnxModel, network: ParsedNetwork, prepared: _Prepared, plan: BuildPlan, proof: NetworkProof
+        self, model: OnnxModel, network: ParsedNetwork, prepared: ParserInput, plan: BuildPlan, proof: NetworkProof
     ) -> tuple[EngineBlob | RefusedNetwork, BestOf | None]:
         patterns = plan.options.debug_tensors
         debug_tensors = tensors_meant(model, patterns, "--debug-tensor") if patterns else ()
@@ -377,11 +359,15 @@ class _Work:
             findings = (*findings_of(error, model), *(refused_with_tactics() if plan.tactics else ()))
             return RefusedNetwork(findings, model, prepared.sized, plan, self.engine, self.clock), None
 
-    def _start(self, model: OnnxModel, draft: BuildReport) -> None:
-        """Begins to build with what was asked for, where nothing that follows is to change that."""
-        if self.request.rewrite and not self.request.rounded and self.request.split is None:
+    def _starter(self, model: OnnxModel, draft: BuildReport) -> Callable[[], None] | None:
+        """Returns what begins to build with what was asked for; None where what follows is to change that."""
+
+        def begin() -> None:
             plan = dataclasses.replace(draft.plan, io=model.io)
             start(model, self._builder_plan(plan, Types(plan.precision)), self.engine, self.clock)
+
+        is_sure = self.request.rewrite and not self.request.rounded and self.request.split is None
+        return begin if is_sure and isinstance(self.engine, EarlyRuntime) else None
 
     def _builder_plan(self, plan: BuildPlan, types: Types, tensors: tuple[str, ...] = ()) -> BuildPlan:
         """Returns what the builder is told: a strongly typed one finds the precision in the graph."""

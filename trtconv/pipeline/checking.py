@@ -29,7 +29,7 @@ from trtconv.core.target import Target
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.stored_bounds import stored_bounds
 from trtconv.graph.views import quantizes
-from trtconv.pipeline.extending.added import admit, checks_of, code_of, require_rules
+from trtconv.pipeline.extending.added import admit, code_of, require_rules
 from trtconv.pipeline.freed import freed_otherwise
 from trtconv.pipeline.gpu_memory import short_of_memory
 from trtconv.pipeline.mended import after_rules, explained
@@ -81,7 +81,7 @@ def _check(request: CheckRequest, clock: Stopwatch) -> CheckReport:
     preparation, plan = Preparation(model, target, clock), _planned(request, target, profiles)
     require_rules(request.selection, plan)
     offered = _offered(model, target, request)
-    judged = preparation.judge(passes := passes_of(plan), STANDING, checks_of(plan))
+    judged = preparation.judge(passes := passes_of(plan), plan, STANDING)
     findings = (*judged.findings, *offered)
     # Sizes that do not fit in a static model are the parser's to find, which is faster.
     memory: MemoryRecord | None = None

@@ -10,9 +10,6 @@ from trtconv.core.errors import InputError
 from trtconv.core.findings import Finding, Location, Severity
 from trtconv.graph.fitting import reloaded
 from trtconv.graph.model import OnnxModel
-from trtconv.rules.baked_sizes import BakedReshape
-from trtconv.shapes.lattice import Sizes, first_faults
-from trtconv.shapes.model_shapes import model_shapes
 
 _FIX = "Export again with dynamic shapes; --skip restore-reshape-target builds what the file says, at its sizes alone."
 
@@ -35,6 +32,11 @@ def freed_otherwise(model: OnnxModel, profiles: Sequence[ShapeProfile]) -> tuple
 
 
 def _differences(file: OnnxModel, model: OnnxModel, profiles: Sequence[ShapeProfile]) -> Iterator[Finding]:
+    # Loaded only here: most models are exported with free sizes, or none.
+    from trtconv.rules.baked_sizes import BakedReshape
+    from trtconv.shapes.lattice import Sizes, first_faults
+    from trtconv.shapes.model_shapes import model_shapes
+
     points = [
         {name: getattr(bound, pick) for name, bound in profile.dims.items()}
         for profile in profiles

@@ -12,8 +12,6 @@ from trtconv.core.findings import Finding, Severity
 from trtconv.graph.model import OnnxModel
 from trtconv.passes import Pass, PassResult
 from trtconv.passes.spelling.base import Spelling
-from trtconv.rules import CHECKS
-from trtconv.rules.deconv_not_int8 import with_first_reasons
 
 
 def compared(
@@ -34,6 +32,9 @@ def compared(
         passes: Those that ran.
         standing: Codes of findings that stay as severe when they are mended.
     """
+    # Rules are loaded only where they are asked: a build begins before.
+    from trtconv.rules.deconv_not_int8 import with_first_reasons
+
     rest = with_first_reasons(before, after, model)
     faults = {finding.fault for finding in rest}
     # What was only worth knowing of the model as it was is of no interest once it is otherwise.
@@ -49,6 +50,8 @@ def compared(
 
 def declined(findings: Iterable[Finding], result: PassResult, passes: Sequence[Pass]) -> tuple[Finding, ...]:
     """Returns what is left after passes that would mend it, told to do by hand what they did not, and why."""
+    from trtconv.rules import CHECKS
+
     by_hand = {rule.code: rule.by_hand for rule in CHECKS if rule.by_hand}
     reasons: dict[str, dict[str, set[str]]] = {}
     for skip in result.skipped:

@@ -39,7 +39,6 @@ from trtconv.graph.model import OnnxModel
 from trtconv.graph.stored_bounds import stored_bounds
 from trtconv.pipeline.parse import fails
 from trtconv.runtimes.tensorrt import EngineBlob, ParsedNetwork, RuntimeInfo
-from trtconv.shapes.proposal import advise
 
 
 def write_engine(request: BuildRequest, report: BuildReport, blob: EngineBlob | None, clock: Stopwatch) -> BuildReport:
@@ -188,7 +187,12 @@ def asked_profiles(model: OnnxModel, request: BuildRequest | CheckRequest) -> tu
             if model.images is not None and not ranges.keys() <= dynamic_dims(model.inputs).keys():
                 hint = "Sizes of images are what --preprocess size= or --images says: leave out the --dim of these."
                 raise InputError(error.message, hint) from error
-            hint = advise(model, {**rest, **ranges}, error.hint) if error.lacks_bounds else error.hint
+            hint = error.hint
+            if error.lacks_bounds:
+                # Loaded only here: most requests have all bounds.
+                from trtconv.shapes.proposal import advise
+
+                hint = advise(model, {**rest, **ranges}, hint)
             bounds = ", ".join(f"{name}={bound.short}" for name, bound in own.items())
             which = f"profile {number} ({bounds}): " if len(request.profiles) > 1 else ""
             raise InputError(f"{which}{error.message}", hint, lacks_bounds=error.lacks_bounds) from error

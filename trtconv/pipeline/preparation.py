@@ -12,7 +12,8 @@
 | bytes | are handed to TensorRT's parser                   | `bytes`      |
 
 `build` takes all of them, `check` leaves out types and cast, `verify` and `bisect` leave out rules and sizes, since the
-report has the profiles and the types. `rewrite`, `explain`, `quantize` and `tune` take names and passes alone.
+report has the profiles and the types. `rewrite`, `explain`, `quantize` and `tune` take names and passes alone. Where a
+parser may begin at once behind the passes, all rules are asked beside it, the first of a copy of the model as it was.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from trtconv.core.dims import Range, ShapeProfile
 from trtconv.core.documents.build import BuildPlan
@@ -35,13 +37,14 @@ from trtconv.graph.provenance import Origin
 from trtconv.graph.types import CONCERNED
 from trtconv.passes import Chooser, Pass, PassResult, chooser_of, passes_for, run_passes
 from trtconv.passes.spelling.other_forms import other_forms
-from trtconv.pipeline.extending.added import added_passes
+from trtconv.pipeline.extending.added import added_passes, checks_of
 from trtconv.pipeline.mended import compared, declined
-from trtconv.pipeline.profiles import Sized, settle
 from trtconv.precision import Applied, Types
-from trtconv.rules import CHECKS, Rule, run_rules
-from trtconv.runtimes.proof.subject import Promise
+from trtconv.runtimes.proof.subject import Promise, ProofSubject
 from trtconv.runtimes.tensorrt import Capabilities
+
+if TYPE_CHECKING:
+    from trtconv.pipeline.profiles import Sized
 
 DECONV = ("ConvTranspose",)
 
@@ -59,6 +62,23 @@ class Assessment:
     rewrite: PassResult
     findings: tuple[Finding, ...]
     origin: Origin
+
+
+@dataclasses.dataclass(frozen=True)
+class ParserInput:
+    """A model that is ready for TensorRT's parser.
+
+    Args:
+        origin: Where its nodes are in the file.
+        sized: Its profiles.
+        types: What is computed in which type.
+        subject: What is to be proven of the network.
+    """
+
+    origin: Origin
+    sized: Sized
+    types: Types
+    subject: ProofSubject
 
 
 class Preparation:
@@ -86,33 +106,46 @@ class Preparation:
     def judge(
         self,
         passes: Sequence[Pass],
+        plan: BuildPlan | None = None,
         standing: frozenset[str] = frozenset(),
-        checks: Sequence[Rule] = CHECKS,
-        rewritten: Callable[[], None] = lambda: None,
+        rewritten: Callable[[], None] | None = None,
     ) -> Assessment:
         """Names, rules, passes, rules again.
 
         Args:
             passes: The passes.
+            plan: Whose rules are asked; None: trtconv's own.
             standing: Codes of findings that stay as severe when a pass mends them.
-            checks: The rules.
-            rewritten: Called behind the passes.
+            rewritten: Called behind the passes: begins what goes on beside the rules, all of which come last then.
         """
         model = self.model
         self.name()
         origin = Origin(model)
-        with self._clock.stage(Stage.RULES):
-            judged = _inlined(model)
-            before = run_rules(judged, self._target, checks)
-            if judged is not model:
-                before = origin.place(before, judged)
+        # To copy large weights would cost more than is won.
+        is_small = model.is_light or model.leaves_weights
+        original = model.copy() if rewritten is not None and is_small else None
+        before = self._look(model, origin, plan) if original is None else ()
         result = self._run(passes)
-        rewritten()
+        if rewritten is not None:
+            rewritten()
+        if original is not None:
+            before = self._look(original, origin, plan)
         if not result.edits:
             return Assessment(result, declined(before, result, passes), origin)
+        after = self._look(model, origin, plan, rewritten=True)
+        return Assessment(result, compared(before, after, model, result, passes, standing), origin)
+
+    def _look(
+        self, model: OnnxModel, origin: Origin, plan: BuildPlan | None, *, rewritten: bool = False
+    ) -> tuple[Finding, ...]:
+        """Returns what the rules find in the model as it was, or as it was rewritten."""
         with self._clock.stage(Stage.RULES):
-            after = origin.place(run_rules(model, self._target, checks), model)
-            return Assessment(result, compared(before, after, model, result, passes, standing), origin)
+            # Loaded only here: an engine that another process builds is on its way by now.
+            from trtconv.rules import CHECKS, run_rules
+
+            judged = model if rewritten else _inlined(model)
+            findings = run_rules(judged, self._target, CHECKS if plan is None else checks_of(plan))
+            return origin.place(findings, judged) if rewritten or judged is not model else findings
 
     def rewrite(self, passes: Sequence[Pass], ops: Iterable[str] = DECONV) -> PassResult:
         """Names and passes.
@@ -138,6 +171,9 @@ class Preparation:
     ) -> Sized:
         """Checks the profiles against the sizes that the network accepts, and moves and divides them; see `settle`."""
         with self._clock.stage(Stage.SIZES):
+            # Loaded only here, as the rules are.
+            from trtconv.pipeline.profiles import settle
+
             return settle(self.model, profiles, rounded=rounded, split=split, covered=covered)
 
     def choose_types(

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from trtconv.core.bounds import bounds_by_name, make_profile
 from trtconv.core.dims import Range, ShapeProfile
-from trtconv.core.documents.build import BuildPlan
 from trtconv.core.documents.lattice import LatticeRecord
 from trtconv.core.documents.memory import Activations
 from trtconv.core.errors import InputError
@@ -18,7 +17,6 @@ from trtconv.core.named_sizes import KnownSizes
 from trtconv.graph.model import OnnxModel
 from trtconv.rules import run_size_rules
 from trtconv.rules.baked_sizes import BakedPixelShuffle, BakedReshape, BakedResize
-from trtconv.runtimes.tensorrt import Capabilities
 from trtconv.shapes.lattice import SizeLattice
 from trtconv.shapes.profiles import alone, refuse_gaps, rounded_profiles
 from trtconv.shapes.split import divide
@@ -123,31 +121,3 @@ def _only(profiles: Sequence[ShapeProfile]) -> ShapeProfile:
             f"--split divides one profile, and {len(profiles)} are given", "Leave out --profile, or --split."
         )
     return profiles[0]
-
-
-MANY_PROFILES = 3
-"""So many of `--split auto` are built at a lower optimization level: TensorRT looks for kernels for each anew."""
-_QUICKER_LEVEL, _USUAL_LEVEL = 2, 3
-"""A U-Net's four profiles take 2.5 times as long as one at it and 4.9 times at the usual level 3, and run as fast
-(TensorRT 8.6; docs/sizes.md)."""
-
-
-def affordable(plan: BuildPlan, capabilities: Capabilities) -> BuildPlan:
-    """Returns a plan whose profiles do not take several times as long as one, where `--split auto` made them.
-
-    A level that was asked for stays, and so does TensorRT-RTX's, which looks for no kernels while it builds.
-    """
-    is_fixed = plan.options.optimization_level is not None or not capabilities.timing_cache
-    if is_fixed or plan.split != "auto" or len(plan.profiles) < MANY_PROFILES:
-        return plan
-    return dataclasses.replace(plan, options=dataclasses.replace(plan.options, optimization_level=_QUICKER_LEVEL))
-
-
-def told_level(plan: BuildPlan, capabilities: Capabilities) -> tuple[str, ...]:
-    """Returns what is to be said of the level that `affordable` chooses, if it does."""
-    if affordable(plan, capabilities) is plan:
-        return ()
-    return (
-        f"the {len(plan.profiles)} profiles are built at optimization level {_QUICKER_LEVEL}: in about half the usual "
-        f"time, and as fast where it was measured; --optimization-level {_USUAL_LEVEL} looks further",
-    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from trtconv.core import codes
 from trtconv.core.bounds import make_profile
@@ -21,9 +22,10 @@ from trtconv.passes import run_passes
 from trtconv.passes.deconv_forms import FORMS
 from trtconv.passes.spelling.other_forms import OTHER_FORMS, other_forms
 from trtconv.pipeline.parse import build_in_thread, parse_model
-from trtconv.pipeline.profiles import Sized
 from trtconv.runtimes.tensorrt import Runtime
-from trtconv.shapes.profiles import narrower
+
+if TYPE_CHECKING:
+    from trtconv.pipeline.profiles import Sized
 
 _PATIENCE_SECONDS = 60.0
 """How long other ways are looked for after a builder refused, and how long a refusal may have taken to do so."""
@@ -103,6 +105,9 @@ class RefusedNetwork:
         """
         started, reasons = time.monotonic(), self._reasons
         flags: list[str] = []
+        # Loaded only here: most networks are built.
+        from trtconv.shapes.profiles import narrower
+
         choices = narrower(self.model.inputs, self.sized.profiles, self.sized.lattice) if reasons else ()
         for number, choice in enumerate(choices):
             if time.monotonic() - started > _PATIENCE_SECONDS:

@@ -86,5 +86,22 @@ def test_a_node_inside_a_function_has_no_index_in_the_main_graph() -> None:
     <domain: "my", opset_import: ["": 17]> up (a, w) => (y) {
         [in] y = ConvTranspose <auto_pad = "VALID", output_padding = [1, 1], strides = [2, 2]> (a, w) }"""
     model = OnnxModel(onnx.parser.parse_model(text), Path("m.onnx"))
-    judged = Preparation(model, Target("rtx", (1, 7)), Stopwatch(None)).judge((), checks=CHECKS)
+    judged = Preparation(model, Target("rtx", (1, 7)), Stopwatch(None)).judge(())
     assert [finding.location.index for finding in judged.findings] == [None]
+
+
+@pytest.mark.parametrize("leaves_weights", [False, True])
+def test_rules_asked_behind_the_passes_say_what_they_say_before(*, leaves_weights: bool) -> None:
+    text = """<ir_version: 8, opset_import: ["": 17]>
+    g (float[1,2,4,4] x) => (float[1,3,p,q] y) <float[2,3,2,2] w = {WEIGHTS}>
+    { a = Relu (x) [up] y = ConvTranspose <auto_pad = "VALID", output_padding = [1, 1], strides = [2, 2]> (a, w) }"""
+    seen: list[str] = []
+    sides = []
+    for rewritten in (None, lambda: seen.append("passes are done")):
+        model = OnnxModel(onnx.parser.parse_model(text.replace("WEIGHTS", ", ".join(["1"] * 24))), Path("m.onnx"))
+        model.leaves_weights = leaves_weights
+        sides.append(Preparation(model, Target("rtx", (1, 7))).judge(PASSES, rewritten=rewritten))
+    first, second = sides
+    assert first.rewrite.edits and first.findings
+    assert (second.findings, second.rewrite) == (first.findings, first.rewrite)
+    assert seen == ["passes are done"]

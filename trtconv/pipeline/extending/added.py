@@ -13,10 +13,10 @@ from trtconv.core.errors import InputError
 from trtconv.core.foreign import ForeignCode
 from trtconv.core.selection import Selection
 from trtconv.passes import Pass
-from trtconv.rules import CHECKS, RULES, Rule
 
 if TYPE_CHECKING:
     from trtconv.pipeline.extending.loading import Extension
+    from trtconv.rules import Rule
 
 _AGREED: dict[str, AgreedCode] = {}
 """SHA-256 of the files that calls of this process named, and agreed to, to where each lies; none is loaded here."""
@@ -105,6 +105,9 @@ def added_passes(plan: BuildPlan) -> tuple[Pass, ...]:
 
 def checks_of(plan: BuildPlan) -> tuple[Rule, ...]:
     """Returns the checks of a plan: those of trtconv, and those of extensions."""
+    # Loaded only here: a build begins before it asks them.
+    from trtconv.rules import CHECKS
+
     return (*CHECKS, *(rule for extension in extensions(plan) for rule in extension.rules))
 
 
@@ -114,6 +117,11 @@ def require_rules(selection: Selection, plan: BuildPlan) -> None:
     Raises:
         InputError: It is asked for.
     """
+    if not selection.select and not selection.ignore:
+        return
+    # Loaded only here, as above.
+    from trtconv.rules import RULES
+
     rules = {rule.code: rule.name for rule in RULES}
     if selection.unmet(rules):
         # Loaded only here: to ask for the rules of extensions runs their code.
