@@ -107,7 +107,7 @@ def _row(model: Path, family: str) -> Row:
             row |= _proof(report["proof"])
             if not engine.exists():
                 errors = (each for each in report["findings"] if each["severity"] == "error")
-                return {**row, "why": next((each["message"][:TEXT] for each in errors), "")}
+                return {**row, "why": next(map(_reason, errors), "")}
             row["built_s"] = round(time.monotonic() - started, 1)
             verified = trtconv.verify(trtconv.VerifyRequest(model, engine)).to_json()
         except trtconv.TrtconvError as error:
@@ -115,6 +115,12 @@ def _row(model: Path, family: str) -> Row:
             return {**row, stage: error.exit_code, "why": error.message[:TEXT]}
     worst = (verified.get("worst") or {}).get("max_rel")
     return {**row, "verify": verified["exit_code"], "ran": verified.get("ran"), "error": worst}
+
+
+def _reason(finding: Row) -> str:
+    """Returns what a finding says, at which node."""
+    place = finding["location"]
+    return f"{place['op']} {place['node']}: {finding['message']}"[:TEXT]
 
 
 def _built(request: trtconv.BuildRequest) -> trtconv.BuildReport:

@@ -40,3 +40,9 @@ def is_settled(scope: Scope, name: str, ops: Set[str] = FOLDED, most: int = _MOS
             names += [(scope, source) for source in columns.inputs[index]]
         nodes.add((scope.path, index))
     return not names
+
+
+def first_computed(scope: Scope, index: int) -> str:
+    """Returns which of the weight and the bias of a convolution is no initializer; "" for neither."""
+    parameters = scope.columns.inputs[index][1:3]
+    return next((name for name in parameters if name and scope.initializer(name) is None), "")

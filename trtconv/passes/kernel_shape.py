@@ -1,4 +1,4 @@
-"""Writes the kernel size of convolutions whose weight is no initializer."""
+"""Writes the kernel size of convolutions whose weight or bias is no initializer."""
 
 from __future__ import annotations
 
@@ -9,13 +9,15 @@ from trtconv.graph.attributes import attribute
 from trtconv.graph.editor import Field
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.scope import Scope
+from trtconv.graph.settled import first_computed
 from trtconv.passes.base import NodePass, Refusal
 
 
 class WriteKernelShape(NodePass):
-    """Writes the kernel_shape attribute of Conv and ConvTranspose nodes whose weight is computed or dequantised.
+    """Writes the kernel_shape of Conv and ConvTranspose nodes whose weight or bias is computed or dequantised.
 
-    Without it the parser takes the size from an initializer; where the weight is none, it refuses the node.
+    Without the attribute the parser takes the size from the weight only where both are initializers; else it refuses
+    the node.
 
     Before (tensorrt-8.6):
         <ir_version: 8, opset_import: ["": 17]>
@@ -42,13 +44,10 @@ class WriteKernelShape(NodePass):
         return target.family != "rtx" and super().may_act(model, target)
 
     def concerns(self, scope: Scope, index: int, target: Target) -> bool:
-        inputs = scope.columns.inputs[index]
-        if len(inputs) < 2 or scope.initializer(inputs[1]) is not None:
-            return False
-        return attribute(scope.columns.nodes[index], "kernel_shape") is None
+        return bool(first_computed(scope, index)) and attribute(scope.columns.nodes[index], "kernel_shape") is None
 
     def visit(self, field: Field, node: gs.Node, target: Target) -> str | Refusal | None:
-        if "kernel_shape" in node.attrs or len(node.inputs) < 2 or isinstance(node.inputs[1], gs.Constant):
+        if "kernel_shape" in node.attrs or not first_computed(field.scope, field.index(node)):
             return None
         shape = field.shape(node.inputs[1])
         sizes = [] if shape is None else [size for size in shape[2:] if size is not None]

@@ -6,17 +6,20 @@ from collections.abc import Iterator
 
 from trtconv.core.findings import Finding
 from trtconv.core.target import Target
+from trtconv.graph.settled import first_computed
 from trtconv.rules.base import ModelView, Rule
 
 
 class KernelShapeMissing(Rule):
-    """A convolution with a quantised or computed weight does not say its kernel size.
+    """A convolution with a quantised or computed weight or bias does not say its kernel size.
 
     What it checks:
-        The kernel_shape attribute of Conv and ConvTranspose nodes whose weight is no initializer, for TensorRT 8.
+        The kernel_shape attribute of Conv and ConvTranspose nodes whose weight or bias is no initializer, for TensorRT
+        8.
     Why TensorRT cares:
-        The parser takes the size from an initializer. Behind a DequantizeLinear it finds none and refuses the node:
-        "The input tensor shape misaligns with the input kernel shape". ONNX makes the attribute optional.
+        The parser takes the size from the weight where both are initializers. Where one is computed, as behind a
+        DequantizeLinear, it does not, and refuses the node: "The input tensor shape misaligns with the input kernel
+        shape". ONNX makes the attribute optional.
     Versions:
         Run on 8.6. RTX 1.7 accepts such nodes.
     Before (tensorrt-8.6):
@@ -45,8 +48,8 @@ class KernelShapeMissing(Rule):
             return
         for scope, index, node in view.model.nodes("Conv", "ConvTranspose"):
             says = any(attribute.name == "kernel_shape" for attribute in node.attribute)
-            if not says and len(node.input) > 1 and scope.initializer(node.input[1]) is None:
-                message = (
-                    f"no kernel_shape, and the weight {node.input[1]!r} is not an initializer: {target} refuses it"
-                )
+            name = "" if says else first_computed(scope, index)
+            if name:
+                what = "weight" if name == node.input[1] else "bias"
+                message = f"no kernel_shape, and the {what} {name!r} is not an initializer: {target} refuses it"
                 yield self.finding(message, scope.location(index))

@@ -13,6 +13,7 @@ from support.onnx_models import parse, wrap
 from trtconv.core.target import Target
 from trtconv.graph.model import OnnxModel
 from trtconv.passes import PASSES, run_passes, select
+from trtconv.rules import run_rules
 from trtconv.runtimes.onnxruntime import compare_models
 
 TENSORRT_8 = Target("tensorrt", (8, 6))
@@ -129,6 +130,26 @@ def test_kernel_shape_is_written_where_it_is_known(weight: str, written: list[in
     done = run_passes(wrap(proto), passes, TENSORRT_8)
     assert [edit.what for edit in done.edits] == ([] if written is None else [f"kernel_shape {written} written"])
     assert len(done.skipped) == (written is None)
+
+
+@pytest.mark.parametrize("op", ["Conv", "ConvTranspose"])
+@pytest.mark.parametrize(
+    ("inputs", "what"), [("x, w, b", ""), ("x, w, r", "bias 'r'"), ("x, v, b", "weight 'v'"), ("x, w", "")]
+)
+def test_a_kernel_size_is_asked_for_where_a_parameter_is_computed(op: str, inputs: str, what: str) -> None:
+    values = ", ".join(["1"] * 24)
+    proto = parse(
+        f"""<ir_version: 8, opset_import: ["": 17]>
+        g (float[1,2,4,4] x, float[2] r, float[2,2,2,3] v) => (float[1,2,p,q] y)
+        <float[2,2,2,3] w = {{{values}}}, float[2] b = {{1, 2}}> {{ y = {op} ({inputs}) }}"""
+    )
+    found = [finding.message for finding in run_rules(wrap(proto), TENSORRT_8) if finding.code == "TC110"]
+    assert [message for message in found if f"the {what} is not" in message] == found
+    assert len(found) == bool(what)
+    model, edits = rewritten(proto, TENSORRT_8, "write-kernel-shape")
+    assert edits == ["write-kernel-shape"] * bool(what)
+    written = [list(a.ints) for node in model.proto.graph.node for a in node.attribute if a.name == "kernel_shape"]
+    assert written == [[2, 3]] * bool(what)
 
 
 def test_kernel_shape_is_not_written_for_rtx_or_twice() -> None:
