@@ -37,7 +37,6 @@ class _BakedPass(Pass):
 
     def run(self, model: OnnxModel, target: Target) -> PassResult:
         # Loaded only here, with all that knows of sizes: most networks have none of these operators.
-        from trtconv.shapes.traced.repairs import line_of
         from trtconv.shapes.traced.search import baked_in
 
         edits: list[Edit] = []
@@ -53,7 +52,7 @@ class _BakedPass(Pass):
             field = Field(model, model.main, self.ops)
             nodes = {field.index(node): node for node in field.graph.nodes}
             for site in sites:
-                what = self.repair(field, nodes, site) + line_of(site.node)
+                what = self.repair(field, nodes, site) + site.node.line
                 edits.append(Edit(self.name, site.node.name, what))
             field.close()
         return PassResult(tuple(edits), tuple(skips))
@@ -188,9 +187,7 @@ class RestoreReshapeTarget(_BakedPass):
         new_nodes: list[gs.Node] = []
         node.inputs[1] = _target(field, node, what, new_nodes)
         field.replace(node, [*new_nodes, node])
-        from trtconv.shapes.traced.repairs import words
-
-        return f"target {words(what.old)} is now {words(what.new)}"
+        return "target {} is now {}".format(*what.texts)
 
 
 def _target(field: Field, node: gs.Node, what: ReshapeTarget, new_nodes: list[gs.Node]) -> gs.Tensor:

@@ -26,7 +26,6 @@ from trtconv.graph.inner_tensors import tensors_meant
 from trtconv.graph.model import OnnxModel
 from trtconv.pipeline.extending.added import admit, code_of, require_proof, require_rules
 from trtconv.pipeline.freed import freed_otherwise
-from trtconv.pipeline.levels import affordable, told_level
 from trtconv.pipeline.mended import explained
 from trtconv.pipeline.outputs import (
     Stale,
@@ -43,7 +42,16 @@ from trtconv.pipeline.outputs import (
     with_network,
     write_engine,
 )
-from trtconv.pipeline.parse import build_in_thread, fails, findings_of, parse_model, refused_with_tactics, start
+from trtconv.pipeline.parse import (
+    affordable,
+    build_in_thread,
+    fails,
+    findings_of,
+    parse_model,
+    refused_with_tactics,
+    start,
+    told_level,
+)
 from trtconv.pipeline.preparation import ParserInput, Preparation, passes_of, promise_of, unused
 from trtconv.pipeline.racing import best_build, builds_of, require_gpu, require_race
 from trtconv.pipeline.respelling import Forms, RefusedNetwork

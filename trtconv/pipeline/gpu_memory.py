@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from trtconv.core import codes
 from trtconv.core.dims import sizes_text
 from trtconv.core.findings import Finding
 from trtconv.graph.model import OnnxModel
-from trtconv.pipeline.profiles import Sized
-from trtconv.shapes.lattice import sizes_of
-from trtconv.shapes.memory import largest_that_fits
+
+if TYPE_CHECKING:
+    from trtconv.pipeline.profiles import Sized
 
 
 def short_of_memory(model: OnnxModel, sized: Sized, limit: int) -> Iterator[Finding]:
@@ -21,6 +22,10 @@ def short_of_memory(model: OnnxModel, sized: Sized, limit: int) -> Iterator[Find
         sized: Its profiles.
         limit: Bytes of the GPU's memory.
     """
+    # Loaded only here: it is on request.
+    from trtconv.shapes.lattice import sizes_of
+    from trtconv.shapes.memory import largest_that_fits
+
     for profile, need in zip(sized.profiles, sized.memory, strict=True):
         total = model.nbytes + need.bytes
         if total <= limit:

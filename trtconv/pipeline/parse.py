@@ -1,4 +1,4 @@
-"""TensorRT's parser and builder, asked for a model, and their refusals as findings."""
+"""TensorRT's parser and builder, asked for a model, their refusals as findings, and what the builder may take."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from trtconv.graph.model import OnnxModel
 from trtconv.graph.scope import python_line
 from trtconv.pipeline.preparation import hand_over, handed_over
 from trtconv.pipeline.strange_domains import PARTITION, advice
-from trtconv.runtimes.tensorrt import EngineBlob, ParsedNetwork, ParserIssue, Runtime
+from trtconv.runtimes.tensorrt import Capabilities, EngineBlob, ParsedNetwork, ParserIssue, Runtime
 from trtconv.runtimes.tensorrt.audit import audit
 from trtconv.runtimes.tensorrt.early.runtime import EarlyRuntime
 
@@ -178,3 +178,31 @@ def fails(findings: Iterable[Finding], fail_on: Severity | None) -> bool:
     """Whether a finding is at or above the severity that fails."""
     severity = worst(findings)
     return fail_on is not None and severity is not None and severity.rank >= fail_on.rank
+
+
+MANY_PROFILES = 3
+"""So many of `--split auto` are built at a lower optimization level: TensorRT looks for kernels for each anew."""
+_QUICKER_LEVEL, _USUAL_LEVEL = 2, 3
+"""A U-Net's four profiles take 2.5 times as long as one at it and 4.9 times at the usual level 3, and run as fast
+(TensorRT 8.6; docs/sizes.md)."""
+
+
+def affordable(plan: BuildPlan, capabilities: Capabilities) -> BuildPlan:
+    """Returns a plan whose profiles do not take several times as long as one, where `--split auto` made them.
+
+    A level that was asked for stays, and so does TensorRT-RTX's, which looks for no kernels while it builds.
+    """
+    is_fixed = plan.options.optimization_level is not None or not capabilities.timing_cache
+    if is_fixed or plan.split != "auto" or len(plan.profiles) < MANY_PROFILES:
+        return plan
+    return dataclasses.replace(plan, options=dataclasses.replace(plan.options, optimization_level=_QUICKER_LEVEL))
+
+
+def told_level(plan: BuildPlan, capabilities: Capabilities) -> tuple[str, ...]:
+    """Returns what is to be said of the level that `affordable` chooses, if it does."""
+    if affordable(plan, capabilities) is plan:
+        return ()
+    return (
+        f"the {len(plan.profiles)} profiles are built at optimization level {_QUICKER_LEVEL}: in about half the usual "
+        f"time, and as fast where it was measured; --optimization-level {_USUAL_LEVEL} looks further",
+    )

@@ -1,6 +1,9 @@
 """The checks of a model, in the order of their codes, and the pages of every code that trtconv gives out."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from trtconv.core.codes import CodeFamily
 from trtconv.core.findings import Finding
@@ -83,7 +86,9 @@ from trtconv.rules.zero_point_at_run_time import ZeroPointAtRunTime
 from trtconv.rules.zero_point_missing import ZeroPointMissing
 from trtconv.rules.zero_point_shape import ZeroPointShape
 from trtconv.rules.zero_point_type import ZeroPointType
-from trtconv.shapes.view import SizesView
+
+if TYPE_CHECKING:
+    from trtconv.shapes.view import SizesView
 
 CHECKS: tuple[Rule, ...] = (
     OpsetTooNew(),

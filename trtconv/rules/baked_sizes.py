@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from trtconv.core.dims import Range
 from trtconv.core.export_command import export_command
 from trtconv.core.findings import Finding, Severity
 from trtconv.core.target import Target
 from trtconv.rules.base import ModelView, Rule
-from trtconv.shapes.traced.repairs import Unrepaired, line_of, words
+
+if TYPE_CHECKING:
+    from trtconv.shapes.traced.repairs import Unrepaired
 
 
 class BakedPixelShuffle(Rule):
@@ -46,8 +49,8 @@ class BakedPixelShuffle(Rule):
     by_hand = "Export with dynamic height and width."
 
     def check(self, view: ModelView, target: Target) -> Iterator[Finding]:
-        for shuffle in view.baked.shuffles():
-            message = f"a pixel shuffle{line_of(shuffle.node)} by {shuffle.block} has the example's sizes as constants"
+        for shuffle in view.baked.shuffles() if view.baked else ():
+            message = f"a pixel shuffle{shuffle.node.line} by {shuffle.block} has the example's sizes as constants"
             yield self.finding(message, shuffle.node.location)
 
 
@@ -88,12 +91,10 @@ class BakedResize(Rule):
     by_hand = "Export with dynamic height and width."
 
     def check(self, view: ModelView, target: Target) -> Iterator[Finding]:
-        for scaling in view.baked.scalings():
-            message = (
-                f"Resize{line_of(scaling.node)} to the constant sizes {list(scaling.sizes)} of the exporter's example"
-            )
+        for scaling in view.baked.scalings() if view.baked else ():
+            message = f"Resize{scaling.node.line} to the constant sizes {list(scaling.sizes)} of the exporter's example"
             yield self.finding(message, scaling.node.location)
-        for refusal in view.baked.refusals():
+        for refusal in view.baked.refusals() if view.baked else ():
             if refusal.node.op == "Resize":
                 yield _refused(self, view, refusal)
 
@@ -126,18 +127,18 @@ class BakedReshape(Rule):
     by_hand = "Export with dynamic shapes."
 
     def check(self, view: ModelView, target: Target) -> Iterator[Finding]:
-        for reshape in view.baked.targets():
-            message = f"Reshape{line_of(reshape.node)} to the constant {words(reshape.old)} of the exporter's example"
+        for reshape in view.baked.targets() if view.baked else ():
+            message = f"Reshape{reshape.node.line} to the constant {reshape.texts[0]} of the exporter's example"
             yield self.finding(message, reshape.node.location)
-        for refusal in view.baked.refusals():
+        for refusal in view.baked.refusals() if view.baked else ():
             if refusal.node.op != "Resize":
                 yield _refused(self, view, refusal)
 
 
 def _refused(rule: Rule, view: ModelView, refusal: Unrepaired) -> Finding:
     node = refusal.node
-    message = f"{node.label}{line_of(node)} keeps the sizes of the exporter's example: it {refusal.why}"
-    examples = view.baked.examples()
+    message = f"{node.label}{node.line} keeps the sizes of the exporter's example: it {refusal.why}"
+    examples = view.baked.examples() if view.baked else ()
     point = examples[0].point if examples else {}
     ranges = {name: Range(max(1, size // 2), size, size * 2) for name, size in point.items()}
     command = export_command(view.model.inputs, ranges, view.model.path.name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Iterator
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from trtconv.core.findings import Finding, Location, Severity
 from trtconv.core.target import Target
@@ -13,7 +13,9 @@ from trtconv.graph.deconv import Geometry
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.types import KNOWN_DOMAINS
 from trtconv.graph.views import QUANTIZERS, Deconv, Linear, deconvs
-from trtconv.shapes.traced.search import Baked, baked_in
+
+if TYPE_CHECKING:
+    from trtconv.shapes.traced.search import Baked
 
 
 class Page:
@@ -74,8 +76,13 @@ class ModelView:
         self.model = model
 
     @functools.cached_property
-    def baked(self) -> Baked:
-        """Sizes that an exporter wrote into the model as constants."""
+    def baked(self) -> Baked | None:
+        """Sizes that an exporter wrote into the model as constants; None where no node asks for sizes."""
+        if self.model.main.by_op.keys().isdisjoint(("Reshape", "Resize")):
+            return None
+        # Loaded only here, with all that knows of sizes.
+        from trtconv.shapes.traced.search import baked_in
+
         return baked_in(self.model)
 
     @property

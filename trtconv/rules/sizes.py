@@ -6,16 +6,17 @@ They need a profile beside the model, so they are no `Rule`s of a model alone: `
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from trtconv.core.dim_flags import quoted
 from trtconv.core.dims import Range, ShapeProfile, sizes_text
 from trtconv.core.export_command import export_command
 from trtconv.core.findings import Finding, Location, Severity
 from trtconv.rules.base import Page
-from trtconv.shapes.lattice import Check, DimLattice
-from trtconv.shapes.memory import MOST_ELEMENTS
-from trtconv.shapes.profiles import alone
-from trtconv.shapes.view import SizesView
+
+if TYPE_CHECKING:
+    from trtconv.shapes.lattice import Check, DimLattice
+    from trtconv.shapes.view import SizesView
 
 
 class ProfileRule(Page):
@@ -131,6 +132,9 @@ def _other_images(view: SizesView) -> str:
 
 def _alone(view: SizesView, number: int) -> str:
     """Returns what to do where ends of ranges do not go together, whatever they are; nothing where they could."""
+    # Loaded only here, with all that knows of sizes.
+    from trtconv.shapes.profiles import alone
+
     use = " ".join(f"--dim {quoted(name)}={bound.opt}" for name, bound in alone(view, number).items())
     return f"No ends of these ranges go together: use one size, {use}, or add --round." if use else ""
 
@@ -335,6 +339,9 @@ class TensorTooLarge(ProfileRule):
     fix = "Give the dimensions a smaller max."
 
     def check(self, view: SizesView) -> Iterator[Finding]:
+        # Loaded only here, with all that knows of sizes.
+        from trtconv.shapes.memory import MOST_ELEMENTS
+
         for number, need in enumerate(view.memory):
             if need.elements > MOST_ELEMENTS:
                 message = (

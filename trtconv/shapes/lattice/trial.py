@@ -44,6 +44,11 @@ class Node:
     source: str = ""
 
     @property
+    def line(self) -> str:
+        """What is said of its source: " (unet.py:47)", or nothing."""
+        return f" ({self.source})" if self.source else ""
+
+    @property
     def output(self) -> str:
         """Its first output."""
         return self.outputs[0]

@@ -73,6 +73,11 @@ class ReshapeTarget:
     old: tuple[int | None, ...]
     new: tuple[Entry, ...]
 
+    @property
+    def texts(self) -> tuple[str, str]:
+        """What it asks for in words, and what to ask for instead."""
+        return words(self.old), words(self.new)
+
 
 def asked_of(node: Node, tensors: Mapping[str, Tensor]) -> list[int | None] | None:
     """Returns the sizes that a Reshape or Resize asks for, None for those that are computed from the inputs'."""
@@ -107,11 +112,6 @@ def freed(shuffle: Shuffle, dims: Sequence[Num]) -> dict[int, Sequence[Num]]:
     channels = shuffle.channels if deep else shuffle.channels * block * block
     spatial = [height * block, width * block] if deep else [height, width]
     return {shuffle.nodes[0]: split, shuffle.nodes[2]: [dims[0], Num(channels), *spatial]}
-
-
-def line_of(node: Node) -> str:
-    """Returns " (unet.py:47)" where the exporter left the PyTorch line, else nothing."""
-    return f" ({node.source})" if node.source else ""
 
 
 def words(entries: Sequence[Entry]) -> str:
