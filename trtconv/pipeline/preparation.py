@@ -133,7 +133,8 @@ class Preparation:
         if not result.edits:
             return Assessment(result, declined(before, result, passes), origin)
         after = self._look(model, origin, plan, rewritten=True)
-        return Assessment(result, compared(before, after, model, result, passes, standing), origin)
+        with self._clock.stage(Stage.RULES):
+            return Assessment(result, compared(before, after, model, result, passes, standing), origin)
 
     def _look(
         self, model: OnnxModel, origin: Origin, plan: BuildPlan | None, *, rewritten: bool = False

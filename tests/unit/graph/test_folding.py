@@ -111,3 +111,22 @@ def test_constants_that_a_model_computes_are_counted(nodes: str, elements: int) 
     if elements > weights:
         with allowed(Budget(elements=elements - weights - 1)), pytest.raises(BudgetExceeded):
             spend_on_constants(scopes)
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_weights_of_all_graphs_allow_for_what_a_body_computes(count: int) -> None:
+    bodies = "  ".join(
+        f"""y{i} = If (c) <
+        then_branch = t{i} () => (float[k] a{i}) <int64[1] m{i} = {{{1000 + 2 * i}}}>
+        {{ h{i} = Expand (one, m{i})  a{i} = Neg (h{i}) }},
+        else_branch = e{i} () => (float[k] b{i}) {{ b{i} = Neg (one) }}>"""
+        for i in range(count)
+    )
+    text = f"{HEAD} g (bool c) => (float[k] y0) <float[1] one = {{1}}, float[3] w = {{1, 2, 3}}> {{ {bodies} }}"
+    scopes = wrap(parse(text)).scopes
+    # The last, which is the largest, sees those of the main graph and of the bodies before it.
+    least = 1000 + 2 * (count - 1) - (4 + count)
+    with allowed(Budget(elements=least)):
+        spend_on_constants(scopes)
+    with allowed(Budget(elements=least - 1)), pytest.raises(BudgetExceeded):
+        spend_on_constants(scopes)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import onnx
 import pytest
-from onnx import parser
+from onnx import numpy_helper, parser
 
 from support.onnx_models import RTX, wrap
 from support.session import run
+from trtconv.core.budget import BudgetExceeded
 from trtconv.core.target import Target
 from trtconv.passes import PASSES, run_passes
 from trtconv.passes.spelling import infinities
@@ -16,7 +19,8 @@ from trtconv.passes.spelling import infinities
 EIGHT = Target("tensorrt", (8, 6))
 GATHER, REDUCE = "gather-infinities", "reduce-max-by-min"
 CONSTANTS = """<float low = {-inf}, float[1,1] high = {inf}, float[2] both = {-inf, inf}, float[3] row = {0, -inf, 1},
-float one = {1}, float nothing = {0}, float16 half = {64512}, int64 three = {3}, bool[3] m = {1, 0, 1},
+float one = {1}, float nothing = {0}, float large = {100},
+int64 minus = {-1}, float[3] m0 = {1, 0, 1}, float16 half = {64512}, int64 three = {3}, bool[3] m = {1, 0, 1},
 int64[2] sizes = {2, 3}, int64[1] axis = {1}>"""
 """64512 are the bits of minus infinity."""
 
@@ -111,6 +115,15 @@ def test_the_result_has_its_axes(shape: str) -> None:
         ("k = Log (one)  a = Add (x, k)  y = ReduceMax <axes = [1]> (a)", False),
         ("k = Div (one, nothing)  a = Sub (x, k)  y = ReduceMax <axes = [1]> (a)", True),
         ("k = Reciprocal (nothing)  a = Sub (x, k)  y = ReduceMax <axes = [1]> (a)", True),
+        ("k = Log (m0)  a = Add (x, k)  y = ReduceMax <axes = [1]> (a)", True),
+        ("k = Sub (one, m0)  l = Log (k)  a = Add (x, l)  y = ReduceMax <axes = [1]> (a)", True),
+        ("i = Identity (nothing)  k = Log (i)  a = Add (x, k)  y = ReduceMax <axes = [1]> (a)", True),
+        ("k = Exp (large)  a = Sub (x, k)  y = ReduceMax <axes = [1]> (a)", True),
+        ("k = Exp (one)  a = Sub (x, k)  y = ReduceMax <axes = [1]> (a)", False),
+        ("k = Pow (nothing, minus)  a = Sub (x, k)  y = ReduceMax <axes = [1]> (a)", True),
+        ("k = Pow (one, minus)  a = Sub (x, k)  y = ReduceMax <axes = [1]> (a)", False),
+        ("k = Reciprocal (one)  a = Sub (x, k)  y = ReduceMax <axes = [1]> (a)", False),
+        ("k = Exp (o)  y = ReduceMax <axes = [1]> (k)", False),
         ("k = Pow (one, three)  a = Mul (o, k)  y = ReduceMax <axes = [1]> (a)", False),
         ("a = Add (x, row)  k = Ceil (a)  y = ReduceMax <axes = [1]> (k)", True),
         ("a = Add (x, row)  t = Tanh (a)  y = ReduceMax <axes = [1]> (t)", False),
@@ -194,3 +207,70 @@ def test_many_reductions_take_no_longer_each(monkeypatch: pytest.MonkeyPatch) ->
     _, _, found = rewritten(f"g (float[2,3] a0) => (float[2,3] a{count}) <float[3] w = {{1, 2, 3}}> {{ {nodes} }}")
     assert REDUCE not in found
     assert len(looked) < 20 * count
+
+
+@pytest.mark.parametrize(("op", "inputs"), [("Div", "one"), ("Log", "one, one, one"), ("Softmax", "low")])
+def test_an_operator_of_a_domain_of_somebody_else_is_none_of_these(op: str, inputs: str) -> None:
+    parameters = ", ".join(f"p{index}" for index in range(len(inputs.split(","))))
+    proto = parser.parse_model(
+        f"""<ir_version: 8, opset_import: ["": 17, "own": 1]>
+        g (float[2,3] x) => (float[2,1] y) <float one = {{1}}, float low = {{-inf}}>
+        {{ k = own.{op} ({inputs})  a = Add (x, k)  y = ReduceMax <axes = [1]> (a) }}
+        <domain: "own", opset_import: ["": 17]> {op} ({parameters}) => (r) {{ r = Identity (p0) }}"""
+    )
+    found = [edit.pass_name for edit in run_passes(wrap(proto), PASSES, EIGHT).edits]
+    assert found == [REDUCE] * (inputs == "low")
+
+
+@pytest.mark.parametrize("shapes", ["float[4000,1] a, float[1,4000] b", "float[2] a, float[3] b"])
+def test_what_constants_make_is_not_computed_where_it_is_large_or_does_not_fit(shapes: str) -> None:
+    proto = parser.parse_model(
+        f"""<ir_version: 8, opset_import: ["": 17]> g (float[4000,4000] x, {shapes}) => (float[p,q] y)
+        {{ k = Div (a, b)  s = Sub (x, k)  y = ReduceMax <axes = [1]> (s) }}"""
+    )
+    for value in list(proto.graph.input)[1:]:
+        dims = [dim.dim_value for dim in value.type.tensor_type.shape.dim]
+        proto.graph.initializer.append(numpy_helper.from_array(np.ones(dims, np.float32), value.name))
+    del proto.graph.input[1:]
+    tracemalloc.start()
+    try:
+        assert infinities._makes_infinity(wrap(proto).main, "Div", ["a", "b"])
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def test_what_is_compared_is_computed_only_where_it_may_be_infinite(monkeypatch: pytest.MonkeyPatch) -> None:
+    names: list[str] = []
+    resolved = infinities.resolved
+    monkeypatch.setattr(
+        infinities, "resolved", lambda scope, name, opsets: names.append(name) or resolved(scope, name, opsets)
+    )
+    nodes = "f = Expand (one, sizes)  e = Less (x, f)  h = Expand (low, sizes)  g = Less (x, h)  r = And (e, g)"
+    assert (edits(f"{nodes}  y = Cast <to = 1> (r)")[2], names) == ([GATHER], ["h"])
+
+
+def test_what_is_too_large_to_compute_is_left_to_who_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise BudgetExceeded("too large")
+
+    monkeypatch.setattr(infinities, "resolved", refuse)
+    assert edits("k = Expand (low, sizes)  y = Where (c, k, x)")[2] == []
+
+
+def test_bodies_do_not_look_at_the_graph_around_them_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[str] = []
+    makes = infinities._makes_infinity
+    monkeypatch.setattr(
+        infinities, "_makes_infinity", lambda scope, op, inputs: looked.append(op) or makes(scope, op, inputs)
+    )
+    ifs = "  ".join(
+        f"i{i} = If (c) <then_branch = t{i} () => (float[2,1] r{i}) {{ r{i} = ReduceMax <axes = [1]> (a) }},"
+        f" else_branch = e{i} () => (float[2,1] s{i}) {{ s{i} = ReduceMax <axes = [1]> (x) }}>"
+        for i in range(20)
+    )
+    _, _, found = rewritten(
+        f"""g (float[2,3] x, bool c) => (float[2,1] i19) <float n = {{0}}> {{ k = Log (n)  a = Add (x, k)  {ifs} }}"""
+    )
+    assert found.count(REDUCE) == 20
+    assert len(looked) < 5

@@ -7,6 +7,7 @@ from pathlib import Path
 import onnx.parser
 import pytest
 
+from trtconv import rules
 from trtconv.core import codes
 from trtconv.core.documents.rewrite import Skip
 from trtconv.core.findings import Finding, Location, Severity
@@ -90,18 +91,31 @@ def test_a_node_inside_a_function_has_no_index_in_the_main_graph() -> None:
     assert [finding.location.index for finding in judged.findings] == [None]
 
 
-@pytest.mark.parametrize("leaves_weights", [False, True])
-def test_rules_asked_behind_the_passes_say_what_they_say_before(*, leaves_weights: bool) -> None:
-    text = """<ir_version: 8, opset_import: ["": 17]>
-    g (float[1,2,4,4] x) => (float[1,3,p,q] y) <float[2,3,2,2] w = {WEIGHTS}>
-    { a = Relu (x) [up] y = ConvTranspose <auto_pad = "VALID", output_padding = [1, 1], strides = [2, 2]> (a, w) }"""
-    seen: list[str] = []
+@pytest.mark.parametrize(
+    ("size", "leaves_weights", "order"),
+    [
+        (1, False, ["passes", "rules", "rules"]),
+        (1 << 25, True, ["passes", "rules", "rules"]),
+        (1 << 25, False, ["rules", "passes", "rules"]),
+    ],
+)
+def test_rules_asked_behind_the_passes_say_what_they_say_before(
+    monkeypatch: pytest.MonkeyPatch, size: int, order: list[str], *, leaves_weights: bool
+) -> None:
+    text = f"""<ir_version: 8, opset_import: ["": 17]>
+    g (float[1,2,4,4] x) => (float[1,2,p,q] y) <float[2,2,2,2] w = {{{", ".join(["1"] * 16)}}}>
+    {{ a = ConvTranspose <auto_pad = "VALID", output_padding = [1, 1], strides = [2, 2]> (x, w)
+    y = ConvTranspose <auto_pad = "VALID", output_padding = [1, 1], strides = [2, 2]> (a, w) }}"""
+    done: list[str] = []
+    run_rules = rules.run_rules
+    monkeypatch.setattr(rules, "run_rules", lambda *args: done.append("rules") or run_rules(*args))
     sides = []
-    for rewritten in (None, lambda: seen.append("passes are done")):
-        model = OnnxModel(onnx.parser.parse_model(text.replace("WEIGHTS", ", ".join(["1"] * 24))), Path("m.onnx"))
-        model.leaves_weights = leaves_weights
+    for rewritten in (None, lambda: done.append("passes")):
+        done.clear()
+        model = OnnxModel(onnx.parser.parse_model(text), Path("m.onnx"))
+        model._size, model.leaves_weights = size, leaves_weights
         sides.append(Preparation(model, Target("rtx", (1, 7))).judge(PASSES, rewritten=rewritten))
-    first, second = sides
-    assert first.rewrite.edits and first.findings
-    assert (second.findings, second.rewrite) == (first.findings, first.rewrite)
-    assert seen == ["passes are done"]
+    assert done == order
+    before, behind = sides
+    assert before.rewrite.edits and before.findings
+    assert (behind.findings, behind.rewrite) == (before.findings, before.rewrite)

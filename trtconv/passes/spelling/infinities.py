@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from onnx import numpy_helper
 
+from trtconv.core.budget import BudgetExceeded
 from trtconv.core.target import Target
 from trtconv.graph.attributes import attribute
 from trtconv.graph.resolve import resolved
 from trtconv.graph.scope import Scope
 from trtconv.graph.settled import is_settled
+from trtconv.graph.types import ONNX_DOMAINS
 from trtconv.passes.spelling.base import Spelling
 from trtconv.passes.spelling.writer import Unwritable, Writer
 
@@ -28,7 +30,7 @@ _FINITE = frozenset(
     )
 )
 """Operators that make no infinity of one."""
-_MAKERS: Mapping[str, Callable[..., Any]] = {
+_MAKERS: Mapping[str, np.ufunc] = {
     "Div": np.divide,
     "Exp": np.exp,
     "Log": np.log,
@@ -93,7 +95,8 @@ class ReduceMaxByMin(Spelling):
     """Writes a ReduceMax that an infinity may reach as ReduceMin of what has the other sign.
 
     TensorRT 8.6 takes the lowest number of float32 for the largest of nothing but minus infinity, where ReduceMin is
-    right (executed on 8.6.0). Where nothing that goes into it is settled before and infinite, nothing is written.
+    right (executed on 8.6.0). Where no infinity of a constant, nor one that constants and sizes make, goes into it,
+    nothing is written.
 
     Before (tensorrt-8.6):
         <ir_version: 8, opset_import: ["": 17]>
@@ -110,8 +113,7 @@ class ReduceMaxByMin(Spelling):
 
     def _sites(self, scope: Scope, target: Target) -> list[int]:
         sites = super()._sites(scope, target)
-        names = _infinite_names(scope) if sites else set()
-        return [index for index in sites if scope.columns.inputs[index][0] in names]
+        return [index for index in sites if scope.columns.inputs[index][0] in _infinite_names(scope)]
 
     def lacks(self, scope: Scope, index: int, target: Target) -> bool:
         return target.before(9) and scope.dtype(scope.columns.inputs[index][0]) in _FLOATS
@@ -127,10 +129,12 @@ class ReduceMaxByMin(Spelling):
 
 
 def _may_be_misread(scope: Scope, name: str) -> bool:
-    """Whether a tensor is a constant of one element that is infinite, or computed of constants alone."""
+    """Whether a tensor is a constant of one element that is infinite, or may be, computed of constants alone."""
     tensor = scope.constant(name)
     if tensor is None:
-        return scope.dtype(name) in _FLOATS and is_settled(scope, name) and not _is_gathered(scope, name)
+        is_float = scope.dtype(name) in _FLOATS and is_settled(scope, name)
+        # All of the network is looked at for the names, so that is asked last.
+        return is_float and not _is_gathered(scope, name) and name in _infinite_names(scope)
     # Values of weights may lie in another file.
     values = scope.values(name) if math.prod(tensor.dims) == 1 else None
     return values is not None and str(values.dtype) in _FLOATS and bool(np.isinf(values).all())
@@ -148,7 +152,11 @@ def _values(writer: Writer, name: str) -> NDArray[Any] | None:
     scope = writer.scope
     while name not in scope.producers and name not in scope.input_names and scope.parent is not None:
         scope = scope.parent
-    return resolved(scope, name, writer.model.proto.opset_import)
+    try:
+        return resolved(scope, name, writer.model.proto.opset_import)
+    except BudgetExceeded:
+        # Whether the model is refused for it is asked of all that constants make, elsewhere.
+        return None
 
 
 def _is_broadcast(writer: Writer, name: str, shape: tuple[int, ...]) -> bool:
@@ -160,12 +168,22 @@ def _is_broadcast(writer: Writer, name: str, shape: tuple[int, ...]) -> bool:
     )
 
 
-def _infinite_names(scope: Scope) -> set[str]:
-    """Returns the tensors of a graph among whose values an infinity of some constant may be."""
-    names = set() if scope.parent is None else _infinite_names(scope.parent)
+def _infinite_names(scope: Scope) -> Set[str]:
+    """Returns the tensors of a graph, and of those around it, among whose values an infinity of constants may be."""
+    key = f"infinite names of {scope.position}"
+    if key not in scope.whole.derived:
+        scope.whole.derived[key] = _all_infinite(scope)
+    names: Set[str] = scope.whole.derived[key]
+    return names
+
+
+def _all_infinite(scope: Scope) -> Set[str]:
+    names = set(() if scope.parent is None else _infinite_names(scope.parent))
     constants: dict[str, bool] = {}
     columns = scope.columns
-    for op, inputs, outputs, node in zip(columns.ops, columns.inputs, columns.outputs, columns.nodes, strict=True):
+    rows = zip(columns.ops, columns.domains, columns.inputs, columns.outputs, columns.nodes, strict=True)
+    for kind, domain, inputs, outputs, node in rows:
+        op = kind if domain in ONNX_DOMAINS else ""
         if op in _FINITE:
             continue
         if op not in _PRODUCTS:
@@ -174,31 +192,38 @@ def _infinite_names(scope: Scope) -> set[str]:
                     constants[name] = _is_infinite(scope, name)
         value = attribute(node, "value") if op == "ConstantOfShape" else None
         is_filled = value is not None and bool(np.isinf(numpy_helper.to_array(value)).any())
-        if is_filled or any(name in names or constants.get(name) for name in inputs) or _is_made(scope, op, inputs):
+        is_made = op in _MAKERS and _makes_infinity(scope, op, inputs)
+        if is_filled or is_made or any(name in names or constants.get(name) for name in inputs):
             names.update(outputs)
     return names
 
 
-def _is_made(scope: Scope, op: str, inputs: Sequence[str]) -> bool:
-    """Whether an operator makes an infinity of finite constants."""
-    values = [_floats(scope, name) for name in inputs] if op in _MAKERS else []
-    if not values or any(array is None for array in values):
+def _makes_infinity(scope: Scope, op: str, inputs: Sequence[str]) -> bool:
+    """Whether an operator may make an infinity of finite numbers that constants and sizes decide."""
+    if not all(is_settled(scope, name) for name in inputs):
         return False
-    with np.errstate(all="ignore"), contextlib.suppress(ValueError):
-        return bool(np.isinf(_MAKERS[op](*values)).any())
+    arrays = [array for array in (_array(scope, name) for name in inputs) if array is not None]
+    # More is not computed for this alone: what is written for nothing computes the same.
+    if not len(arrays) == len(inputs) == _MAKERS[op].nin or arrays[0].dtype.kind != "f" or not _are_few(arrays):
+        return True
+    with np.errstate(all="ignore"):
+        return bool(np.isinf(_MAKERS[op](*arrays)).any())
+
+
+def _are_few(arrays: Sequence[NDArray[Any]]) -> bool:
+    """Whether what is computed of arrays, element by element, has few elements; False of what does not fit."""
+    with contextlib.suppress(ValueError):
+        return math.prod(np.broadcast_shapes(*(array.shape for array in arrays))) <= _MOST_ELEMENTS
     return False
 
 
 def _is_infinite(scope: Scope, name: str) -> bool:
     """Whether a tensor is a constant with an infinity."""
-    values = _floats(scope, name)
-    return values is not None and bool(np.isinf(values).any())
+    values = _array(scope, name)
+    return values is not None and values.dtype.kind == "f" and bool(np.isinf(values).any())
 
 
-def _floats(scope: Scope, name: str) -> NDArray[Any] | None:
-    """Returns the values of a constant of a float type that is not too large to look at."""
+def _array(scope: Scope, name: str) -> NDArray[Any] | None:
+    """Returns the values of a constant that is not too large to look at."""
     tensor = scope.constant(name)
-    if tensor is None or math.prod(tensor.dims) > _MOST_LOOKED_AT:
-        return None
-    values = scope.values(name)
-    return values if values is not None and values.dtype.kind == "f" else None
+    return None if tensor is None or math.prod(tensor.dims) > _MOST_LOOKED_AT else scope.values(name)
