@@ -132,6 +132,18 @@ def networks() -> Iterator[tuple[str, str, Network]]:
                     {"x": x, "m": MASK},
                 ),
             )
+    # Whether the builder takes a long row of nothing but infinity for a single one.
+    for size in (64, 512, 4096):
+        shape = f"[1,1,4,{size}]"
+        x = np.abs(np.random.default_rng(0).normal(size=(1, 1, 4, size))).astype(np.float32)
+        mask = np.random.default_rng(1).integers(0, 2, x.shape).astype(bool)
+        feeds = {"x": x, "m": mask}
+        inputs, nodes = f"float{shape} x, bool{shape} m", USES["where"][0]
+        yield (
+            "where",
+            f"where, row of {size}",
+            Network(inputs, f"float{shape}", nodes, {"c": np.full(size, LOW)}, feeds),
+        )
     values = np.random.default_rng(0).normal(size=(3, 2, 4, 3)).astype(np.float32)
     scores = np.random.default_rng(2).normal(size=(3, 2, 4, 4)).astype(np.float32)
     constants = {"c0": LOW, "zero": np.float32(0), "lowest": np.float32(-9e37), "v": values}
