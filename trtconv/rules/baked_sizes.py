@@ -13,7 +13,9 @@ from trtconv.core.target import Target
 from trtconv.rules.base import ModelView, Rule
 
 if TYPE_CHECKING:
+    from trtconv.graph.model import OnnxModel
     from trtconv.shapes.traced.repairs import Unrepaired
+    from trtconv.shapes.traced.search import Baked
 
 
 class BakedPixelShuffle(Rule):
@@ -49,7 +51,10 @@ class BakedPixelShuffle(Rule):
     by_hand = "Export with dynamic height and width."
 
     def check(self, view: ModelView, target: Target) -> Iterator[Finding]:
-        for shuffle in view.baked.shuffles() if view.baked else ():
+        baked = view.baked
+        if baked is None:
+            return
+        for shuffle in baked.shuffles():
             message = f"a pixel shuffle{shuffle.node.line} by {shuffle.block} has the example's sizes as constants"
             yield self.finding(message, shuffle.node.location)
 
@@ -91,12 +96,15 @@ class BakedResize(Rule):
     by_hand = "Export with dynamic height and width."
 
     def check(self, view: ModelView, target: Target) -> Iterator[Finding]:
-        for scaling in view.baked.scalings() if view.baked else ():
+        baked = view.baked
+        if baked is None:
+            return
+        for scaling in baked.scalings():
             message = f"Resize{scaling.node.line} to the constant sizes {list(scaling.sizes)} of the exporter's example"
             yield self.finding(message, scaling.node.location)
-        for refusal in view.baked.refusals() if view.baked else ():
+        for refusal in baked.refusals():
             if refusal.node.op == "Resize":
-                yield _refused(self, view, refusal)
+                yield _refused(self, view.model, baked, refusal)
 
 
 class BakedReshape(Rule):
@@ -127,20 +135,23 @@ class BakedReshape(Rule):
     by_hand = "Export with dynamic shapes."
 
     def check(self, view: ModelView, target: Target) -> Iterator[Finding]:
-        for reshape in view.baked.targets() if view.baked else ():
+        baked = view.baked
+        if baked is None:
+            return
+        for reshape in baked.targets():
             message = f"Reshape{reshape.node.line} to the constant {reshape.texts[0]} of the exporter's example"
             yield self.finding(message, reshape.node.location)
-        for refusal in view.baked.refusals() if view.baked else ():
+        for refusal in baked.refusals():
             if refusal.node.op != "Resize":
-                yield _refused(self, view, refusal)
+                yield _refused(self, view.model, baked, refusal)
 
 
-def _refused(rule: Rule, view: ModelView, refusal: Unrepaired) -> Finding:
+def _refused(rule: Rule, model: OnnxModel, baked: Baked, refusal: Unrepaired) -> Finding:
     node = refusal.node
     message = f"{node.label}{node.line} keeps the sizes of the exporter's example: it {refusal.why}"
-    examples = view.baked.examples() if view.baked else ()
+    examples = baked.examples()
     point = examples[0].point if examples else {}
     ranges = {name: Range(max(1, size // 2), size, size * 2) for name, size in point.items()}
-    command = export_command(view.model.inputs, ranges, view.model.path.name)
+    command = export_command(model.inputs, ranges, model.path.name)
     fix = f"Export it again with what fixes no size, from its Python: {command}"
     return dataclasses.replace(rule.finding(message, node.location), fix=fix)
