@@ -8,6 +8,7 @@ import shutil
 from pathlib import Path
 
 from support.paths import ROOT
+from support.sizes import save
 from trtconv.core import config
 
 
@@ -28,6 +29,23 @@ def test_init_writes_what_build_reads(call, tmp_path: Path) -> None:
     assert [build.model.name for build in builds] == ["gan_generator.onnx", "sr.onnx"]
     assert {name: str(bounds) for name, bounds in builds[0].dims.items()} == {"batch": "1:1:8"}
     assert all(bounds.min % 8 == 0 for name, bounds in builds[1].dims.items() if name != "batch")
+
+
+def test_init_proposes_bounds_at_which_no_tensor_is_too_large(call, tmp_path: Path) -> None:
+    # At 512 by 512 every pixel has a product with every pixel, of eight images.
+    save(
+        """g (float[n,4,h,w] x) => (float[n,t,t] y)
+        <int64[3] s = {0,4,-1}> { r = Reshape (x, s) q = Transpose <perm = [0,2,1]> (r) y = MatMul (q, r) }""",
+        tmp_path / "attention.onnx",
+    )
+    assert call("init", str(tmp_path)).code == 0
+    (entry,) = config.load(tmp_path / "trtconv.toml").entries
+    assert entry.build is not None
+    assert {name: str(bounds) for name, bounds in entry.build.dims.items()} == {
+        "n": "1:1:2",
+        "h": "16:64:128",
+        "w": "16:64:128",
+    }
 
 
 def test_init_replaces_nothing_unasked(call, tmp_path: Path) -> None:

@@ -16,6 +16,8 @@ _BATCH = Range(1, 1, 8)
 _SIZE = Range(64, 256, 512)
 _VOLUME = Range(32, 64, 128)
 """Of a side of what has three: at 512 a few channels are more than the 2^31 elements that TensorRT counts."""
+_HALVINGS = 6
+"""How often sizes that are too large are halved, down to 8 from 512."""
 _LOOKED_AT = (1024, 2**16)
 """To which size, and to which where none up to there is accepted, as of a sound that has to fill a long window."""
 
@@ -43,7 +45,8 @@ def advise(model: OnnxModel, user_bounds: Mapping[str, Range], hint: str) -> str
         begin = usual_bounds(model.inputs)
         ranges = {name: limits[name] if name in limits else begin.get(name, _SIZE) for name in sizes.names}
         lattice = _lattice(sizes, limits, ranges)
-        example = _example(sizes, lattice, ranges, [name for name in sizes.names if name not in limits])
+        missing = [name for name in sizes.names if name not in limits]
+        example = _example(lattice, accepted_bounds(sizes, lattice, ranges, missing), missing)
     except TrtconvError:
         return hint
     refused = None if example or limits else _nothing(lattice)
@@ -79,15 +82,46 @@ def _no_bounds(model: OnnxModel, lattice: SizeLattice, name: str) -> str:
     )
 
 
-def _example(sizes: Sizes, lattice: SizeLattice, ranges: Mapping[str, Range], missing: Sequence[str]) -> str:
+def accepted_bounds(
+    sizes: Sizes, lattice: SizeLattice, ranges: Mapping[str, Range], missing: Sequence[str]
+) -> dict[str, Range]:
+    """Returns bounds near some, which the network accepts, and at whose max no tensor is too large; empty for none.
+
+    Args:
+        sizes: The network.
+        lattice: The sizes that it accepts.
+        ranges: What to begin with, of every dimension.
+        missing: The dimensions that may be made smaller, all of them by half, again and again.
+    """
+    # Loaded only here: what knows of memory.
+    from trtconv.shapes.memory import MOST_ELEMENTS, activations
+
+    if _nothing(lattice) or lattice.unknown:
+        return {}
+    first: dict[str, Range] = {}
+    for _ in range(_HALVINGS + 1):
+        points = _moved(lattice, ranges, sizes.names)
+        # An example that fails is worse than none.
+        if not all(check.holds.all() for check in sizes.run(points).checks):
+            break
+        low, best, high = points
+        bounds = {name: Range(low[name], best[name], high[name]) for name in sizes.names}
+        if activations(sizes, [high])[0].elements <= MOST_ELEMENTS:
+            return bounds
+        first = first or bounds
+        ranges = {name: _halved(bound) if name in missing else bound for name, bound in ranges.items()}
+    return first
+
+
+def _halved(bound: Range) -> Range:
+    return Range(*(max(size // 2, 1) for size in (bound.min, bound.opt, bound.max)))
+
+
+def _example(lattice: SizeLattice, bounds: Mapping[str, Range], missing: Sequence[str]) -> str:
     """Returns an example of bounds that the network accepts, and what it accepts; empty where none is found."""
-    bounds = _moved(lattice, ranges, sizes.names)
-    # An example that fails is worse than none.
-    points = [{name: size for name, size in point.items() if name in sizes.names} for point in bounds]
-    if _nothing(lattice) or lattice.unknown or not all(check.holds.all() for check in sizes.run(points).checks):
+    if not bounds:
         return ""
-    low, best, high = bounds
-    flags = [f"--dim {quoted(name)}={Range(low[name], best[name], high[name])}" for name in missing]
+    flags = [f"--dim {quoted(name)}={bounds[name]}" for name in missing]
     steps = [f"{n} takes {lattice.dims[n].describe()}" for n in missing if lattice.dims[n].valid is not None]
     return f"for example {' '.join(flags)}" + (f" ({'; '.join(steps)})" if steps else "")
 
@@ -95,7 +129,8 @@ def _example(sizes: Sizes, lattice: SizeLattice, ranges: Mapping[str, Range], mi
 def _moved(lattice: SizeLattice, bounds: Mapping[str, Range], names: Sequence[str]) -> list[dict[str, int]]:
     """Returns min, opt and max of every dimension, moved to sizes that go together."""
     picked = [({n: getattr(bounds[n], pick) for n in names}, up) for pick, up in _PICKS]
-    return [lattice.rounded(sizes, up=up) for sizes, up in picked]
+    points = [lattice.rounded(sizes, up=up) for sizes, up in picked]
+    return [{name: point[name] for name in names} for point in points]
 
 
 _PICKS: tuple[tuple[str, bool | None], ...] = (("min", True), ("opt", None), ("max", False))

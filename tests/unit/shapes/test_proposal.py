@@ -44,6 +44,23 @@ def test_volumes_are_smaller_than_images_and_a_batch_is_one_wherever_it_leads() 
     assert usual_bounds(NETS["unet"].inputs)["height"] == Range(64, 256, 512)
 
 
+ATTENTION = """
+    g (float[n,4,h,w] x) => (float[n,t,t] y)
+    <int64[3] s = {0,4,-1}> { r = Reshape (x, s) q = Transpose <perm = [0,2,1]> (r) y = MatMul (q, r) }
+"""
+
+
+def test_bounds_at_whose_max_a_tensor_has_more_elements_than_are_counted_are_halved() -> None:
+    # At 512 by 512 every pixel has a product with every pixel, of eight images.
+    said = advise(parse(ATTENTION), {}, "Add")
+    assert said == "Add, for example --dim n=1:1:2 --dim h=16:64:128 --dim w=16:64:128"
+    # What was given stays, and the rest is halved further: 8 * (128 * 64)^2 elements.
+    kept = advise(parse(ATTENTION), {"n": Range(8, 8, 8), "h": Range(128, 128, 128)}, "Add")
+    assert kept == "Add, for example --dim w=8:32:64"
+    above = advise(parse(ATTENTION), {"n": Range(1, 1, 40), "h": Range(8192, 8192, 8192)}, "Add")
+    assert above == "Add, for example --dim w=64:256:512"
+
+
 def test_where_no_size_is_accepted_no_bounds_are_asked_for() -> None:
     net = parse("g (float[h,8] x, float[8,2000] b) => (float[c,d] y) { t = Transpose (b) y = MatMul (x, t) }")
     assert advise(net, {}, "Add") == (

@@ -5,12 +5,15 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from trtconv.core.dims import InputSpec
 from trtconv.core.errors import InputError, TrtconvError
 from trtconv.core.files import files_below
 from trtconv.core.frozen import frozen
 from trtconv.core.text import clean, toml_string
+
+if TYPE_CHECKING:
+    from trtconv.graph.model import OnnxModel
 
 _MOST_MODELS = 500
 
@@ -60,26 +63,29 @@ def _model_entry(path: Path, folder: Path) -> Found:
     name = path.relative_to(folder).as_posix()
     try:
         name.encode()
-        inputs = OnnxModel.load(path).inputs
-        return Found(name, tuple(_bounds(path, inputs)))
+        return Found(name, tuple(_bounds(OnnxModel.load(path))))
     except UnicodeEncodeError:
         return Found(name, fault="its name is not UTF-8, and no TOML file can have it")
     except TrtconvError as error:
         return Found(name, fault=error.message)
 
 
-def _bounds(path: Path, inputs: Sequence[InputSpec]) -> Iterator[tuple[str, str, str]]:
+def _bounds(model: OnnxModel) -> Iterator[tuple[str, str, str]]:
     """Yields a dimension, the bounds that are proposed for it, and which sizes the network accepts."""
-    from trtconv.shapes.proposal import usual_bounds
+    from trtconv.shapes.lattice import sizes_of
+    from trtconv.shapes.proposal import accepted_bounds, usual_bounds
     from trtconv.shapes.report import SizesRequest, sizes
 
-    names = dict.fromkeys(name for spec in inputs for name in spec.dims if isinstance(name, str))
+    names = dict.fromkeys(name for spec in model.inputs for name in spec.dims if isinstance(name, str))
     if not names:
         return
-    dims, usual = sizes(SizesRequest(path)).lattice.record().dims, usual_bounds(inputs)
+    lattice, usual = sizes(SizesRequest(model.path)).lattice, usual_bounds(model.inputs)
+    dims, network = lattice.record().dims, sizes_of(model)
+    is_whole = usual.keys() >= set(network.names)
+    together = accepted_bounds(network, lattice, usual, network.names) if is_whole else {}
     for name in names:
         valid, accepted = (dims[name].valid, dims[name].accepted) if name in dims else (None, "not known")
-        sides = usual[name]
+        sides = together.get(name, usual[name])
         yield name, ":".join(str(_near(int(size), valid)) for size in (sides.min, sides.opt, sides.max)), accepted
 
 
