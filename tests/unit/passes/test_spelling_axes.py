@@ -19,6 +19,7 @@ from trtconv.core.target import Target
 from trtconv.passes import PASSES, run_passes
 
 RTX = Target("rtx", (1, 7))
+TRT8 = Target("tensorrt", (8, 6))
 
 
 def reduction(op: str, shape: list[int], after: list[int], keep: int, noop: int = 0) -> onnx.ModelProto:
@@ -95,6 +96,57 @@ def test_axes_of_size_one_at_run_time(op: str, before: str, after: str, axes: li
     x = np.ones([2 if size == "N" else int(size) for size in before.split(",")], np.float32)
     got = ReferenceEvaluator(rewritten.proto).run(None, {"x": x, "axes": np.array(axes, np.int64)})[0]
     assert got.shape == ReferenceEvaluator(proto).run(None, {"x": x, "axes": np.array(axes, np.int64)})[0].shape
+
+
+def test_axes_of_a_slice_in_a_branch_become_constants_for_tensorrt_8() -> None:
+    text = """(float[3,N] x, bool c) => (float[a,b] y) <int64 one = {1}, int64[1] zero = {0}, int64[1] end = {2}>
+    { y = If (c) <then_branch = t () => (float[a,b] p) { axes = Unsqueeze (one, zero) p = Slice (x, zero, end, axes) },
+                  else_branch = e () => (float[a,b] q) { q = Identity (x) }> }"""
+    for target, names in ((TRT8, ["fix-arguments"]), (RTX, [])):
+        rewritten = wrap(parse(f'<ir_version: 8, opset_import: ["": 17]> g {text}'))
+        done = run_passes(rewritten, PASSES, target)
+        assert [edit.pass_name for edit in done.edits] == names
+        feeds = {"x": np.arange(9, dtype=np.float32).reshape(3, 3), "c": np.array(True)}
+        np.testing.assert_array_equal(ReferenceEvaluator(rewritten.proto).run(None, feeds)[0], feeds["x"][:, :2])
+
+
+@pytest.mark.parametrize(("places", "axis"), [("{1}", -1), ("{1}", 0), ("{-3,0}", 0), ("{-3,7}", 1)])
+def test_a_list_of_one_hot_is_gathered_for_tensorrt_8(places: str, axis: int) -> None:
+    # torch's older exporter repeats a batch so, by 1 along all axes, and by a number of the input along one.
+    count = places.count(",") + 1
+    proto = parse(f"""<ir_version: 8, opset_import: ["": 17]>
+    g (float[n,3,2] x) => (int64[m] y)
+    <int64[{count}] at = {places}, int64 depth = {{4}}, int64[1] one = {{1}}, int64[1] flat = {{-1}}> {{
+      s = Shape <start = 0, end = 1> (x)  values = Concat <axis = 0> (one, s)
+      hot = OneHot <axis = {axis}> (at, depth, values)  y = Reshape (hot, flat)
+    }}""")
+    rewritten = wrap(onnx.ModelProto.FromString(proto.SerializeToString()))
+    done = run_passes(rewritten, PASSES, TRT8)
+    assert "compare-positions" in {edit.pass_name for edit in done.edits}
+    (gather,) = (node for node in rewritten.proto.graph.node if "y" in node.output)
+    assert gather.op_type == "Gather"
+    feeds = {"x": np.zeros((5, 3, 2), np.float32)}
+    before, after = (ReferenceEvaluator(each).run(None, feeds)[0] for each in (proto, rewritten.proto))
+    np.testing.assert_array_equal(after, before)
+
+
+@pytest.mark.parametrize(
+    "nodes",
+    [
+        "hot = OneHot (at, late, v)  y = Reshape (hot, flat)",
+        "hot = OneHot (late, n, v)  y = Reshape (hot, flat)",
+        "hot = OneHot (at, most, v)  y = Reshape (hot, flat)",
+        "hot = OneHot (at, n, v)  y = Reshape (hot, square)",
+    ],
+)
+def test_other_one_hots_are_no_lists(nodes: str) -> None:
+    proto = parse(f"""<ir_version: 8, opset_import: ["": 17]>
+    g (int64[1] late, float[2] v) => (float[{"a,b" if "square" in nodes else "a"}] y)
+    <int64[1] at = {{1}}, int64 n = {{4}}, int64 most = {{5000}}, int64[1] flat = {{-1}}, int64[2] square = {{2,2}}>
+    {{ {nodes} }}""")
+    rewritten = wrap(proto)
+    run_passes(rewritten, PASSES, TRT8)
+    assert rewritten.proto.graph.node[-1].op_type == "Reshape"
 
 
 def test_axes_that_nothing_tells_are_left() -> None:

@@ -25,7 +25,12 @@ _SLOTS: Mapping[str, tuple[int, ...]] = {
     "Upsample": (1,),
 }
 """Operators to the inputs that a parser takes as constants alone, or reads wrongly otherwise."""
-_OLDER: Mapping[str, tuple[int, ...]] = {"Pad": (1, 3), "Resize": (1, 2, 3), "DFT": (1, 2)}
+_OLDER: Mapping[str, tuple[int, ...]] = {
+    "Pad": (1, 3),
+    "Resize": (1, 2, 3),
+    "Slice": (3,),
+    "DFT": (1, 2),
+}
 """Those to which older operators, which TensorRT 8.6 takes, are fitted."""
 _SINGLE: Mapping[str, tuple[int, ...]] = {"NonMaxSuppression": (2, 3, 4), "TopK": (1,)}
 """Operators to the inputs that hold one number, and that a parser breaks down over where their length is dynamic."""

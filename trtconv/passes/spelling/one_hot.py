@@ -11,19 +11,23 @@ from onnx import helper
 from trtconv.core.target import Target
 from trtconv.graph.operators import lacks_operator
 from trtconv.graph.scope import Scope
+from trtconv.graph.types import ONNX_DOMAINS
 from trtconv.passes.spelling.base import Spelling
 from trtconv.passes.spelling.sizes import Size, positions
 from trtconv.passes.spelling.writer import Unwritable, Writer
 
 _ONE_AXIS_OPSET = 13
 """From which a Hardmax looks at one axis alone."""
+_LONGEST = 4096
+"""The longest list that is written of a OneHot."""
 
 
 class ComparePositions(Spelling):
     """Writes OneHot whose depth comes at run time, EyeLike of such sizes, and Hardmax where it lacks, as comparisons.
 
     A Hardmax of before opset 13 is over all axes from its own on, which TensorRT takes for its own alone: it gets a
-    matrix.
+    matrix. TensorRT 8.6 takes no list of sizes from a OneHot, which is a matrix, as torch's older exporter writes a
+    `repeat_interleave`: they are gathered one by one.
 
     Before (tensorrt-8.6):
         <ir_version: 8, opset_import: ["": 13]>
@@ -35,7 +39,7 @@ class ComparePositions(Spelling):
     """
 
     name = "compare-positions"
-    ops = frozenset({"EyeLike", "OneHot", "Hardmax"})
+    ops = frozenset({"EyeLike", "OneHot", "Hardmax", "Reshape"})
 
     def lacks(self, scope: Scope, index: int, target: Target) -> bool:
         columns = scope.columns
@@ -43,6 +47,8 @@ class ComparePositions(Spelling):
             return True
         if columns.ops[index] == "EyeLike":
             return None in (scope.shape(columns.inputs[index][0]) or ())
+        if columns.ops[index] == "Reshape":
+            return target.before(9) and _is_list_of_hits(scope, index)
         return scope.constant(columns.inputs[index][1]) is None or target.before(9)
 
     def write(self, writer: Writer, target: Target) -> str | None:
@@ -50,6 +56,8 @@ class ComparePositions(Spelling):
             self._hardmax(writer, lacks_operator("Hardmax", target))
         elif writer.node.op_type == "EyeLike":
             self._eye_like(writer)
+        elif writer.node.op_type == "Reshape":
+            _list_hits(writer)
         else:
             self._one_hot(writer)
         return None
@@ -101,6 +109,30 @@ class ComparePositions(Spelling):
         columns = None if None in shape[axis:] else math.prod(size or 0 for size in shape[axis:])
         result = write(writer, writer("Flatten", name, axis=axis), (None, columns), 1, "")
         writer.reshape(result, writer("Shape", name), to=writer.output())
+
+
+def _is_list_of_hits(scope: Scope, index: int) -> bool:
+    """Whether a Reshape makes a list of what a OneHot at constant positions made."""
+    (data, *_), (output, *_) = scope.columns.inputs[index], scope.columns.outputs[index]
+    source = scope.producer(data)
+    is_one_hot = source is not None and source.op_type == "OneHot" and source.domain in ONNX_DOMAINS
+    return is_one_hot and len(scope.shape(output) or ()) == 1
+
+
+def _list_hits(writer: Writer) -> None:
+    """Takes the elements of the list from the two values: TensorRT computes with a list of sizes, not with a matrix."""
+    source = writer.scope.columns.nodes[writer.scope.producers[writer.input(0)]]
+    positions, depth = writer.resolve(source.input[0]), writer.resolve(source.input[1])
+    if positions is None or depth is None:
+        raise Unwritable
+    size = int(depth.reshape(()))
+    if not 0 < size * positions.size <= _LONGEST:
+        raise Unwritable
+    axis = next((attribute.i for attribute in source.attribute if attribute.name == "axis"), -1)
+    classes = positions.astype(np.int64)
+    hits = np.equal.outer(np.where(classes < 0, classes + size, classes), np.arange(size))
+    at = np.moveaxis(hits, -1, axis).reshape(-1).astype(np.int64)
+    writer("Gather", source.input[2], at, axis=0, to=writer.output())
 
 
 def _hardmax_of_rows(writer: Writer, name: str, shape: Sequence[int | None], axis: int, to: str) -> str:
