@@ -106,6 +106,9 @@ def compare_models(
 
 
 def _compare(original: OnnxModel, before: Any, after: Any, resized: bool, traced: Sequence[Shapes]) -> Comparison:
+    # Loaded only here, with what knows of sizes.
+    from trtconv.runtimes.proof.places import apart
+
     result = _unknown("no input sizes were found that the model accepts")
     started, steps = time.monotonic(), output_steps(original)
     for shapes in traced or assumed_shapes(original):
@@ -114,7 +117,7 @@ def _compare(original: OnnxModel, before: Any, after: Any, resized: bool, traced
         if _is_large(shapes):
             outcome: _Run | str = "its inputs are too large"
         else:
-            outcome = _run_both(before, after, random_feeds(original.inputs, shapes), steps)
+            outcome = _run_both(before, after, apart(original, random_feeds(original.inputs, shapes)), steps)
         if isinstance(outcome, str):
             result = result if result.inputs else _unknown(outcome)
             continue
@@ -130,13 +133,14 @@ def _is_large(shapes: Shapes) -> bool:
 
 def _alone(original: OnnxModel, after: Any, further: Sequence[Shapes], result: Comparison) -> Comparison:
     """Runs the rewritten model at sizes that the original does not accept; returns the result with what came of it."""
-    ran: list[Shapes] = []
-    started = time.monotonic()
+    from trtconv.runtimes.proof.places import apart
+
+    ran, started = list[Shapes](), time.monotonic()
     for shapes in further:
         if _is_large(shapes) or time.monotonic() - started > _PATIENCE_SECONDS:
             continue
         try:
-            after.run(None, random_feeds(original.inputs, shapes))
+            after.run(None, apart(original, random_feeds(original.inputs, shapes)))
         except Exception as error:
             raise_if_starved(error)
             why = f"ONNX Runtime does not run the rewritten model at {_listed(shapes)}: {first_line(error)}"

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from trtconv.engine.cases import Case, make_feeds
 from trtconv.graph.model import OnnxModel
-from trtconv.runtimes.onnxruntime import session
+from trtconv.runtimes.onnxruntime import compare_models, session
 from trtconv.runtimes.proof.places import apart, names_twice
 
 
@@ -199,3 +199,34 @@ def test_what_other_indices_gather_from_leaves_the_places_of_a_scatter_alone() -
     feeds = {name: np.zeros(shape, np.float32) for name, shape in shapes.items()}
     feeds |= {name: np.zeros((count, 1), np.int64) for name, count in (("a", 3), ("i", 30), ("z", 3))}
     assert sorted(apart(model, feeds)["i"].ravel().tolist()) == list(range(30))
+
+
+ALIGNED = """(float[1,1,7,7] x, float[3,4] b, int64[3] i) => (float[3,1,1,2] y)
+{ y = RoiAlign <output_width = 2, sampling_ratio = 2> (x, b, i) }"""
+
+
+@pytest.mark.parametrize(
+    ("body", "span"),
+    [
+        (ALIGNED, range(1)),
+        ("(float[2,3] x, int64[3] i) => (float[2,3] y) { y = Gather <axis = 1> (x, i) }", range(3)),
+        ("(float[n,3] x, int32[3] i) => (float[3,3] y) { j = Cast <to = 7> (i) y = Gather (x, j) }", range(2)),
+        ("(float[2,3] x, int64[3] i) => (float[2,3] y) { j = Cast <to = 1> (i) y = Add (x, j) }", range(8)),
+    ],
+)
+def test_an_index_lies_in_what_it_chooses_from(body: str, span: range) -> None:
+    model = model_of(body)
+    shapes = {"x": [2, 3] if "[1," not in body else [1, 1, 7, 7], "b": [3, 4]}
+    feeds = {spec.name: np.zeros(shapes.get(spec.name, [3]), np.float32) for spec in model.inputs}
+    dtype = np.int32 if "int32" in body else np.int64
+    made = apart(model, {**feeds, "i": np.array([1, 0, 7], dtype)})
+    assert made["i"].dtype == dtype
+    assert made["i"].tolist() == [value % len(span) for value in (1, 0, 7)]
+    session(model).run(None, made)
+
+
+def test_a_rewrite_is_compared_where_there_is_one_image_to_take_regions_of() -> None:
+    model = model_of(ALIGNED)
+    result = compare_models(model, model_of(ALIGNED.replace("_ratio = 2", '_ratio = 2, mode = "avg"')))
+    assert result.max_relative_error == 0
+    assert not result.why

@@ -1,6 +1,7 @@
-"""Indices of scatters that name each place once: of a place that is named twice ONNX leaves open which update stays.
+"""Indices that lie in what they choose from, and those of scatters that name each place once.
 
-ONNX Runtime takes the last one, a GPU whichever comes last there; two results that differ in that are both right.
+Of a place that is named twice ONNX leaves open which update stays: ONNX Runtime takes the last one, a GPU whichever
+comes last there; two results that differ in that are both right.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import onnx
 from trtconv.graph.arrays import Array
 from trtconv.graph.attributes import attribute
 from trtconv.graph.model import OnnxModel
+from trtconv.runtimes.proof.roles import indices_of
 
 _SCATTERS = frozenset({"Scatter", "ScatterElements", "ScatterND"})
 """Whatever the domain: they are also plugins of TensorRT."""
@@ -24,14 +26,15 @@ _SAME_ORDER = _SAME_VALUES | {"Reshape", "Unsqueeze", "Squeeze", "Flatten"}
 
 
 def apart(model: OnnxModel, feeds: Mapping[str, Array], seed: int = 0) -> dict[str, Array]:
-    """Returns inputs of a model in which the indices of a scatter that overwrites name no place twice.
+    """Returns inputs of a model in which indices choose from what is there, and those of a scatter no place twice.
 
     Args:
-        model: The model; only indices that are inputs of it are changed, where the sizes of what is written are known.
+        model: The model; only indices that are inputs of it are changed, where the sizes of what they choose from, or
+            of what is written, are known.
         feeds: Input name to values.
         seed: The same seed makes the same indices.
     """
-    result = dict(feeds)
+    result = {**feeds, **_in_range(model, feeds)}
     for name, nodes in _by_source(model, feeds).items():
         node, data = nodes[0], _least([_shape(model, scatter.input[0], feeds) for scatter in nodes])
         data = _within(data, model, name, feeds)
@@ -44,6 +47,18 @@ def apart(model: OnnxModel, feeds: Mapping[str, Array], seed: int = 0) -> dict[s
         if indices is not None:
             result[name] = indices.astype(values.dtype).reshape(values.shape)
     return result
+
+
+def _in_range(model: OnnxModel, feeds: Mapping[str, Array]) -> dict[str, Array]:
+    """Returns those inputs that are indices, or lengths, which lie outside of what they choose from, moved into it."""
+    if not any(values.dtype.kind in "iu" for values in feeds.values()):
+        return {}
+    spans = indices_of(model, [{name: np.shape(values) for name, values in feeds.items()}])
+    return {
+        name: np.asarray(span.start + (feeds[name] - span.start) % len(span), feeds[name].dtype)
+        for name, span in spans.items()
+        if name in feeds and np.logical_or(feeds[name] < span.start, feeds[name] >= span.stop).any()
+    }
 
 
 def _by_source(model: OnnxModel, feeds: Mapping[str, Array]) -> dict[str, list[onnx.NodeProto]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import onnx
 
@@ -69,29 +69,44 @@ def sizing_inputs(nodes: Iterable[onnx.NodeProto], inputs: Iterable[InputSpec]) 
 
 
 def integers_of(model: OnnxModel, runs: Sequence[Mapping[str, tuple[int | None, ...]]] = ({},)) -> dict[str, range]:
-    """Returns for each integer input of a model the values that make sense.
-
-    These are rows of the table that it looks things up in, 0 and 1 for a mask, and for a length one step at least: of
-    none nobody says what comes out. Others are left out.
+    """Returns for each integer input of a model the values that make sense: as `indices_of`, and 0 and 1 for a mask.
 
     Args:
         model: The model.
         runs: Shapes of its inputs in each run that the values are for.
     """
-    nodes = model.main.columns.nodes
-    spans = {}
-    for spec in model.inputs:
-        if not spec.dtype.startswith(("int", "uint")):
-            continue
-        role, _ = role_of(model, nodes, spec.name, {})
-        bound = min(filter(None, (_bound(model, nodes, spec.name, shapes) for shapes in runs)), default=0)
-        if role is Role.INDEX and bound:
-            spans[spec.name] = range(bound)
-        elif role is Role.LENGTH:
-            spans[spec.name] = range(1, 1 + (bound or _USUAL_STEPS))
-        elif any(spec.name in node.input and node.op_type in _MASKING for node in nodes):
+    nodes, spans = model.main.columns.nodes, indices_of(model, runs)
+    for spec in _integer_inputs(model):
+        if spec.name not in spans and any(spec.name in node.input and node.op_type in _MASKING for node in nodes):
             spans[spec.name] = range(2)
     return spans
+
+
+def indices_of(model: OnnxModel, runs: Sequence[Mapping[str, tuple[int | None, ...]]] = ({},)) -> dict[str, range]:
+    """Returns for each input of a model that is an index, or a length, which there are.
+
+    These are rows of the table that it looks things up in, and for a length one step at least: of none nobody says what
+    comes out. Others are left out.
+
+    Args:
+        model: The model.
+        runs: Shapes of its inputs in each run that the values are for.
+    """
+    nodes, spans = model.main.columns.nodes, {}
+    for spec in _integer_inputs(model):
+        role, _ = role_of(model, nodes, spec.name, {})
+        if role not in (Role.INDEX, Role.LENGTH):
+            continue
+        bound = min(filter(None, (_bound(model, nodes, spec.name, shapes) for shapes in runs)), default=0)
+        if role is Role.LENGTH:
+            spans[spec.name] = range(1, 1 + (bound or _USUAL_STEPS))
+        elif bound:
+            spans[spec.name] = range(bound)
+    return spans
+
+
+def _integer_inputs(model: OnnxModel) -> Iterator[InputSpec]:
+    return (spec for spec in model.inputs if spec.dtype.startswith(("int", "uint")))
 
 
 def _bound(
