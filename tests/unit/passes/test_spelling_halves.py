@@ -91,6 +91,17 @@ def test_a_clip_of_one_limit_picks(
         np.testing.assert_array_equal(got, expected)
 
 
+@pytest.mark.parametrize(
+    ("slots", "limit", "edits"), [("i", "inf", 0), (", i", "-inf", 0), ("i", "-inf", 1), (", i", "inf", 1)]
+)
+def test_a_clip_that_leaves_one_number_is_left(slots: str, limit: str, edits: int) -> None:
+    text = f"(float[3] x) => (float[3] y) {{ i = Identity (limit)  y = Clip (x, {slots}) }}"
+    proto, rewritten, done = both(13, text, limit=np.array(limit, np.float32))
+    assert done.count("pick-by-one-limit") == edits
+    x = np.array([-1, 0, 3], np.float32)
+    np.testing.assert_array_equal(run(rewritten, {"x": x})[0], run(proto, {"x": x})[0])
+
+
 def test_other_clips_are_left() -> None:
     assert both(13, "(int32[2] x, int32 high) => (int32[2] y) { y = Clip (x, , high) }")[2] == []
     assert both(10, "(float[2] x) => (float[2] y) { y = Clip <max = 1.0> (x) }")[2] == []

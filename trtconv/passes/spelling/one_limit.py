@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from trtconv.core.target import Target
 from trtconv.graph.scope import Scope
 from trtconv.passes.spelling.base import Spelling
-from trtconv.passes.spelling.writer import Writer
+from trtconv.passes.spelling.writer import Unwritable, Writer
 
 _FLOATS = ("float32", "float16", "bfloat16")
 
@@ -40,6 +42,10 @@ class PickByOneLimit(Spelling):
 
     def write(self, writer: Writer, target: Target) -> str | None:
         tensor, low, high = (writer.input(slot) for slot in range(3))
+        limit = writer.resolve(low or high) if low or high else None
+        if limit is not None and limit == (np.inf if low else -np.inf):
+            # Of all numbers it leaves the largest or the lowest that there is, which ONNX has for the other limit.
+            raise Unwritable
         op = "Max" if low else "Min" if high else "Identity"
         writer(op, *filter(None, (tensor, low or high)), to=writer.output())
         return None
