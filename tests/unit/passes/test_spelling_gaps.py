@@ -71,6 +71,33 @@ def test_wrap_around_what_is_left(pads: list[int], dynamic: bool) -> None:
     assert_equal(proto, rewritten, x=np.arange(42, dtype=np.float32).reshape(6, 7))
 
 
+@given(
+    st.lists(st.integers(-2, 2), min_size=4, max_size=4),
+    st.sampled_from(["n,m", "6,7"]),
+    st.sampled_from(["constant", "edge", "reflect"]),
+    st.sampled_from([9, 10, 13, 17]),
+)
+def test_what_is_cropped_is_cut_off_first_for_tensorrt_8(pads: list[int], shape: str, mode: str, opset: int) -> None:
+    listed = ", ".join(map(str, pads))
+    stored, given_, more = (
+        ("", "", f", pads = [{listed}]") if opset < 11 else (f"<int64[4] p = {{{listed}}}>", ", p", "")
+    )
+    text = f'(float[{shape}] x) => (float[a,b] y) {stored} {{ y = Pad <mode = "{mode}"{more}> (x{given_}) }}'
+    proto, rewritten, edits = both(text, opset, Target("tensorrt", (8, 6)))
+    assert ("crop-before-wrap" in edits) is (min(pads) < 0)
+    x = np.arange(42, dtype=np.float32).reshape(6, 7)
+    assert_equal(proto, rewritten, x=x)
+    assert "crop-before-wrap" not in both(text, opset)[2]
+
+
+def test_what_is_cropped_of_some_axes_for_tensorrt_8() -> None:
+    text = """(float[4,5,6] x) => (float[a,5,b] y) <int64[4] p = {-1, 2, 1, -2}, float v = {3}, int64[2] axes = {-1, 0}>
+    { y = Pad (x, p, v, axes) }"""
+    proto, rewritten, edits = both(text, 18, Target("tensorrt", (8, 6)))
+    assert "crop-before-wrap" in edits
+    assert_equal(proto, rewritten, x=np.arange(120, dtype=np.float32).reshape(4, 5, 6))
+
+
 @pytest.mark.parametrize("axes", ["[1]", "[0, 2]", "[-1, 1]"])
 @pytest.mark.parametrize("opset", [11, 17, 18])
 def test_variance_of_values_far_from_zero(axes: str, opset: int) -> None:
@@ -395,6 +422,61 @@ def test_nearest_places_by_sizes_are_exact(mode: str, rounding: str) -> None:
             assert row == min(max(whole, 0), size - 1), (size, count, i)
 
 
+@pytest.mark.parametrize(
+    ("modes", "scale", "is_written"),
+    [
+        ("half_pixel ceil", 3, True),
+        ("half_pixel floor", 3, False),
+        ("half_pixel ceil", 2, False),
+        ("asymmetric ceil", 7, True),
+        ("asymmetric floor", 7, False),
+        ("asymmetric floor", 41, True),
+        # Which elements these are depends on how their scales are rounded.
+        ("asymmetric floor", 0.6, False),
+        ("half_pixel ceil", 1.2, False),
+    ],
+)
+def test_what_lies_on_a_border_is_gathered_where_float32_misses_it(modes: str, scale: float, is_written: bool) -> None:
+    coordinates, rounding = modes.split()
+    size = 25
+    text = f"""(float[1,1,{size}] x) => (float[1,1,{int(size * scale)}] y) <float[3] s = {{1, 1, {scale}}}>
+    {{ y = Resize <mode = "nearest", coordinate_transformation_mode = "{coordinates}", nearest_mode = "{rounding}">
+           (x, "", s) }}"""
+    proto, rewritten, edits = both(text, 17)
+    assert (edits == {"resize-by-matrix"}) is is_written
+    x = np.arange(size, dtype=np.float32).reshape(1, 1, -1)
+    assert_equal(proto, rewritten, x=x)
+    if is_written:
+        assert [node.op_type for node in rewritten.graph.node] == ["Gather", "Identity"]
+    dynamic = text.replace(f"1,{size}]", "1,n]").replace(f"1,{int(size * scale)}]", "1,m]")
+    assert not both(dynamic, 17)[2]
+
+
+@pytest.mark.parametrize("mode", ["half_pixel", "tf_half_pixel_for_nn"])
+@pytest.mark.parametrize("is_listed", [False, True])
+def test_an_axis_is_gathered_alone_where_digits_decide_along_another(mode: str, is_listed: bool) -> None:
+    more, scales = ("axes = [-1, 1], ", "0.6, 3") if is_listed else ("", "1, 3, 0.6")
+    text = f"""(float[2,5,5] x) => (float[2,15,3] y) <float[{2 if is_listed else 3}] s = {{{scales}}}>
+    {{ y = Resize <{more}mode = "nearest", coordinate_transformation_mode = "{mode}",
+                   nearest_mode = "{"ceil" if mode == "half_pixel" else "floor"}"> (x, "", s) }}"""
+    proto, rewritten, edits = both(text, 18)
+    assert edits == {"resize-by-matrix"}
+    # By 3 none of tf_half_pixel_for_nn lies halfway between two.
+    ops = [node.op_type for node in rewritten.graph.node]
+    assert ops == (["Gather", "Resize"] if mode == "half_pixel" else ["Resize"])
+    x = np.arange(50, dtype=np.float32).reshape(2, 5, 5)
+    assert_equal(proto, rewritten, x=x)
+
+
+def test_sizes_along_all_axes_are_gathered() -> None:
+    text = """(float[2,5,5] x) => (float[2,15,20] y) <int64[3] s = {2, 15, 20}>
+    { y = Resize <mode = "nearest", nearest_mode = "ceil"> (x, "", "", s) }"""
+    proto, rewritten, edits = both(text, 18)
+    assert edits == {"resize-by-matrix"}
+    assert [node.op_type for node in rewritten.graph.node] == ["Gather", "Gather", "Identity"]
+    assert_equal(proto, rewritten, x=np.arange(50, dtype=np.float32).reshape(2, 5, 5))
+
+
 @pytest.mark.parametrize("opset", [12, 13, 17])
 def test_a_mask_of_what_nothing_is_dropped_from_for_tensorrt_8(opset: int) -> None:
     text = "(float[n,3] x) => (float[n,3] y, bool[n,3] m) { y, m = Dropout (x) }"
@@ -405,9 +487,24 @@ def test_a_mask_of_what_nothing_is_dropped_from_for_tensorrt_8(opset: int) -> No
     assert "drop-nothing" not in both(alone, opset, Target("tensorrt", (8, 6)))[2]
 
 
-@pytest.mark.parametrize("exponent", ["int32 e = {3}", "int64[1] e = {2}", "float e = {8}", "float[1,1] e = {2}"])
+@pytest.mark.parametrize(
+    "exponent",
+    [
+        "int32 e = {3}",
+        "int64[1] e = {2}",
+        "float e = {8}",
+        "float[1,1] e = {2}",
+        "int32 e = {1}",
+        "int64 e = {0}",
+        "int64[2,1] e = {4,5}",
+        "float[2,3] e = {0,1,2,3,4,5}",
+        "int64[3,1,3] e = {0,0,0,1,1,1,9,2,0}",
+        "int64[1,2,3] e = {1,1,1,1,1,1}",
+    ],
+)
 def test_small_powers_of_integers_on_tensorrt_8(exponent: str) -> None:
-    text = f"(int32[2,n] x) => (int32[2,n] y) <{exponent}> {{ y = Pow (x, e) }}"
+    size = {"int64[3,1,3]": "3,2,n", "int64[1,2,3]": "1,2,n"}.get(exponent.partition(" ")[0], "2,n")
+    text = f"(int32[2,n] x) => (int32[{size}] y) <{exponent}> {{ y = Pow (x, e) }}"
     proto, rewritten, edits = both(text, 17, Target("tensorrt", (8, 6)))
     assert edits == {"multiply-for-power"}
     assert_equal(proto, rewritten, x=np.array([[-3, 0, 1], [2, 7, -9]], np.int32))
@@ -416,10 +513,24 @@ def test_small_powers_of_integers_on_tensorrt_8(exponent: str) -> None:
 @pytest.mark.parametrize(
     ("exponent", "target"),
     [
-        *((each, Target("tensorrt", (8, 6))) for each in ("int32 e = {9}", "int32 e = {-1}", "float e = {2.5}")),
-        ("int32[2] e = {2, 3}", Target("tensorrt", (8, 6))),
+        *((each, Target("tensorrt", (8, 6))) for each in ("int32 e = {63}", "int32 e = {-1}", "float e = {2.5}")),
+        ("int32[2] e = {2, -3}", Target("tensorrt", (8, 6))),
         ("int32 e = {2}", RTX),
     ],
 )
 def test_other_powers_are_left(exponent: str, target: Target) -> None:
     assert both(f"(int32[2,2] x) => (int32[2,2] y) <{exponent}> {{ y = Pow (x, e) }}", 17, target)[2] == set()
+
+
+@pytest.mark.parametrize("exponent", ["int64 e = {3}", "int32[3] e = {-1, 0, 5}", ""])
+@pytest.mark.parametrize("kind", ["float", "float16"])
+def test_integers_that_are_exponents_of_floats_on_tensorrt_8(kind: str, exponent: str) -> None:
+    late = "" if exponent else ", int64[3] e"
+    text = f"({kind}[2,3] x{late}) => ({kind}[2,3] y) {f'<{exponent}>' if exponent else ''} {{ y = Pow (x, e) }}"
+    proto, rewritten, edits = both(text, 17, Target("tensorrt", (8, 6)))
+    assert edits == {"multiply-for-power"}
+    (power,) = (node for node in rewritten.graph.node if node.op_type == "Pow")
+    assert power.input[1] != "e"
+    x = np.array([[-3, 0.5, 1], [2, 7, -1.5]], np.float32 if kind == "float" else np.float16)
+    assert_equal(proto, rewritten, x=x, **({"e": np.array([2, 0, 3])} if late else {}))
+    assert "multiply-for-power" not in both(text, 17)[2]

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+from numpy.typing import NDArray
 
 from trtconv.core.target import Target
 from trtconv.graph.scope import Scope
@@ -15,7 +16,8 @@ from trtconv.graph.types import INTEGERS, ONNX_DOMAINS
 from trtconv.passes.spelling.base import Spelling
 from trtconv.passes.spelling.writer import Unwritable, Writer
 
-_LARGEST_POWER = 8
+_LARGEST_POWER = 62
+"""That of 2 which int64 has."""
 
 
 class PickAboveZero(Spelling):
@@ -72,31 +74,56 @@ class CompareForSign(Spelling):
 
 
 class MultiplyForPower(Spelling):
-    """Writes small powers of integers as products, for TensorRT 8.
+    """Writes powers of integers as products, and integers that are exponents of floats as floats, for TensorRT 8.
 
     Before (tensorrt-8.6):
         <ir_version: 8, opset_import: ["": 17]>
         g (int32[4] x) => (int32[4] y) <int32 three = {3}> { y = Pow (x, three) }
     After:
         <ir_version: 8, opset_import: ["": 17]>
-        g (int32[4] x) => (int32[4] y) { a = Mul (x, x)  y = Mul (a, x) }
+        g (int32[4] x) => (int32[4] y) { a = Mul (x, x)  y = Mul (x, a) }
     """
 
     name = "multiply-for-power"
     ops = frozenset({"Pow"})
 
     def lacks(self, scope: Scope, index: int, target: Target) -> bool:
-        return target.before(9) and _reads_integers(scope, index)
+        if not target.before(9):
+            return False
+        return _reads_integers(scope, index) or scope.dtype(scope.columns.inputs[index][1]) in INTEGERS
 
     def write(self, writer: Writer, target: Target) -> str | None:
-        base, powers = writer.input(0), writer.values(1, "its exponent")
-        power = powers.flat[0] if powers.size == 1 and powers.ndim <= len(writer.shape(base)) else 0
-        if power not in range(2, _LARGEST_POWER + 1):
-            raise Unwritable(f"its exponent is no whole number from 2 to {_LARGEST_POWER} alone")
-        product = base
-        for step in range(2, int(power) + 1):
-            product = writer("Mul", product, base, to=writer.output() if step == power else "")
+        base = writer.input(0)
+        dtype = writer.dtype(base)
+        if dtype.kind not in "iu":
+            writer.again([base, writer.cast_or_fold(writer.input(1), dtype)])
+            return f"its exponents are made {dtype.name}"
+        exponents = writer.values(1, "exponents")
+        with np.errstate(invalid="ignore"):
+            powers = exponents.astype(np.int64)
+        if not np.array_equal(powers, exponents) or not all(0 <= power <= _LARGEST_POWER for power in powers.flat):
+            raise Unwritable(f"not all of its exponents are whole numbers from 0 to {_LARGEST_POWER}")
+        _write_products(writer, base, powers, dtype)
         return None
+
+
+def _write_products(writer: Writer, base: str, powers: NDArray[np.int64], dtype: np.dtype[Any]) -> None:
+    """Writes powers as products of the base, its square, the square of that and so on, each where its bit is set."""
+    one, square, factors = np.ones((), dtype), base, list[Any]()
+    for bit in range(int(powers.max(initial=0)).bit_length()):
+        square = writer("Mul", square, square) if bit else base
+        has_bit = (powers >> bit & 1).astype(bool)
+        if has_bit.any():
+            factors.append(square if has_bit.all() else writer("Where", has_bit, square, one))
+    if not factors:
+        factors.append(writer("Add", writer("Mul", base, one - one), one))
+    if powers.ndim > len(writer.shape(base)) or powers.size > 1 or len(factors) == 1:
+        # The result has the shape of both.
+        factors.append(np.ones(powers.shape, dtype))
+    product = factors[0]
+    for factor in factors[1:-1]:
+        product = writer("Mul", product, factor)
+    writer("Mul", product, factors[-1], to=writer.output())
 
 
 def _reads_integers(scope: Scope, index: int) -> bool:

@@ -1,4 +1,4 @@
-"""A Pad that wraps around what it crops too."""
+"""A Pad with negative amounts, which crop."""
 
 from __future__ import annotations
 
@@ -11,12 +11,15 @@ from trtconv.passes.spelling.writer import Unwritable, Writer
 
 _PADS, _AXES = 1, 3
 _END = np.iinfo(np.int64).max
+_INPUTS_OPSET = 11
+"""From which the amounts are an input."""
 
 
 class CropBeforeWrap(Spelling):
-    """Writes a Pad that wraps around and has negative amounts as a Slice, and a Pad of what that leaves.
+    """Writes a Pad with negative amounts that wraps around, for TensorRT 8 any such, as a Slice and a Pad of the rest.
 
-    ONNX Runtime wraps around what is left; TensorRT's parser goes around what was there before.
+    ONNX Runtime wraps around what is left; TensorRT's parser goes around what was there before, and that of TensorRT 8
+    refuses negative amounts.
 
     Before:
         <ir_version: 9, opset_import: ["": 19]>
@@ -32,16 +35,31 @@ class CropBeforeWrap(Spelling):
     ops = frozenset({"Pad"})
 
     def lacks(self, scope: Scope, index: int, target: Target) -> bool:
-        return any(attribute.s == b"wrap" for attribute in scope.columns.attributes[index])
+        return target.before(9) or any(attribute.s == b"wrap" for attribute in scope.columns.attributes[index])
 
     def write(self, writer: Writer, target: Target) -> str | None:
-        pads = writer.values(_PADS, "pads").reshape(2, -1).astype(np.int64)
-        if (pads >= 0).all():
+        is_old = writer.opset < _INPUTS_OPSET
+        amounts = writer.attrs.get("pads") if is_old else writer.resolve(writer.input(_PADS))
+        if amounts is None:
+            raise Unwritable("" if target.before(9) else "its pads are known only at run time")
+        if min(amounts, default=0) >= 0:
             raise Unwritable
+        pads = np.asarray(amounts, np.int64).reshape(2, -1)
         axes = writer.values(_AXES, "axes") if writer.input(_AXES) else range(pads.shape[1])
         crops = np.minimum(pads, 0)
-        ends = np.where(crops[1] < 0, crops[1], _END)
-        middle = writer.slice(writer.input(0), -crops[0], ends, [int(axis) for axis in axes])
-        rest = writer.constant(np.maximum(pads, 0).reshape(-1))
-        writer.again([middle, rest, *writer.node.input[2:]])
+        cropped = np.flatnonzero(crops.any(0))
+        starts, ends = -crops[0], np.where(crops[1] < 0, crops[1], _END)
+        whole = not (pads > 0).any()
+        middle = writer.slice(
+            writer.input(0),
+            starts[cropped],
+            ends[cropped],
+            [int(axes[at]) for at in cropped],
+            to=writer.output() if whole else "",
+        )
+        rest = np.maximum(pads, 0).reshape(-1)
+        if is_old and not whole:
+            writer.again([middle], pads=rest.tolist())
+        elif not whole:
+            writer.again([middle, writer.constant(rest), *writer.node.input[2:]])
         return "what is cropped is cut off first"

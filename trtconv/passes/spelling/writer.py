@@ -223,7 +223,10 @@ class Writer:
     ) -> str:
         """Cuts a part out; starts and ends are numbers, or names of tensors of them."""
         if self.opset < 10:
-            raise Unwritable(f"opset {self.opset} has no Slice with steps")
+            if steps is not None or isinstance(starts, str) or isinstance(ends, str):
+                raise Unwritable(f"opset {self.opset} has no Slice with steps, or of bounds known only at run time")
+            first, last, along = ([int(number) for number in numbers] for numbers in (starts, ends, axes))
+            return self("Slice", name, to=to, starts=first, ends=last, axes=along)
         inputs = [bound if isinstance(bound, str) else np.array(bound, np.int64) for bound in (starts, ends)]
         inputs.append(np.array(axes, np.int64))
         return self("Slice", name, *inputs, *([] if steps is None else [np.array(steps, np.int64)]), to=to)
