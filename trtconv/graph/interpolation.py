@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Iterator
 
 import numpy as np
 
 from trtconv.graph.arrays import Array
 
 _OF_MIDDLES = ("half_pixel", "pytorch_half_pixel")
+_COMPUTED = (*_OF_MIDDLES, "asymmetric", "align_corners")
 _PRECISION = 1e-5
 """Of a place that is computed in float32."""
 
@@ -90,7 +92,11 @@ def coordinates(axis: ResizedAxis, mode: str) -> Array:
 
 def nearest(axis: ResizedAxis, kernel: Interpolation) -> Array:
     """Returns which element each output is; int64 of shape [count]."""
-    at = coordinates(axis, kernel.coordinate_transformation_mode)
+    return _rounded(coordinates(axis, kernel.coordinate_transformation_mode), axis, kernel)
+
+
+def _rounded(at: Array, axis: ResizedAxis, kernel: Interpolation) -> Array:
+    """Returns the elements that places are rounded to."""
     below = np.floor(at)
     over = at - below
     up = {
@@ -124,6 +130,41 @@ def hangs_on_digits(axis: ResizedAxis, kernel: Interpolation) -> bool:
     off = np.abs(doubled - np.rint(doubled))
     # What lies on it exactly does so in any digits.
     return bool(((off > 0) & (off < _PRECISION * np.maximum(1, np.abs(doubled)))).any())
+
+
+def misses_borders(axis: ResizedAxis, kernel: Interpolation) -> bool | None:
+    """Whether an output that lies exactly on the border between two elements may be computed as one beside it; None
+    where that depends on the digits that are computed with.
+
+    TensorRT multiplies with the reciprocal of the scale in float32: by 3, the second output of half_pixel lies at
+    0.00000004 in place of 0, and a ceil takes the next element.
+    """
+    mode = kernel.coordinate_transformation_mode
+    if (divides_exactly(axis.scale) and mode != "align_corners") or mode not in _COMPUTED:
+        return False
+    if hangs_on_digits(axis, kernel):
+        return None
+    exact = nearest(axis, kernel)
+    return any((_rounded(places, axis, kernel) != exact).any() for places in in_float32(axis, mode))
+
+
+def in_float32(axis: ResizedAxis, mode: str) -> Iterator[Array]:
+    """Yields places as float32 may compute them: by the scale or by the sizes, sums rounded twice or once.
+
+    Args:
+        axis: What is resized.
+        mode: "asymmetric", "align_corners", or a coordinate_transformation_mode of middles.
+    """
+    at, half = np.arange(axis.count, dtype=np.float32), np.float32(0.5)
+    if mode == "align_corners":
+        yield at * (np.float32(axis.size - 1) / np.float32(max(axis.count - 1, 1)))
+        return
+    for step in (1 / np.float32(axis.scale), np.float32(axis.size) / np.float32(axis.count)):
+        if mode == "asymmetric":
+            yield at * step
+        else:
+            yield (at + half) * step - half
+            yield ((at + half).astype(np.float64) * step - half).astype(np.float32)
 
 
 def weights(axis: ResizedAxis, kernel: Interpolation) -> Array:

@@ -304,6 +304,40 @@ def test_a_place_halfway_between_two_elements_is_not_proven(
         assert "place 2.5 lies halfway" in why_not("RESIZE", values, **asked)
 
 
+CEIL, CORNERS = (
+    {"nearest_rounding": "CEIL"},
+    {"coordinate_transformation": "ALIGN_CORNERS", "nearest_rounding": "FLOOR"},
+)
+ASYMMETRIC = {"coordinate_transformation": "ASYMMETRIC"}
+
+
+@pytest.mark.parametrize(
+    ("sizes", "changes", "place"),
+    [
+        # By 3, by 7, and of floats nearly so: what an engine took was the element beyond.
+        ((5, 15), CEIL, "0.0"),
+        ((8, 56), {**ASYMMETRIC, **CEIL}, "3.0"),
+        ((5, 15), {"nearest_rounding": "FLOOR"}, ""),
+        ((5, 15), {**ASYMMETRIC, "nearest_rounding": "FLOOR"}, ""),
+        ((5, 10), CEIL, ""),
+        ((4, 3), {**ASYMMETRIC, **CEIL}, ""),
+        ((5, 1), {**ASYMMETRIC, **CEIL}, ""),
+        ((3, 42), CORNERS, "2.0"),
+        ((4, 7), CORNERS, ""),
+    ],
+)
+def test_a_place_on_a_border_that_float32_misses_is_not_proven(
+    sizes: tuple[int, int], changes: dict[str, str], place: str
+) -> None:
+    asked = {**NEAREST, "shape": (sizes[1],), "scales": (), **changes}
+    values = np.arange(sizes[0], dtype=np.float32)
+    if place:
+        assert f"place {place} lies on a border" in why_not("RESIZE", values, **asked)
+    else:
+        (got,) = run("RESIZE", values, **asked)
+        assert got.shape == (sizes[1],)
+
+
 def loop_network(trips: int) -> ReadNetwork:
     """Makes a loop that doubles a value and collects it."""
     names = ["x", "n", "state", "doubled", "last", "all"]

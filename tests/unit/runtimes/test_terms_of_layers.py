@@ -150,7 +150,7 @@ LAYERS: list[tuple[str, list[Array | None], dict[str, Any]]] = [
     *(("SLICE", [X], {**PAD, "mode": mode}) for mode in ("CLAMP", "REFLECT", "WRAP")),
     ("RESIZE", [X], RESIZE),
     ("RESIZE", [X, ints(2, 4, 11, 9)], {**RESIZE, "shape": None}),
-    ("RESIZE", [X], {**RESIZE, "shape": None, "scales": (1.0, 1.0, 2.0, 1.5), "nearest_rounding": "CEIL"}),
+    ("RESIZE", [X], {**RESIZE, "shape": None, "scales": (1.0, 1.0, 2.0, 0.5), "nearest_rounding": "CEIL"}),
     ("RESIZE", [X], {**RESIZE, "resize_mode": "LINEAR", "coordinate_transformation": "ALIGN_CORNERS"}),
     ("RESIZE", [X], {**RESIZE, "shape": (2, 4, 1, 9), "selector_for_single_pixel": "UPPER"}),
 ]  # fmt: skip

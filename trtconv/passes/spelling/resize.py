@@ -16,6 +16,7 @@ from trtconv.graph.interpolation import (
     coordinates,
     hangs_on_digits,
     lies_halfway,
+    misses_borders,
     nearest,
     weights,
 )
@@ -40,7 +41,7 @@ class ResizeByMatrix(Spelling):
     where those of the input are; a nearest one is a Gather. The neighbour below what tf_half_pixel_for_nn means is, at
     any size, the nearest one of half_pixel, which lies half an element before it. A Gather is also written where a
     nearest one has to choose between two elements that are equally near, of which TensorRT takes the one or the other,
-    and for integers.
+    where one lies on the border that it is rounded at, which TensorRT may compute as beside it, and for integers.
 
     Before:
         <ir_version: 8, opset_import: ["": 18]>
@@ -58,9 +59,7 @@ class ResizeByMatrix(Spelling):
 
     def lacks(self, scope: Scope, index: int, target: Target) -> bool:
         kernel, policy = _read({a.name: readable(a) for a in scope.columns.attributes[index]})
-        if kernel.mode == "nearest" and scope.dtype(scope.columns.inputs[index][0]) in INTEGERS:
-            return True
-        return _is_lacking(kernel, policy) or kernel.chooses
+        return _is_lacking(kernel, policy) or kernel.mode == "nearest"
 
     def write(self, writer: Writer, target: Target) -> str | None:
         if writer.opset < _COORDINATES_SINCE:
@@ -71,45 +70,66 @@ class ResizeByMatrix(Spelling):
         if self._is_half_pixel(writer, kernel) and not is_integer:
             mode, rounding = "half_pixel", "round_prefer_ceil"
             kernel = dataclasses.replace(kernel, coordinate_transformation_mode=mode, nearest_mode=rounding)
-            if self._choices(writer, shape, kernel) is None:
+            if not self._choices(writer, shape, kernel):
                 writer.again(writer.node.input, coordinate_transformation_mode=mode, nearest_mode=rounding)
                 return f"{_FOR_NEAREST} rounded down written as half_pixel rounded to the nearest"
         lacks = _is_lacking(kernel, policy) or is_integer
         axes = self._axes(writer, shape) if lacks else self._choices(writer, shape, kernel)
-        if (
-            kernel.mode == "nearest"
-            and not writer.input(_SIZES)
-            and any(hangs_on_digits(a, kernel) for a in (axes or {}).values())
-        ):
+        if lacks and _hangs(writer, kernel, axes):
             raise Unwritable("which elements are the nearest depends on how its scales are rounded")
-        if axes is None:
+        if not lacks and not axes:
             # TensorRT has it; what is not shown of it the proof says.
             raise Unwritable
-        dtype = writer.dtype(writer.input(0))
+        tensor = self._resize(writer, kernel, axes, len(shape))
+        if lacks or axes.keys() >= self._axes(writer, shape).keys():
+            writer("Identity", tensor, to=writer.output())
+        else:
+            self._resize_rest(writer, tensor, kernel, axes, len(shape))
+        return f"Resize written as {'Gather' if kernel.mode == 'nearest' else 'MatMul'} along axes {list(axes)}"
+
+    def _choices(self, writer: Writer, shape: Sequence[int | None], kernel: Interpolation) -> dict[int, ResizedAxis]:
+        """Returns the axes that change, where along one TensorRT may take another element, but for those along which it
+        depends on the digits that are computed with."""
+        if kernel.mode != "nearest":
+            return {}
+        try:
+            axes = self._axes(writer, shape)
+        except Unwritable:
+            return {}
+        mode = kernel.coordinate_transformation_mode
+        doubts = {
+            number: lies_halfway(axis, mode) if kernel.chooses else misses_borders(axis, kernel)
+            for number, axis in axes.items()
+        }
+        sure = {number: axis for number, axis in axes.items() if doubts[number] is not None}
+        return sure if any(doubts.values()) and not _hangs(writer, kernel, sure) else {}
+
+    @staticmethod
+    def _resize(writer: Writer, kernel: Interpolation, axes: Mapping[int, ResizedAxis], rank: int) -> str:
+        """Writes what resizes along axes; returns the tensor."""
+        tensor, dtype = writer.input(0), writer.dtype(writer.input(0))
         if kernel.mode != "nearest" and dtype.kind in "iub":
             raise Unwritable(f"interpolation of {dtype} is rounded in a way that ONNX does not define")
-        tensor = writer.input(0)
         for number, axis in axes.items():
             if kernel.mode == "nearest":
                 tensor = writer("Gather", tensor, nearest(axis, kernel), axis=number)
             else:
-                tensor = _times(writer, tensor, weights(axis, kernel).astype(dtype), number, len(shape))
-        if kernel.coordinate_transformation_mode == _CROP:
-            tensor = _extrapolated(writer, tensor, axes, len(shape), dtype)
-        writer("Identity", tensor, to=writer.output())
-        return f"Resize written as {'Gather' if kernel.mode == 'nearest' else 'MatMul'} along axes {list(axes)}"
+                tensor = _times(writer, tensor, weights(axis, kernel).astype(dtype), number, rank)
+        is_crop = kernel.coordinate_transformation_mode == _CROP
+        return _extrapolated(writer, tensor, axes, rank, dtype) if is_crop else tensor
 
-    def _choices(
-        self, writer: Writer, shape: Sequence[int | None], kernel: Interpolation
-    ) -> dict[int, ResizedAxis] | None:
-        """Returns the axes that change; None where no element of one is known to lie halfway between two others."""
-        try:
-            axes = self._axes(writer, shape)
-        except Unwritable:
-            return None
-        mode = kernel.coordinate_transformation_mode
-        halfway = [lies_halfway(axis, mode) for axis in axes.values()]
-        return axes if any(halfway) and None not in halfway else None
+    @staticmethod
+    def _resize_rest(
+        writer: Writer, tensor: str, kernel: Interpolation, axes: Mapping[int, ResizedAxis], rank: int
+    ) -> None:
+        """Writes the Resize along the other axes; along these the tensor has its sizes."""
+        inputs: list[str] = [tensor, *writer.node.input[1:]]
+        if not writer.input(_SIZES):
+            scales = writer.values(_SCALES, "scales").reshape(-1)
+            numbers = [number % rank for number in writer.attrs.get("axes", range(rank))]
+            inputs[_SCALES] = writer.constant(np.where([number in axes for number in numbers], 1, scales), scales.dtype)
+        modes = ("coordinate_transformation_mode", "nearest_mode")
+        writer.again(inputs, **{name: getattr(kernel, name) for name in modes})
 
     @staticmethod
     def _is_half_pixel(writer: Writer, kernel: Interpolation) -> bool:
@@ -182,6 +202,12 @@ def _read(attributes: Mapping[str, Any]) -> tuple[Interpolation, str]:
     """Returns how a Resize interpolates, and what it does of the aspect ratio."""
     kernel = Interpolation(**{key: value for key, value in attributes.items() if key in _FIELDS})
     return kernel, attributes.get("keep_aspect_ratio_policy", "stretch")
+
+
+def _hangs(writer: Writer, kernel: Interpolation, axes: Mapping[int, ResizedAxis]) -> bool:
+    """Whether along an axis the digits of a scale decide which element is the nearest."""
+    by_scales = kernel.mode == "nearest" and not writer.input(_SIZES)
+    return by_scales and any(hangs_on_digits(axis, kernel) for axis in axes.values())
 
 
 def _is_lacking(kernel: Interpolation, policy: str) -> bool:

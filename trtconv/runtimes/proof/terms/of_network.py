@@ -178,8 +178,9 @@ def _resize(call: LayerCall) -> Term:
     mode, places = call.take("resize_mode"), call.take("coordinate_transformation")
     nearest, cubic = call.take("nearest_rounding"), call.take("cubic_coeff")
     is_exact = bool(scales) and not sizes and all(map(divides_exactly, scales))
-    if mode == "NEAREST" and places == "HALF_PIXEL" and nearest.startswith("HALF") and not is_exact:
-        # At some sizes a place lies halfway between two elements, and TensorRT was seen to take either.
+    is_plain = places == "ASYMMETRIC" and nearest == "FLOOR"
+    if mode == "NEAREST" and not is_plain and not is_exact:
+        # At some sizes a place lies on the border between two elements, and TensorRT was seen to take either.
         raise Wordless("rounded places that no float has")
     single = call.take("selector_for_single_pixel")
     return parts.resized(source, growth, mode, places, nearest=nearest, cubic=cubic, single=single)

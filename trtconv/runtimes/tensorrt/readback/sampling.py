@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from trtconv.graph.arrays import Array
-from trtconv.graph.interpolation import cubic, divides_exactly
+from trtconv.graph.interpolation import ResizedAxis, cubic, divides_exactly, in_float32
 from trtconv.runtimes.tensorrt.readback.call import Call, Kernel
 from trtconv.runtimes.tensorrt.readback.records import NotProven
 from trtconv.runtimes.tensorrt.readback.types import wide
@@ -31,7 +31,7 @@ def _resize(call: Call) -> Sequence[Array]:
             continue
         places = _places(call, old, new, scale)
         if call["resize_mode"] == "NEAREST":
-            _require_clear(call, places, scale)
+            _require_clear(call, ResizedAxis(old, new, scale), places)
         values = _along(values, axis, places, call)
     return (values,)
 
@@ -66,29 +66,47 @@ def _places(call: Call, old: int, new: int, scale: float) -> Array:
     raise NotProven(f"{how} is not known")
 
 
-def _require_clear(call: Call, places: Array, scale: float) -> None:
-    """Raises `NotProven` where a place lies halfway between two elements, by a scale that no float divides by exactly.
+def _require_clear(call: Call, axis: ResizedAxis, places: Array) -> None:
+    """Raises `NotProven` where a place lies halfway between two elements, by a scale that no float divides by exactly,
+    or so near to the border between two that float32 may compute it as beyond.
 
     TensorRT 8.6 was seen to take the lower one of 2.5 rounded up, from 6 elements to 13, and the upper one of 3.5, from
-    8 to 17.
+    8 to 17. It multiplies with the reciprocal of the scale: by 3 it takes the second element for the second of
+    half_pixel rounded up, which lies on the first.
     """
-    is_exact = divides_exactly(scale)
-    if is_exact or call["coordinate_transformation"] != "HALF_PIXEL" or not call["nearest_rounding"].startswith("HALF"):
+    how, rounding = call["coordinate_transformation"], call["nearest_rounding"]
+    if how != "ALIGN_CORNERS" and divides_exactly(axis.scale):
         return
-    halfway = np.abs(places - np.floor(places) - 0.5) < _PRECISION * np.maximum(1, np.abs(places))
-    if halfway.any():
-        place = float(places[halfway][0])
-        raise NotProven(f"its place {place:.1f} lies halfway between two elements, of which rounding takes either")
+    if how == "HALF_PIXEL" and rounding.startswith("HALF"):
+        halfway = np.abs(places - np.floor(places) - 0.5) < _PRECISION * np.maximum(1, np.abs(places))
+        if halfway.any():
+            place = float(places[halfway][0])
+            raise NotProven(f"its place {place:.1f} lies halfway between two elements, of which rounding takes either")
+        return
+    if axis.count == 1:
+        return
+    picked = _picked(call, axis.size, places)
+    for computed in in_float32(axis, how.lower()):
+        beyond = picked != _picked(call, axis.size, computed, settles=False)
+        if beyond.any():
+            place = float(places[beyond][0])
+            raise NotProven(
+                f"its place {place:.1f} lies on a border between two elements, of which rounding takes either"
+            )
+
+
+def _picked(call: Call, size: int, places: Array, *, settles: bool = True) -> Array:
+    """Returns the elements that places are rounded to; those that lie on a border to within float32 as if on it."""
+    near = np.rint(places * 2) / 2
+    is_near = np.abs(places - near) < _PRECISION * np.maximum(1, np.abs(places))
+    settled = np.where(is_near, near, places) if settles else places
+    return np.clip(_ROUNDED[call["nearest_rounding"]](settled), 0, size - 1).astype(np.int64)
 
 
 def _along(values: Array, axis: int, places: Array, call: Call) -> Array:
     old, mode = values.shape[axis], call["resize_mode"]
     if mode == "NEAREST":
-        # A float32 would round some of these otherwise; what lies on a border to within its precision is taken there.
-        near = np.rint(places * 2) / 2
-        settled = np.where(np.abs(places - near) < _PRECISION * np.maximum(1, np.abs(places)), near, places)
-        indices = _ROUNDED[call["nearest_rounding"]](settled)
-        return values.take(np.clip(indices, 0, old - 1).astype(np.int64), axis)
+        return values.take(_picked(call, old, places), axis)
     first = np.floor(places)
     part = places - first
     if mode == "LINEAR":
