@@ -190,9 +190,10 @@ def asked_profiles(model: OnnxModel, request: BuildRequest | CheckRequest) -> tu
             hint = error.hint
             if error.lacks_bounds:
                 # Loaded only here: most requests have all bounds.
+                from trtconv.pipeline.size_trials import SizeTrials
                 from trtconv.shapes.proposal import advise
 
-                hint = advise(model, {**rest, **ranges}, hint)
+                hint = advise(model, {**rest, **ranges}, hint, SizeTrials(model))
             bounds = ", ".join(f"{name}={bound.short}" for name, bound in own.items())
             which = f"profile {number} ({bounds}): " if len(request.profiles) > 1 else ""
             raise InputError(f"{which}{error.message}", hint, lacks_bounds=error.lacks_bounds) from error

@@ -14,6 +14,7 @@ from trtconv.core import budget, process
 from trtconv.core.dims import Shape
 from trtconv.graph.model import OnnxModel
 from trtconv.runtimes.onnxruntime import first_line, raise_if_starved, random_feeds, session
+from trtconv.runtimes.proof.places import apart
 from trtconv.shapes.lattice.tensor import MAX_ELEMENTS
 from trtconv.shapes.size_values import Answer
 
@@ -73,6 +74,38 @@ def _look(runs: Any, model: OnnxModel, names: list[str], shapes: Mapping[str, Sh
         name: (codes(array.dtype), list(array.shape)) if hasattr(array, "dtype") else None
         for name, array in arrays.items()
     }
+
+
+def runs_at(model: OnnxModel, sizes: Sequence[Mapping[str, Shape]], seconds: float) -> bool:
+    """Whether a model runs on ONNX Runtime at sizes, in a process of its own.
+
+    Args:
+        model: The model.
+        sizes: Shapes of its inputs.
+        seconds: How long it may take; longer is no.
+    """
+    _, megabytes = budget.allowance(model.nbytes)
+    task = (model.serialize(), str(model.path), [dict(shapes) for shapes in sizes])
+    try:
+        return bool(process.call("trtconv.runtimes.observed:run", task, seconds, megabytes=megabytes))
+    except (process.Lost, process.WorkerBug):
+        return False
+
+
+def run(task: tuple[bytes, str, list[dict[str, Shape]]], _: process.Tell) -> bool:
+    """Does the work of `runs_at`, in a process of its own."""
+    data, path, sizes = task
+    model = OnnxModel(onnx.load_model_from_string(data), Path(path))
+    runs = session(model)
+    if isinstance(runs, str):
+        return False
+    for shapes in sizes:
+        try:
+            runs.run(None, apart(model, random_feeds(model.inputs, shapes)))
+        except Exception as error:
+            raise_if_starved(error)
+            return False
+    return True
 
 
 class NodeRuns(contextlib.AbstractContextManager["NodeRuns"]):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from trtconv.core.bounds import bounds_by_name
 from trtconv.core.dim_flags import quoted
@@ -12,6 +12,8 @@ from trtconv.core.export_command import export_command
 from trtconv.graph.model import OnnxModel
 from trtconv.shapes.lattice import SizeLattice, Sizes, sizes_of
 
+Runs = Callable[[Sequence[Mapping[str, int]]], bool]
+"""Whether a network runs at each of some sizes of its dimensions."""
 _BATCH = Range(1, 1, 8)
 _SIZE = Range(64, 256, 512)
 _VOLUME = Range(32, 64, 128)
@@ -31,13 +33,14 @@ def usual_bounds(inputs: Sequence[InputSpec]) -> dict[str, Range]:
     return bounds | {spec.dims[0]: _BATCH for spec in inputs if spec.dims and isinstance(spec.dims[0], str)}
 
 
-def advise(model: OnnxModel, user_bounds: Mapping[str, Range], hint: str) -> str:
+def advise(model: OnnxModel, user_bounds: Mapping[str, Range], hint: str, runs: Runs | None = None) -> str:
     """Returns what to do about dimensions without bounds: to add some, with an example that the network accepts.
 
     Args:
         model: The model.
         user_bounds: The bounds that were given.
         hint: What is asked for, "Add: --dim height=MIN:OPT:MAX".
+        runs: As for `accepted_bounds`.
     """
     try:
         sizes = sizes_of(model)
@@ -46,7 +49,7 @@ def advise(model: OnnxModel, user_bounds: Mapping[str, Range], hint: str) -> str
         ranges = {name: limits[name] if name in limits else begin.get(name, _SIZE) for name in sizes.names}
         lattice = _lattice(sizes, limits, ranges)
         missing = [name for name in sizes.names if name not in limits]
-        example = _example(lattice, accepted_bounds(sizes, lattice, ranges, missing), missing)
+        example = _example(lattice, accepted_bounds(sizes, lattice, ranges, missing, runs), missing)
     except TrtconvError:
         return hint
     refused = None if example or limits else _nothing(lattice)
@@ -83,7 +86,11 @@ def _no_bounds(model: OnnxModel, lattice: SizeLattice, name: str) -> str:
 
 
 def accepted_bounds(
-    sizes: Sizes, lattice: SizeLattice, ranges: Mapping[str, Range], missing: Sequence[str]
+    sizes: Sizes,
+    lattice: SizeLattice,
+    ranges: Mapping[str, Range],
+    missing: Sequence[str],
+    runs: Runs | None = None,
 ) -> dict[str, Range]:
     """Returns bounds near some, which the network accepts, and at whose max no tensor is too large; empty for none.
 
@@ -92,11 +99,13 @@ def accepted_bounds(
         lattice: The sizes that it accepts.
         ranges: What to begin with, of every dimension.
         missing: The dimensions that may be made smaller, all of them by half, again and again.
+        runs: Says whether the network runs at sizes, for one of which not all is known otherwise; None: of such a one
+            there are no bounds.
     """
     # Loaded only here: what knows of memory.
     from trtconv.shapes.memory import MOST_ELEMENTS, activations
 
-    if _nothing(lattice) or lattice.unknown:
+    if _nothing(lattice) or (lattice.unknown and runs is None):
         return {}
     first: dict[str, Range] = {}
     for _ in range(_HALVINGS + 1):
@@ -106,9 +115,10 @@ def accepted_bounds(
             break
         low, best, high = points
         bounds = {name: Range(low[name], best[name], high[name]) for name in sizes.names}
-        if activations(sizes, [high])[0].elements <= MOST_ELEMENTS:
+        trial = runs if lattice.unknown else None
+        if activations(sizes, [high])[0].elements <= MOST_ELEMENTS and (trial is None or trial(points)):
             return bounds
-        first = first or bounds
+        first = first or ({} if trial else bounds)
         ranges = {name: _halved(bound) if name in missing else bound for name, bound in ranges.items()}
     return first
 
@@ -122,8 +132,9 @@ def _example(lattice: SizeLattice, bounds: Mapping[str, Range], missing: Sequenc
     if not bounds:
         return ""
     flags = [f"--dim {quoted(name)}={bounds[name]}" for name in missing]
-    steps = [f"{n} takes {lattice.dims[n].describe()}" for n in missing if lattice.dims[n].valid is not None]
-    return f"for example {' '.join(flags)}" + (f" ({'; '.join(steps)})" if steps else "")
+    notes = [f"{n} takes {lattice.dims[n].describe()}" for n in missing if lattice.dims[n].valid is not None]
+    notes += ["at which ONNX Runtime ran the network"] * bool(lattice.unknown)
+    return f"for example {' '.join(flags)}" + (f" ({'; '.join(notes)})" if notes else "")
 
 
 def _moved(lattice: SizeLattice, bounds: Mapping[str, Range], names: Sequence[str]) -> list[dict[str, int]]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 import pytest
 
 from support.paths import MODELS
@@ -59,6 +61,32 @@ def test_bounds_at_whose_max_a_tensor_has_more_elements_than_are_counted_are_hal
     assert kept == "Add, for example --dim w=8:32:64"
     above = advise(parse(ATTENTION), {"n": Range(1, 1, 40), "h": Range(8192, 8192, 8192)}, "Add")
     assert above == "Add, for example --dim w=64:256:512"
+
+
+@pytest.mark.parametrize(
+    ("most", "said"), [(512, "n=1:1:8 --dim h=64:256:512"), (130, "n=1:1:2 --dim h=16:64:128"), (7, "")]
+)
+def test_where_not_all_is_known_what_runs_is_proposed(most: int, said: str) -> None:
+    net = parse("""g (float[n,h] x) => (int64[c] y) <int64 zero = {0}, int64 one = {1}> {
+        p = NonZero (x)  m = ReduceMax <keepdims = 0> (p)  y = Range (zero, m, one)
+    }""")
+    asked: list[list[dict[str, int]]] = []
+
+    def runs(points: Sequence[Mapping[str, int]]) -> bool:
+        asked.append([dict(point) for point in points])
+        return all(point["h"] <= most for point in points)
+
+    words = advise(net, {}, "Add", runs)
+    assert words == ("Add" if not said else f"Add, for example --dim {said} (at which ONNX Runtime ran the network)")
+    assert asked[0] == [{"n": 1, "h": 64}, {"n": 1, "h": 256}, {"n": 8, "h": 512}]
+    assert advise(net, {}, "Add") == "Add"
+
+
+def test_a_network_that_is_known_is_not_run() -> None:
+    def runs(points: Sequence[Mapping[str, int]]) -> bool:
+        raise AssertionError(points)
+
+    assert "for example" in advise(NETS["unet"], {}, "Add", runs)
 
 
 def test_where_no_size_is_accepted_no_bounds_are_asked_for() -> None:

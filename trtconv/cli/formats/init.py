@@ -72,6 +72,7 @@ def _model_entry(path: Path, folder: Path) -> Found:
 
 def _bounds(model: OnnxModel) -> Iterator[tuple[str, str, str]]:
     """Yields a dimension, the bounds that are proposed for it, and which sizes the network accepts."""
+    from trtconv.pipeline.size_trials import SizeTrials
     from trtconv.shapes.lattice import sizes_of
     from trtconv.shapes.proposal import accepted_bounds, usual_bounds
     from trtconv.shapes.report import SizesRequest, sizes
@@ -82,7 +83,7 @@ def _bounds(model: OnnxModel) -> Iterator[tuple[str, str, str]]:
     lattice, usual = sizes(SizesRequest(model.path)).lattice, usual_bounds(model.inputs)
     dims, network = lattice.record().dims, sizes_of(model)
     is_whole = usual.keys() >= set(network.names)
-    together = accepted_bounds(network, lattice, usual, network.names) if is_whole else {}
+    together = accepted_bounds(network, lattice, usual, network.names, SizeTrials(model)) if is_whole else {}
     for name in names:
         valid, accepted = (dims[name].valid, dims[name].accepted) if name in dims else (None, "not known")
         sides = together.get(name, usual[name])

@@ -1,0 +1,44 @@
+"""Whether a network runs at sizes of its dimensions, where its nodes do not tell."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+
+from trtconv.core.bounds import make_profile
+from trtconv.core.dims import Range
+from trtconv.core.errors import TrtconvError
+from trtconv.graph.model import OnnxModel
+
+_SECONDS = 20.0
+"""For all sizes that are tried, together."""
+
+
+class SizeTrials:
+    """Runs a model on ONNX Runtime, as long as there is time.
+
+    Args:
+        model: The model.
+    """
+
+    def __init__(self, model: OnnxModel) -> None:
+        self._model = model
+        self._deadline = time.monotonic() + _SECONDS
+
+    def __call__(self, points: Sequence[Mapping[str, int]]) -> bool:
+        """Whether it runs at each of some sizes of its dynamic dimensions."""
+        # Loaded only here: few requests want it.
+        from trtconv.runtimes.observed import runs_at
+
+        seconds = self._deadline - time.monotonic()
+        if seconds <= 0:
+            return False
+        try:
+            profiles = [
+                make_profile(self._model.inputs, {name: Range(size, size, size) for name, size in point.items()})
+                for point in points
+            ]
+            sizes = [{name: shapes.opt for name, shapes in profile.inputs.items()} for profile in profiles]
+            return runs_at(self._model, sizes, seconds)
+        except TrtconvError:
+            return False
