@@ -57,7 +57,7 @@ class Scope:
 
     def forget(self) -> None:
         """Forgets what was derived from the nodes' columns and the initializers."""
-        for cached in ("initializers", "reads", "producers", "by_op", "consumers", "constant_types"):
+        for cached in ("initializers", "reads", "producers", "by_op", "consumers", "readers", "constant_types"):
             self.__dict__.pop(cached, None)
         self.whole.__dict__.pop("mentions", None)
 
@@ -152,6 +152,15 @@ class Scope:
             for name in inputs:
                 consumers.setdefault(name, []).append(node)
         return consumers
+
+    @functools.cached_property
+    def readers(self) -> dict[str, list[int]]:
+        """Tensor name to the positions of the nodes of this graph that take it, in their order."""
+        readers: dict[str, list[int]] = {}
+        for index, inputs in enumerate(self.columns.inputs):
+            for name in inputs:
+                readers.setdefault(name, []).append(index)
+        return readers
 
     def seen_from(self, name: str) -> Iterator[Scope]:
         """Yields the graphs that mention a tensor of this graph: not those that have another one so named."""

@@ -225,6 +225,34 @@ def test_an_index_lies_in_what_it_chooses_from(body: str, span: range) -> None:
     session(model).run(None, made)
 
 
+LENGTHS = "(float[6,2,3] x, {}[2] i) => (float[6,2,3] y) {{ y = ReverseSequence (x, {}) }}"
+TALL = "(float[300,3] x, int8[3] i) => (float[3,3] y) { j = Cast <to = 7> (i) y = Gather (x, j) }"
+
+
+def test_lengths_are_steps_that_there_are() -> None:
+    model = model_of(LENGTHS.format("int64", "i"))
+    made = apart(model, {"x": np.zeros((6, 2, 3), np.float32), "i": np.array([0, 7], np.int64)})
+    assert made["i"].tolist() == [6, 1]
+    small = model_of(LENGTHS.format("uint8", "j").replace("{ y", "{ j = Cast <to = 7> (i) y"))
+    made = apart(small, {"x": np.zeros((6, 2, 3), np.float32), "i": np.array([0, 250], np.uint8)})
+    assert made["i"].dtype == np.uint8
+    assert made["i"].tolist() == [6, 4]
+
+
+def test_indices_stay_numbers_of_their_type() -> None:
+    made = apart(model_of(TALL), {"x": np.zeros((300, 3), np.float32), "i": np.array([-5, 7, 127], np.int8)})
+    assert made["i"].dtype == np.int8
+    assert made["i"].tolist() == [123, 7, 127]
+
+
+@pytest.mark.parametrize("op", ["GatherElements <axis = 7> (x, i)", "ReverseSequence <time_axis = -5> (x, j)"])
+def test_axes_that_are_none_are_no_tables(op: str) -> None:
+    model = model_of(f"(float[2,3] x, int64[2,3] i, int64[3] j) => (float[2,3] y) {{ y = {op} }}")
+    feeds = {"x": np.zeros((2, 3), np.float32), "i": np.ones((2, 3), np.int64), "j": np.ones(3, np.int64)}
+    made = apart(model, feeds)
+    assert all(np.array_equal(made[name], feeds[name]) for name in feeds)
+
+
 def test_a_rewrite_is_compared_where_there_is_one_image_to_take_regions_of() -> None:
     model = model_of(ALIGNED)
     result = compare_models(model, model_of(ALIGNED.replace("_ratio = 2", '_ratio = 2, mode = "avg"')))

@@ -67,19 +67,19 @@ def model_of(body: str) -> OnnxModel:
 @pytest.mark.parametrize(("body", "role"), INTEGERS.items())
 def test_what_a_tensor_is_read_as(body: str, role: tuple[Role, int]) -> None:
     model = model_of(body)
-    assert role_of(model, model.main.columns.nodes, "n", {}) == role
+    assert role_of(model, "n", {}) == role
 
 
 def test_sizes_that_the_model_does_not_state_are_given() -> None:
     model = model_of("w = Abs (v)  y = Gather (w, n)")
-    assert role_of(model, model.main.columns.nodes, "n", {"w": (9, 3)}) == (Role.INDEX, 9)
-    assert role_of(model, model.main.columns.nodes, "n", {"x": (9, 3)}) == (Role.INDEX, 0)
+    assert role_of(model, "n", {"w": (9, 3)}) == (Role.INDEX, 9)
+    assert role_of(model, "n", {"x": (9, 3)}) == (Role.INDEX, 0)
     # What it states in full counts.
     model = model_of("y = Gather (x, n)")
-    assert role_of(model, model.main.columns.nodes, "n", {"x": (9, 3)}) == (Role.INDEX, 2)
+    assert role_of(model, "n", {"x": (9, 3)}) == (Role.INDEX, 2)
     model = model_of("w = Abs (v)  y = ReverseSequence <time_axis = 1, batch_axis = 0> (w, n)")
     for shape, length in {(9, 3): 3, (9,): 0, (9, None): 0, (): 0}.items():
-        assert role_of(model, model.main.columns.nodes, "n", {"w": shape}) == (Role.LENGTH, length)
+        assert role_of(model, "n", {"w": shape}) == (Role.LENGTH, length)
 
 
 SIZING = """AffineGrid 1, CenterCropPad 1, Col2Im 1 2, Compress 1, ConstantOfShape 0, CumSum 1, DFT 1 2, Expand 1,
@@ -94,7 +94,7 @@ def test_inputs_whose_values_decide_a_shape() -> None:
         for slot in slots:
             inputs = ", ".join(["x"] * int(slot) + ["n"])
             model = model_of(f"y = {op} ({inputs})")
-            assert role_of(model, model.main.columns.nodes, "n", {}) == (Role.SIZES, 0)
+            assert role_of(model, "n", {}) == (Role.SIZES, 0)
 
 
 @pytest.mark.parametrize(

@@ -302,7 +302,7 @@ def _source(
     model: OnnxModel, nodes: list[onnx.NodeProto], name: str, dtype: str, shapes: Mapping[str, tuple[int | None, ...]]
 ) -> Source:
     own = model.main.dtype(name) or dtype
-    role, bound = role_of(model, nodes, name, shapes)
+    role, bound = role_of(model, name, shapes, nodes)
     return Source(name, own, role, bound)
 
 

@@ -78,9 +78,8 @@ def _traced(
         shapes[tensor.name] = value.shape
         return value
 
-    nodes = list(model.main.columns.nodes)
     sources = [
-        Source(tensor.name, tensor.dtype, *role_of(model, nodes, tensor.name, inputs))
+        Source(tensor.name, tensor.dtype, *role_of(model, tensor.name, inputs))
         for tensor in (network.tensors[number] for number in network.inputs)
         if tensor.name in inputs
     ]

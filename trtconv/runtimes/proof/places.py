@@ -54,11 +54,18 @@ def _in_range(model: OnnxModel, feeds: Mapping[str, Array]) -> dict[str, Array]:
     if not any(values.dtype.kind in "iu" for values in feeds.values()):
         return {}
     spans = indices_of(model, [{name: np.shape(values) for name, values in feeds.items()}])
-    return {
-        name: np.asarray(span.start + (feeds[name] - span.start) % len(span), feeds[name].dtype)
-        for name, span in spans.items()
-        if name in feeds and np.logical_or(feeds[name] < span.start, feeds[name] >= span.stop).any()
-    }
+    return {name: _into(feeds[name], span) for name, span in spans.items() if name in feeds}
+
+
+def _into(values: Array, span: range) -> Array:
+    """Returns integers of which each lies in a range of integers."""
+    # Of more rows than the type counts to, those that it does.
+    stop = min(span.stop, int(np.iinfo(values.dtype).max) + 1)
+    wide = values.astype(np.int64)
+    outside = (wide < span.start) | (wide >= stop)
+    if not outside.any():
+        return values
+    return np.asarray(np.where(outside, span.start + (wide - span.start) % (stop - span.start), wide), values.dtype)
 
 
 def _by_source(model: OnnxModel, feeds: Mapping[str, Array]) -> dict[str, list[onnx.NodeProto]]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import functools
+import heapq
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 import onnx
 
@@ -75,9 +77,9 @@ def integers_of(model: OnnxModel, runs: Sequence[Mapping[str, tuple[int | None, 
         model: The model.
         runs: Shapes of its inputs in each run that the values are for.
     """
-    nodes, spans = model.main.columns.nodes, indices_of(model, runs)
+    spans, nodes, readers = indices_of(model, runs), model.main.columns.nodes, model.main.readers
     for spec in _integer_inputs(model):
-        if spec.name not in spans and any(spec.name in node.input and node.op_type in _MASKING for node in nodes):
+        if spec.name not in spans and any(nodes[at].op_type in _MASKING for at in readers.get(spec.name, ())):
             spans[spec.name] = range(2)
     return spans
 
@@ -92,12 +94,22 @@ def indices_of(model: OnnxModel, runs: Sequence[Mapping[str, tuple[int | None, .
         model: The model.
         runs: Shapes of its inputs in each run that the values are for.
     """
-    nodes, spans = model.main.columns.nodes, {}
+    spans = {}
+
+    @functools.cache
+    def computed(number: int) -> Mapping[str, tuple[int | None, ...]]:
+        return _computed_shapes(model, runs[number])
+
     for spec in _integer_inputs(model):
-        role, _ = role_of(model, nodes, spec.name, {})
+        role, _ = role_of(model, spec.name, {})
         if role not in (Role.INDEX, Role.LENGTH):
             continue
-        bound = min(filter(None, (_bound(model, nodes, spec.name, shapes) for shapes in runs)), default=0)
+        bounds = []
+        for number, shapes in enumerate(runs):
+            # Also of a table whose sizes are computed.
+            _, bound = role_of(model, spec.name, shapes)
+            bounds.append(bound or role_of(model, spec.name, {**shapes, **computed(number)})[1])
+        bound = min(filter(None, bounds), default=0)
         if role is Role.LENGTH:
             spans[spec.name] = range(1, 1 + (bound or _USUAL_STEPS))
         elif bound:
@@ -109,57 +121,83 @@ def _integer_inputs(model: OnnxModel) -> Iterator[InputSpec]:
     return (spec for spec in model.inputs if spec.dtype.startswith(("int", "uint")))
 
 
-def _bound(
-    model: OnnxModel, nodes: list[onnx.NodeProto], name: str, shapes: Mapping[str, tuple[int | None, ...]]
-) -> int:
-    """Returns how many rows a tensor chooses from, or steps it counts; also of a table whose sizes are computed."""
-    role, bound = role_of(model, nodes, name, shapes)
-    if bound or role not in (Role.INDEX, Role.LENGTH):
-        return bound
+def _computed_shapes(
+    model: OnnxModel, shapes: Mapping[str, tuple[int | None, ...]]
+) -> Mapping[str, tuple[int | None, ...]]:
+    """Returns the shapes that follow from those of all inputs; none where a size is not known."""
     dims = {spec.name: shapes.get(spec.name, spec.dims) for spec in model.inputs}
     inputs = {key: tuple(n for n in shape if isinstance(n, int)) for key, shape in dims.items()}
     if any(len(inputs[key]) != len(shape) for key, shape in dims.items()):
-        return 0
-    return role_of(model, nodes, name, {**shapes, **shapes_by_lattice(model, inputs)})[1]
+        return {}
+    return shapes_by_lattice(model, inputs)
 
 
 def role_of(
-    model: OnnxModel, nodes: list[onnx.NodeProto], name: str, shapes: Mapping[str, tuple[int | None, ...]]
+    model: OnnxModel,
+    name: str,
+    shapes: Mapping[str, tuple[int | None, ...]],
+    among: Sequence[onnx.NodeProto] | None = None,
 ) -> tuple[Role, int]:
-    """Returns what a tensor is read as, also where it is handed on first, and how many rows it chooses from."""
-    names, bounds = {name}, []
-    for node in nodes:
+    """Returns what a tensor is read as, also where it is handed on first, and how many rows it chooses from.
+
+    Args:
+        model: The model.
+        name: The tensor, of its main graph.
+        shapes: Shapes of tensors of which it leaves sizes open.
+        among: The nodes that count; None: all of them.
+    """
+    nodes = model.main.columns.nodes if among is None else among
+    readers = model.main.readers if among is None else _readers(among)
+    names, bounds, ahead = {name}, [], list(readers.get(name, ()))
+    while ahead:
+        node = nodes[index := heapq.heappop(ahead)]
         at = [slot for slot, tensor in enumerate(node.input) if tensor in names]
-        if not at:
-            continue
-        if node.op_type == "Loop" and 0 in at:
-            return Role.TRIPS, 0
-        if node.op_type == "NonMaxSuppression" and 0 in at:
-            return Role.BOXES, 0
-        if any(slot in sizing_slots(node.op_type) for slot in at):
-            return Role.SIZES, 0
-        if _LENGTHS.get(node.op_type) in at:
-            return Role.LENGTH, _steps(model, node, shapes)
+        role = _role_at(node, at)
+        if role is not None:
+            return role, _steps(model, node, shapes) if role is Role.LENGTH else 0
         if (node.op_type in _INDEXED and 1 in at) or (node.op_type == "RoiAlign" and 2 in at):
             bounds.append(_rows(model, node, shapes))
         elif node.op_type in _HANDED_ON and 0 in at:
-            names.update(node.output)
+            for output in set(node.output) - names:
+                names.add(output)
+                for reader in readers.get(output, ()):
+                    if reader > index:
+                        heapq.heappush(ahead, reader)
     rows = [bound for bound in bounds if bound]
     return (Role.INDEX, min(rows, default=0)) if bounds else (Role.NUMBER, 0)
 
 
+def _role_at(node: onnx.NodeProto, slots: Collection[int]) -> Role | None:
+    """Returns what a node reads inputs as; None where other nodes say so, or an index is not told from a number."""
+    if node.op_type in ("Loop", "NonMaxSuppression") and 0 in slots:
+        return Role.TRIPS if node.op_type == "Loop" else Role.BOXES
+    if any(slot in sizing_slots(node.op_type) for slot in slots):
+        return Role.SIZES
+    return Role.LENGTH if _LENGTHS.get(node.op_type) in slots else None
+
+
+def _readers(nodes: Sequence[onnx.NodeProto]) -> dict[str, list[int]]:
+    readers: dict[str, list[int]] = {}
+    for index, node in enumerate(nodes):
+        for name in node.input:
+            readers.setdefault(name, []).append(index)
+    return readers
+
+
 def _steps(model: OnnxModel, node: onnx.NodeProto, shapes: Mapping[str, tuple[int | None, ...]]) -> int:
-    axis = attribute(node, "time_axis", attribute(node, "layout", 0))
-    shape = _shape(model, node.input[0], shapes)
-    return (shape[axis] if shape and len(shape) > axis else None) or 0
+    return _size(_shape(model, node.input[0], shapes), attribute(node, "time_axis", attribute(node, "layout", 0)))
 
 
 def _rows(model: OnnxModel, node: onnx.NodeProto, shapes: Mapping[str, tuple[int | None, ...]]) -> int:
     shape = _shape(model, node.input[0], shapes)
     if not shape:
         return 0
-    size = min((n or 0) for n in shape) if node.op_type.endswith("ND") else shape[attribute(node, "axis", 0)]
-    return size or 0
+    return min((n or 0) for n in shape) if node.op_type.endswith("ND") else _size(shape, attribute(node, "axis", 0))
+
+
+def _size(shape: Sequence[int | None] | None, axis: int) -> int:
+    """Returns the size of an axis; 0 where it is not known, or where there is no such axis."""
+    return (shape[axis] if shape and -len(shape) <= axis < len(shape) else None) or 0
 
 
 def _shape(model: OnnxModel, name: str, shapes: Mapping[str, tuple[int | None, ...]]) -> tuple[int | None, ...] | None:
