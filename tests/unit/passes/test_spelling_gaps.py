@@ -84,10 +84,34 @@ def test_what_is_cropped_is_cut_off_first_for_tensorrt_8(pads: list[int], shape:
     )
     text = f'(float[{shape}] x) => (float[a,b] y) {stored} {{ y = Pad <mode = "{mode}"{more}> (x{given_}) }}'
     proto, rewritten, edits = both(text, opset, Target("tensorrt", (8, 6)))
-    assert ("crop-before-wrap" in edits) is (min(pads) < 0)
+    # Of an axis of one element two are not cropped and padded again.
+    mixed = any(min(pair) < -1 and max(pair) > 0 for pair in zip(pads[:2], pads[2:], strict=True))
+    assert ("crop-before-wrap" in edits) is (min(pads) < 0 and not (mixed and shape == "n,m"))
     x = np.arange(42, dtype=np.float32).reshape(6, 7)
     assert_equal(proto, rewritten, x=x)
     assert "crop-before-wrap" not in both(text, opset)[2]
+
+
+@pytest.mark.parametrize(
+    ("opset", "inputs", "call"),
+    [
+        # All of an axis, or more; then pads of both ends count together.
+        (17, "float[3,5] x", "Pad (x, p)"),
+        (9, "float[3,5] x", "Pad <pads = [-3, 0, 4, 0]> (x)"),
+        # Amounts that are none, and axes that are none.
+        (17, "float[30,5] x", "Pad (x, few)"),
+        (17, "float[30,5,2] x", "Pad (x, p)"),
+        (18, "float[30,5] x", 'Pad (x, p, "", beyond)'),
+        (18, "float[30,5] x", 'Pad (x, p, "", twice)'),
+        (17, "float[30,5] x", "Pad (x, square)"),
+        (17, "float[30,5] x", "Pad (x, floats)"),
+    ],
+)
+def test_other_crops_are_left_for_tensorrt_8(opset: int, inputs: str, call: str) -> None:
+    stored = """<int64[4] p = {-5, 0, 4, 0}, int64[3] few = {-1, 0, 1}, int64[2] beyond = {0, 2},
+        int64[2] twice = {1, -1}, int64[2,2] square = {-1, 0, 1, 0}, float[4] floats = {-1, 0, 1, 0}>"""
+    text = f"({inputs}) => (float[a,b] y) {stored} {{ y = {call} }}"
+    assert "crop-before-wrap" not in both(text, opset, Target("tensorrt", (8, 6)))[2]
 
 
 def test_what_is_cropped_of_some_axes_for_tensorrt_8() -> None:
@@ -240,6 +264,15 @@ def test_scatters_along_an_axis(reduction: str, dynamic: str, data: st.DataObjec
         "u": random.integers(-9, 9, counts).astype(kind),
     }
     assert_equal(proto, rewritten, **feeds)
+
+
+def test_neighbours_of_integers_by_a_scale_that_no_float_has_are_left() -> None:
+    modes = 'mode = "nearest", coordinate_transformation_mode = "asymmetric", nearest_mode = "floor"'
+    text = f"""<ir_version: 9, opset_import: ["": 17]>
+    g (int32[1,1,4,25] x) => (int32[1,1,4,15] y) <float[4] s = {{1, 1, 1, 0.6}}> {{ y = Resize <{modes}> (x, , s) }}"""
+    done = run_passes(wrap(parser.parse_model(text)), PASSES, RTX)
+    reasons = [skip.reason for skip in done.skipped]
+    assert reasons == ["which elements are the nearest depends on how its scales are rounded"]
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "int8", "bool", "int32"])
@@ -431,6 +464,18 @@ def test_nearest_places_by_sizes_are_exact(mode: str, rounding: str) -> None:
         ("asymmetric ceil", 7, True),
         ("asymmetric floor", 7, False),
         ("asymmetric floor", 41, True),
+        ("align_corners floor", 3, True),
+        ("align_corners ceil", 3, False),
+        ("align_corners floor", 0.04, False),
+        # Its corners are those of the sizes, 25 and 37, or of the scale.
+        ("align_corners floor", 1.5, False),
+        ("align_corners round_prefer_ceil", 1.1, False),
+        # What keeps its size is copied.
+        ("half_pixel floor", 1.02, False),
+        ("asymmetric ceil", 1.02, False),
+        # The sizes are another scale: 25 to 37.
+        ("half_pixel floor", 1.5, False),
+        ("asymmetric floor", 1.5, False),
         # Which elements these are depends on how their scales are rounded.
         ("asymmetric floor", 0.6, False),
         ("half_pixel ceil", 1.2, False),
@@ -466,6 +511,26 @@ def test_an_axis_is_gathered_alone_where_digits_decide_along_another(mode: str, 
     assert ops == (["Gather", "Resize"] if mode == "half_pixel" else ["Resize"])
     x = np.arange(50, dtype=np.float32).reshape(2, 5, 5)
     assert_equal(proto, rewritten, x=x)
+
+
+@pytest.mark.parametrize(
+    ("modes", "scales", "ops"),
+    [
+        # What is left would keep its size, and be copied.
+        ("half_pixel ceil", "3, 1.2", ["Resize"]),
+        ("half_pixel ceil", "3, 1.7", ["Gather", "Gather", "Identity"]),
+        # One element of 1.5, at 0 or at 1.17.
+        ("pytorch_half_pixel ceil", "7, 0.75", ["Gather", "Resize"]),
+    ],
+)
+def test_an_axis_that_may_be_read_otherwise_stays(modes: str, scales: str, ops: list[str]) -> None:
+    coordinates, rounding = modes.split()
+    text = f"""(float[4,2] x) => (float[a,b] y) <float[2] s = {{{scales}}}>
+    {{ y = Resize <mode = "nearest", coordinate_transformation_mode = "{coordinates}", nearest_mode = "{rounding}">
+           (x, "", s) }}"""
+    proto, rewritten, _ = both(text, 17)
+    assert [node.op_type for node in rewritten.graph.node] == ops
+    assert_equal(proto, rewritten, x=np.arange(8, dtype=np.float32).reshape(4, 2))
 
 
 def test_sizes_along_all_axes_are_gathered() -> None:
@@ -534,3 +599,29 @@ def test_integers_that_are_exponents_of_floats_on_tensorrt_8(kind: str, exponent
     x = np.array([[-3, 0.5, 1], [2, 7, -1.5]], np.float32 if kind == "float" else np.float16)
     assert_equal(proto, rewritten, x=x, **({"e": np.array([2, 0, 3])} if late else {}))
     assert "multiply-for-power" not in both(text, 17)[2]
+
+
+@pytest.mark.parametrize(("kind", "exponent"), [("float16", 2049), ("float", 16777217)])
+def test_integers_that_a_float_has_not_are_no_exponents(kind: str, exponent: int) -> None:
+    text = f"({kind}[2] x) => ({kind}[2] y) <int64 e = {{{exponent}}}> {{ y = Pow (x, e) }}"
+    assert both(text, 17, Target("tensorrt", (8, 6)))[2] == set()
+    fine = text.replace(str(exponent), str(exponent - 1))
+    assert both(fine, 17, Target("tensorrt", (8, 6)))[2] == {"multiply-for-power"}
+
+
+@pytest.mark.parametrize("size", ["scales", "sizes"])
+def test_resizes_that_need_nothing_are_looked_at_within_bounds_and_not_spoken_of(size: str) -> None:
+    plain = 'mode = "nearest", coordinate_transformation_mode = "asymmetric", nearest_mode = "floor"'
+    stored, call = {
+        "scales": ("float[3] s = {1, 1, 1000000000}", '(x, "", s)'),
+        "sizes": ("int64[3] s = {1, 1, 3000000000}", '(x, "", "", s)'),
+    }[size]
+    for shape in ("[1,1,3]", "[1,1,0]", ""):
+        proto = parser.parse_model(f"""<ir_version: 9, opset_import: ["": 17]>
+        g (float{shape} x) => (float y) <{stored}> {{ y = Resize <{plain}> {call} }}""")
+        del proto.graph.output[0].type.tensor_type.shape.dim[:]
+        if not shape:
+            proto.graph.input[0].type.tensor_type.ClearField("shape")
+        proto.graph.output[0].type.tensor_type.ClearField("shape")
+        done = run_passes(wrap(proto), PASSES, RTX)
+        assert (done.edits, done.skipped) == ((), ())

@@ -76,6 +76,8 @@ class CompareForSign(Spelling):
 class MultiplyForPower(Spelling):
     """Writes powers of integers as products, and integers that are exponents of floats as floats, for TensorRT 8.
 
+    What its type cannot hold wraps around, as by ONNX's evaluator; ONNX Runtime makes the lowest number of it.
+
     Before (tensorrt-8.6):
         <ir_version: 8, opset_import: ["": 17]>
         g (int32[4] x) => (int32[4] y) <int32 three = {3}> { y = Pow (x, three) }
@@ -95,7 +97,13 @@ class MultiplyForPower(Spelling):
     def write(self, writer: Writer, target: Target) -> str | None:
         base = writer.input(0)
         dtype = writer.dtype(base)
-        if dtype.kind not in "iu":
+        if dtype.kind in "bu" or (dtype.kind == "i" and dtype.itemsize < np.dtype(np.int32).itemsize):
+            # ONNX has no powers of these.
+            raise Unwritable
+        if dtype.kind != "i":
+            exponents = writer.resolve(writer.input(1))
+            if exponents is not None and not np.array_equal(exponents.astype(dtype).astype(np.float64), exponents):
+                raise Unwritable(f"its exponents are no numbers of {dtype.name}")
             writer.again([base, writer.cast_or_fold(writer.input(1), dtype)])
             return f"its exponents are made {dtype.name}"
         exponents = writer.values(1, "exponents")

@@ -125,6 +125,8 @@ def _list_hits(writer: Writer) -> None:
     positions, depth = writer.resolve(source.input[0]), writer.resolve(source.input[1])
     if positions is None or depth is None:
         raise Unwritable
+    if depth.size != 1 or not (np.isfinite(depth).all() and np.isfinite(positions).all()):
+        raise Unwritable
     size = int(depth.reshape(()))
     if not 0 < size * positions.size <= _LONGEST:
         raise Unwritable

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
+from numpy.typing import NDArray
 
 from trtconv.core.target import Target
 from trtconv.graph.scope import Scope
@@ -42,19 +46,22 @@ class CropBeforeWrap(Spelling):
         amounts = writer.attrs.get("pads") if is_old else writer.resolve(writer.input(_PADS))
         if amounts is None:
             raise Unwritable("" if target.before(9) else "its pads are known only at run time")
-        if min(amounts, default=0) >= 0:
+        pads = _amounts(amounts)
+        if (pads >= 0).all():
             raise Unwritable
-        pads = np.asarray(amounts, np.int64).reshape(2, -1)
-        axes = writer.values(_AXES, "axes") if writer.input(_AXES) else range(pads.shape[1])
+        axes: Sequence[int] = range(len(writer.scope.shape(writer.input(0)) or ()))
+        if writer.input(_AXES):
+            axes = [int(axis) for axis in writer.values(_AXES, "axes").reshape(-1)]
+        _require_rest(writer, pads, axes)
         crops = np.minimum(pads, 0)
-        cropped = np.flatnonzero(crops.any(0))
+        cropped = np.flatnonzero(crops.any(0)).tolist()
         starts, ends = -crops[0], np.where(crops[1] < 0, crops[1], _END)
         whole = not (pads > 0).any()
         middle = writer.slice(
             writer.input(0),
             starts[cropped],
             ends[cropped],
-            [int(axes[at]) for at in cropped],
+            [axes[at] for at in cropped],
             to=writer.output() if whole else "",
         )
         rest = np.maximum(pads, 0).reshape(-1)
@@ -63,3 +70,27 @@ class CropBeforeWrap(Spelling):
         elif not whole:
             writer.again([middle, writer.constant(rest), *writer.node.input[2:]])
         return "what is cropped is cut off first"
+
+
+def _amounts(amounts: Any) -> NDArray[np.int64]:
+    """Returns how much is padded in front of each axis and behind it."""
+    pads = np.asarray(amounts)
+    if pads.ndim != 1 or pads.dtype.kind not in "iu" or pads.size % 2:
+        raise Unwritable
+    return pads.astype(np.int64).reshape(2, -1)
+
+
+def _require_rest(writer: Writer, pads: NDArray[np.int64], axes: Sequence[int]) -> None:
+    """Raises `Unwritable` where what is cropped of an axis is all of it, or may be: then amounts count together."""
+    shape = writer.scope.shape(writer.input(0))
+    if not shape or len(axes) != pads.shape[1] or not all(-len(shape) <= axis < len(shape) for axis in axes):
+        raise Unwritable
+    if len({axis % len(shape) for axis in axes}) != len(axes):
+        raise Unwritable
+    wraps = writer.attrs.get("mode") == "wrap"
+    for axis, (front, behind) in zip(axes, pads.T.tolist(), strict=True):
+        size, crop = shape[axis], -min(front, 0) - min(behind, 0)
+        if crop and size is not None and crop >= size:
+            raise Unwritable(f"it crops {crop} of the {size} elements along axis {axis}")
+        if crop > 1 and size is None and max(front, behind) > 0 and not wraps:
+            raise Unwritable(f"it crops and pads axis {axis}, whose size is known only at run time")
