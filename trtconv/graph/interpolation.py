@@ -140,9 +140,10 @@ def misses_borders(axis: ResizedAxis, kernel: Interpolation) -> bool | None:
     0.00000004 in place of 0, and a ceil takes the next element.
     """
     mode = kernel.coordinate_transformation_mode
-    if (divides_exactly(axis.scale) and mode != "align_corners") or mode not in _COMPUTED:
+    if mode not in _COMPUTED:
         return False
-    if hangs_on_digits(axis, kernel):
+    # What keeps its size is copied, or is not.
+    if hangs_on_digits(axis, kernel) or (axis.size == axis.count and axis.scale != 1):
         return None
     exact = nearest(axis, kernel)
     return any((_rounded(places, axis, kernel) != exact).any() for places in in_float32(axis, mode))
@@ -152,14 +153,17 @@ def in_float32(axis: ResizedAxis, mode: str) -> Iterator[Array]:
     """Yields places as float32 may compute them: by the scale or by the sizes, sums rounded twice or once.
 
     Args:
-        axis: What is resized.
+        axis: What is resized; of one element or more.
         mode: "asymmetric", "align_corners", or a coordinate_transformation_mode of middles.
     """
     at, half = np.arange(axis.count, dtype=np.float32), np.float32(0.5)
     if mode == "align_corners":
         yield at * (np.float32(axis.size - 1) / np.float32(max(axis.count - 1, 1)))
         return
-    for step in (1 / np.float32(axis.scale), np.float32(axis.size) / np.float32(axis.count)):
+    steps = [1 / np.float32(axis.scale)]
+    if axis.scale == axis.count / axis.size:
+        steps.append(np.float32(axis.size) / np.float32(axis.count))
+    for step in steps:
         if mode == "asymmetric":
             yield at * step
         else:

@@ -322,6 +322,9 @@ ASYMMETRIC = {"coordinate_transformation": "ASYMMETRIC"}
         ((5, 10), CEIL, ""),
         ((4, 3), {**ASYMMETRIC, **CEIL}, ""),
         ((5, 1), {**ASYMMETRIC, **CEIL}, ""),
+        ((5, 1), {**CEIL, "selector_for_single_pixel": "UPPER"}, ""),
+        ((5, 0), CEIL, ""),
+        ((3, 48), CORNERS, "2.0"),
         ((3, 42), CORNERS, "2.0"),
         ((4, 7), CORNERS, ""),
     ],
@@ -336,6 +339,15 @@ def test_a_place_on_a_border_that_float32_misses_is_not_proven(
     else:
         (got,) = run("RESIZE", values, **asked)
         assert got.shape == (sizes[1],)
+
+
+@pytest.mark.parametrize(
+    ("rounding", "expected"), [("FLOOR", [0, 0, 1, 1, 2, 2, 3, 4]), ("CEIL", [0, 1, 2, 2, 3, 3, 4, 4])]
+)
+def test_sizes_that_a_scale_is_rounded_to_are_no_scale(rounding: str, expected: list[int]) -> None:
+    asked = {**NEAREST, **ASYMMETRIC, "shape": None, "scales": (1.75,), "nearest_rounding": rounding}
+    (got,) = run("RESIZE", np.arange(5, dtype=np.float32), **asked)
+    assert got.tolist() == expected
 
 
 def loop_network(trips: int) -> ReadNetwork:

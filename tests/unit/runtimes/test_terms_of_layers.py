@@ -294,3 +294,25 @@ def test_whatever_is_changed_is_written_down_as_that_or_not_at_all(at: int, free
         shape = (1,) * X.ndim if got is None else got.shape
         term = term_of(kind, held, values, shape, free)
         assert term is None or is_right(term, held, got), (values, held)
+
+
+@pytest.mark.parametrize(
+    ("places", "rounding", "scale", "is_told"),
+    [
+        ("ASYMMETRIC", "FLOOR", 1.5, True),
+        ("ASYMMETRIC", "CEIL", 1.5, False),
+        ("ASYMMETRIC", "HALF_UP", 1.5, False),
+        ("HALF_PIXEL", "FLOOR", 3.0, False),
+        ("HALF_PIXEL", "HALF_DOWN", 3.0, False),
+        ("ALIGN_CORNERS", "FLOOR", 3.0, False),
+        ("HALF_PIXEL", "CEIL", 2.0, True),
+        ("HALF_PIXEL", "HALF_DOWN", 0.5, True),
+    ],
+)
+def test_nearest_elements_are_told_where_floats_take_them_at_any_size(
+    places: str, rounding: str, scale: float, is_told: bool
+) -> None:
+    modes = {"coordinate_transformation": places, "nearest_rounding": rounding}
+    values = {**RESIZE, **modes, "shape": None, "scales": (1.0, 1.0, scale, 1.0)}
+    shape = (*X.shape[:2], int(X.shape[2] * scale), X.shape[3])
+    assert (term_of("RESIZE", [X], values, shape) is not None) is is_told

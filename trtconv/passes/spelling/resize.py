@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -28,6 +29,8 @@ from trtconv.passes.spelling.writer import Unwritable, Writer
 _ROI, _SCALES, _SIZES = 1, 2, 3
 _COORDINATES_SINCE = 11
 """Opset from which on a Resize has coordinates and a region."""
+_MOST_COUNT = 1 << 20
+"""Elements of an axis that are looked at one by one."""
 _CROP = "tf_crop_and_resize"
 _FOR_NEAREST = "tf_half_pixel_for_nn"
 """Types of which TensorRT resizes none, and float32 holds not all."""
@@ -41,7 +44,7 @@ class ResizeByMatrix(Spelling):
     where those of the input are; a nearest one is a Gather. The neighbour below what tf_half_pixel_for_nn means is, at
     any size, the nearest one of half_pixel, which lies half an element before it. A Gather is also written where a
     nearest one has to choose between two elements that are equally near, of which TensorRT takes the one or the other,
-    where one lies on the border that it is rounded at, which TensorRT may compute as beside it, and for integers.
+    where one lies on the border that it is rounded at, which TensorRT 8.6 computes as beside it, and for integers.
 
     Before:
         <ir_version: 8, opset_import: ["": 18]>
@@ -65,44 +68,56 @@ class ResizeByMatrix(Spelling):
         if writer.opset < _COORDINATES_SINCE:
             raise Unwritable
         kernel, policy = _read(writer.attrs)
+        is_integer = writer.scope.dtype(writer.input(0)) in INTEGERS
+        if not (is_integer or _is_lacking(kernel, policy)):
+            # TensorRT has it; what is not shown of it the proof says.
+            return self._write_choices(writer, kernel)
         shape = writer.shape(writer.input(0))
-        is_integer = str(writer.dtype(writer.input(0))) in INTEGERS
         if self._is_half_pixel(writer, kernel) and not is_integer:
             mode, rounding = "half_pixel", "round_prefer_ceil"
             kernel = dataclasses.replace(kernel, coordinate_transformation_mode=mode, nearest_mode=rounding)
-            if not self._choices(writer, shape, kernel):
-                writer.again(writer.node.input, coordinate_transformation_mode=mode, nearest_mode=rounding)
-                return f"{_FOR_NEAREST} rounded down written as half_pixel rounded to the nearest"
-        lacks = _is_lacking(kernel, policy) or is_integer
-        axes = self._axes(writer, shape) if lacks else self._choices(writer, shape, kernel)
-        if lacks and _hangs(writer, kernel, axes):
+            with contextlib.suppress(Unwritable):
+                return self._write_choices(writer, kernel)
+            writer.again(writer.node.input, coordinate_transformation_mode=mode, nearest_mode=rounding)
+            return f"{_FOR_NEAREST} rounded down written as half_pixel rounded to the nearest"
+        axes = self._axes(writer, shape)
+        by_scales = kernel.mode == "nearest" and not writer.input(_SIZES)
+        if by_scales and any(hangs_on_digits(axis, kernel) for axis in axes.values()):
             raise Unwritable("which elements are the nearest depends on how its scales are rounded")
-        if not lacks and not axes:
-            # TensorRT has it; what is not shown of it the proof says.
+        writer("Identity", self._resize(writer, kernel, axes, len(shape)), to=writer.output())
+        return _summary_of(kernel, axes)
+
+    def _write_choices(self, writer: Writer, kernel: Interpolation) -> str:
+        """Writes it along the axes along which TensorRT may take another element; raises `Unwritable` for none."""
+        if kernel.mode != "nearest":
             raise Unwritable
-        tensor = self._resize(writer, kernel, axes, len(shape))
-        if lacks or axes.keys() >= self._axes(writer, shape).keys():
+        try:
+            shape = writer.shape(writer.input(0))
+            axes = self._axes(writer, shape)
+            doubts = {number: _is_doubtful(axis, kernel) for number, axis in axes.items()}
+        except (Unwritable, ArithmeticError, LookupError, TypeError, ValueError):
+            raise Unwritable from None
+        if not any(doubts.values()):
+            raise Unwritable
+        # Of the others it depends on the digits that are computed with.
+        sure = {number: axis for number, axis in axes.items() if doubts[number] is not None}
+        rest = [axis for number, axis in axes.items() if number not in sure]
+        if rest and all(axis.size == axis.count for axis in rest):
+            # By itself it would be taken for a copy.
+            raise Unwritable
+        tensor = self._resize(writer, kernel, sure, len(shape))
+        if not rest:
             writer("Identity", tensor, to=writer.output())
         else:
-            self._resize_rest(writer, tensor, kernel, axes, len(shape))
-        return f"Resize written as {'Gather' if kernel.mode == 'nearest' else 'MatMul'} along axes {list(axes)}"
+            self._resize_rest(writer, tensor, kernel, sure, len(shape))
+        return _summary_of(kernel, sure)
 
-    def _choices(self, writer: Writer, shape: Sequence[int | None], kernel: Interpolation) -> dict[int, ResizedAxis]:
-        """Returns the axes that change, where along one TensorRT may take another element, but for those along which it
-        depends on the digits that are computed with."""
-        if kernel.mode != "nearest":
-            return {}
-        try:
-            axes = self._axes(writer, shape)
-        except Unwritable:
-            return {}
-        mode = kernel.coordinate_transformation_mode
-        doubts = {
-            number: lies_halfway(axis, mode) if kernel.chooses else misses_borders(axis, kernel)
-            for number, axis in axes.items()
-        }
-        sure = {number: axis for number, axis in axes.items() if doubts[number] is not None}
-        return sure if any(doubts.values()) and not _hangs(writer, kernel, sure) else {}
+    @staticmethod
+    def _is_half_pixel(writer: Writer, kernel: Interpolation) -> bool:
+        """Whether it is one of half_pixel that is rounded otherwise: floor(p) is floor((p - 0.5) + 0.5)."""
+        is_below = kernel.mode == "nearest" and kernel.nearest_mode == "floor"
+        stretches = writer.attrs.get("keep_aspect_ratio_policy", "stretch") == "stretch"
+        return is_below and stretches and kernel.coordinate_transformation_mode == _FOR_NEAREST
 
     @staticmethod
     def _resize(writer: Writer, kernel: Interpolation, axes: Mapping[int, ResizedAxis], rank: int) -> str:
@@ -130,13 +145,6 @@ class ResizeByMatrix(Spelling):
             inputs[_SCALES] = writer.constant(np.where([number in axes for number in numbers], 1, scales), scales.dtype)
         modes = ("coordinate_transformation_mode", "nearest_mode")
         writer.again(inputs, **{name: getattr(kernel, name) for name in modes})
-
-    @staticmethod
-    def _is_half_pixel(writer: Writer, kernel: Interpolation) -> bool:
-        """Whether it is one of half_pixel that is rounded otherwise: floor(p) is floor((p - 0.5) + 0.5)."""
-        is_below = kernel.mode == "nearest" and kernel.nearest_mode == "floor"
-        stretches = writer.attrs.get("keep_aspect_ratio_policy", "stretch") == "stretch"
-        return is_below and stretches and kernel.coordinate_transformation_mode == _FOR_NEAREST
 
     def _axes(self, writer: Writer, shape: Sequence[int | None]) -> dict[int, ResizedAxis]:
         """Returns the axes that change, by their numbers."""
@@ -204,10 +212,20 @@ def _read(attributes: Mapping[str, Any]) -> tuple[Interpolation, str]:
     return kernel, attributes.get("keep_aspect_ratio_policy", "stretch")
 
 
-def _hangs(writer: Writer, kernel: Interpolation, axes: Mapping[int, ResizedAxis]) -> bool:
-    """Whether along an axis the digits of a scale decide which element is the nearest."""
-    by_scales = kernel.mode == "nearest" and not writer.input(_SIZES)
-    return by_scales and any(hangs_on_digits(axis, kernel) for axis in axes.values())
+def _is_doubtful(axis: ResizedAxis, kernel: Interpolation) -> bool | None:
+    """Whether TensorRT may take another element along an axis; None where that depends on digits."""
+    if not 0 < axis.count <= _MOST_COUNT or axis.size < 1:
+        return False
+    mode = kernel.coordinate_transformation_mode
+    hangs_on_length = mode == "align_corners" or (mode == "pytorch_half_pixel" and axis.count == 1)
+    if hangs_on_length and axis.scale != axis.count / axis.size:
+        # It is that of the scale, which is no whole number, or what that is rounded to.
+        return None
+    return lies_halfway(axis, mode) if kernel.chooses else misses_borders(axis, kernel)
+
+
+def _summary_of(kernel: Interpolation, axes: Mapping[int, ResizedAxis]) -> str:
+    return f"Resize written as {'Gather' if kernel.mode == 'nearest' else 'MatMul'} along axes {list(axes)}"
 
 
 def _is_lacking(kernel: Interpolation, policy: str) -> bool:

@@ -83,7 +83,7 @@ def _require_clear(call: Call, axis: ResizedAxis, places: Array) -> None:
             place = float(places[halfway][0])
             raise NotProven(f"its place {place:.1f} lies halfway between two elements, of which rounding takes either")
         return
-    if axis.count == 1:
+    if not axis.count or (axis.count == 1 and call["selector_for_single_pixel"] == "UPPER"):
         return
     picked = _picked(call, axis.size, places)
     for computed in in_float32(axis, how.lower()):
