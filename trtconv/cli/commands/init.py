@@ -37,7 +37,8 @@ def command(folder: str, force: bool, output_format: str) -> Outcome:
     """Write a trtconv.toml for the models that are here.
 
     Lists every .onnx file below FOLDER, with bounds for its dynamic dimensions that the network accepts: a batch of 1
-    to 8, other sizes near 64:256:512. A model that cannot be read is named in a comment.
+    to 8, other sizes near 64:256:512, or less where a tensor would be too large. A model that cannot be read is named
+    in a comment.
     """
     from trtconv.cli.formats.init import find_models, toml
     from trtconv.cli.formats.wording import count
