@@ -7,8 +7,10 @@ import shlex
 import shutil
 from pathlib import Path
 
+import onnx
+
 from support.paths import ROOT
-from support.sizes import save
+from support.sizes import parse, save
 from trtconv.core import config
 
 
@@ -46,6 +48,32 @@ def test_init_proposes_bounds_at_which_no_tensor_is_too_large(call, tmp_path: Pa
         "h": "16:64:128",
         "w": "16:64:128",
     }
+
+
+def test_init_says_where_a_network_was_run(call, tmp_path: Path) -> None:
+    row = ", ".join(["1"] * 300)
+    save(
+        f"""g (float[1,h] x) => (float[a,b] y)
+        <float[300] row = {{{row}}}, int64 zero = {{0}}, int64 one = {{1}}, int64[2] s = {{1,-1}}> {{
+          p = NonZero (x)  m = ReduceMax <keepdims = 0> (p)  n = Add (m, one)  at = Range (zero, n, one)
+          g = Gather (row, at)  w = Reshape (g, s)  y = Add (x, w)
+        }}""",
+        tmp_path / "row.onnx",
+    )
+    assert call("init", str(tmp_path)).code == 0
+    written = (tmp_path / "trtconv.toml").read_text()
+    assert '"h" = "32:128:256"  # accepted: these, at which ONNX Runtime ran it' in written
+
+
+def test_init_gives_bounds_of_what_can_be_chosen_alone(call, tmp_path: Path) -> None:
+    proto = parse("g (float[n,h] x, float[n,k] u) => (float[n,h] y, float[n,k] z) { y = Relu (x) z = Relu (u) }").proto
+    for value in (proto.graph.input[1], proto.graph.output[1]):
+        value.type.tensor_type.shape.dim[1].dim_param = "2*h"
+    onnx.save(proto, tmp_path / "twice.onnx")
+    assert call("init", str(tmp_path)).code == 0
+    ended = call("check", "--config", str(tmp_path / "trtconv.toml"))
+    assert ended.code == 0, ended.err
+    assert "2*h" not in (tmp_path / "trtconv.toml").read_text()
 
 
 def test_init_replaces_nothing_unasked(call, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping, Sequence
 
@@ -19,11 +20,12 @@ class SizeTrials:
 
     Args:
         model: The model.
+        until: When to stop, on the clock of `time.monotonic`, if not before.
     """
 
-    def __init__(self, model: OnnxModel) -> None:
+    def __init__(self, model: OnnxModel, until: float = math.inf) -> None:
         self._model = model
-        self._deadline = time.monotonic() + _SECONDS
+        self._deadline = min(time.monotonic() + _SECONDS, until)
 
     def __call__(self, points: Sequence[Mapping[str, int]]) -> bool:
         """Whether it runs at each of some sizes of its dynamic dimensions."""

@@ -9,6 +9,7 @@ from trtconv.core.dim_flags import quoted
 from trtconv.core.dims import InputSpec, Range
 from trtconv.core.errors import TrtconvError
 from trtconv.core.export_command import export_command
+from trtconv.core.expressions import free_names
 from trtconv.graph.model import OnnxModel
 from trtconv.shapes.lattice import SizeLattice, Sizes, sizes_of
 
@@ -25,12 +26,13 @@ _LOOKED_AT = (1024, 2**16)
 
 
 def usual_bounds(inputs: Sequence[InputSpec]) -> dict[str, Range]:
-    """Returns the bounds to begin with of each dynamic dimension: of a batch, or of the sides of a sample."""
+    """Returns the bounds to begin with of each dimension that can be chosen: of a batch, or of a side of a sample."""
     bounds: dict[str, Range] = {}
     for spec in inputs:
         sides = [dim for dim in spec.dims[1:] if isinstance(dim, str)]
         bounds |= {dim: _VOLUME if len(sides) > 2 else _SIZE for dim in sides if dim not in bounds}
-    return bounds | {spec.dims[0]: _BATCH for spec in inputs if spec.dims and isinstance(spec.dims[0], str)}
+    bounds |= {spec.dims[0]: _BATCH for spec in inputs if spec.dims and isinstance(spec.dims[0], str)}
+    return {name: bounds.get(name, _SIZE) for name in free_names(bounds)}
 
 
 def advise(model: OnnxModel, user_bounds: Mapping[str, Range], hint: str, runs: Runs | None = None) -> str:

@@ -41,3 +41,7 @@ def test_sizes_run_or_do_not() -> None:
 def test_there_is_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(size_trials, "_SECONDS", 0.0)
     assert not SizeTrials(parse("g (float[n] x) => (float[n] y) { y = Relu (x) }"))([{"n": 4}])
+
+
+def test_there_is_an_end_for_many_models() -> None:
+    assert not SizeTrials(parse("g (float[n] x) => (float[n] y) { y = Relu (x) }"), until=0.0)([{"n": 4}])

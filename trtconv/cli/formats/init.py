@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from trtconv.graph.model import OnnxModel
 
 _MOST_MODELS = 500
+_SECONDS = 60.0
+"""For what is run of all models together."""
 
 
 @frozen
@@ -44,9 +47,9 @@ def find_models(folder: Path) -> list[Found]:
         raise InputError(f"there is no .onnx file in {folder}", "Export a model first: trtconv export --help.")
     if len(paths) > _MOST_MODELS:
         raise InputError(f"{folder} has {len(paths)} .onnx files", "Give the folder of those that are built.")
-    models = []
+    models, until = [], time.monotonic() + _SECONDS
     for path in paths:
-        models.append(_model_entry(path, folder))
+        models.append(_model_entry(path, folder, until))
         # A model is a cycle, and commands look for cycles seldom.
         gc.collect(0)
     return models
@@ -57,35 +60,39 @@ def _hidden(path: Path, folder: Path) -> bool:
     return any(part.startswith(".") or part in ("site-packages", "node_modules") for part in parts)
 
 
-def _model_entry(path: Path, folder: Path) -> Found:
+def _model_entry(path: Path, folder: Path, until: float) -> Found:
     from trtconv.graph.model import OnnxModel
 
     name = path.relative_to(folder).as_posix()
     try:
         name.encode()
-        return Found(name, tuple(_bounds(OnnxModel.load(path))))
+        return Found(name, tuple(_bounds(OnnxModel.load(path), until)))
     except UnicodeEncodeError:
         return Found(name, fault="its name is not UTF-8, and no TOML file can have it")
     except TrtconvError as error:
         return Found(name, fault=error.message)
 
 
-def _bounds(model: OnnxModel) -> Iterator[tuple[str, str, str]]:
+def _bounds(model: OnnxModel, until: float) -> Iterator[tuple[str, str, str]]:
     """Yields a dimension, the bounds that are proposed for it, and which sizes the network accepts."""
     from trtconv.pipeline.size_trials import SizeTrials
     from trtconv.shapes.lattice import sizes_of
     from trtconv.shapes.proposal import accepted_bounds, usual_bounds
     from trtconv.shapes.report import SizesRequest, sizes
 
-    names = dict.fromkeys(name for spec in model.inputs for name in spec.dims if isinstance(name, str))
-    if not names:
+    usual = usual_bounds(model.inputs)
+    if not usual:
         return
-    lattice, usual = sizes(SizesRequest(model.path)).lattice, usual_bounds(model.inputs)
-    dims, network = lattice.record().dims, sizes_of(model)
-    is_whole = usual.keys() >= set(network.names)
-    together = accepted_bounds(network, lattice, usual, network.names, SizeTrials(model)) if is_whole else {}
-    for name in names:
+    lattice, network = sizes(SizesRequest(model.path)).lattice, sizes_of(model)
+    ranges = {name: bound for name, bound in usual.items() if name in network.names}
+    is_whole = ranges.keys() >= set(network.names)
+    trials = SizeTrials(model, until)
+    together = accepted_bounds(network, lattice, ranges, network.names, trials) if is_whole else {}
+    dims = {} if lattice.unknown else lattice.record().dims
+    for name in usual:
         valid, accepted = (dims[name].valid, dims[name].accepted) if name in dims else (None, "not known")
+        if lattice.unknown and together:
+            accepted = "these, at which ONNX Runtime ran it"
         sides = together.get(name, usual[name])
         yield name, ":".join(str(_near(int(size), valid)) for size in (sides.min, sides.opt, sides.max)), accepted
 
