@@ -148,9 +148,13 @@ def role_of(
     """
     nodes = model.main.columns.nodes if among is None else among
     readers = model.main.readers if among is None else _readers(among)
-    names, bounds, ahead = {name}, [], list(readers.get(name, ()))
+    names, bounds, ahead, index = {name}, [], list(readers.get(name, ())), -1
     while ahead:
-        node = nodes[index := heapq.heappop(ahead)]
+        # A node that takes several of them is ahead as often.
+        before, index = index, heapq.heappop(ahead)
+        if index == before:
+            continue
+        node = nodes[index]
         at = [slot for slot, tensor in enumerate(node.input) if tensor in names]
         role = _role_at(node, at)
         if role is not None:
