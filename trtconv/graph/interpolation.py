@@ -142,8 +142,7 @@ def misses_borders(axis: ResizedAxis, kernel: Interpolation) -> bool | None:
     mode = kernel.coordinate_transformation_mode
     if mode not in _COMPUTED:
         return False
-    # What keeps its size is copied, or is not.
-    if hangs_on_digits(axis, kernel) or (axis.size == axis.count and axis.scale != 1):
+    if hangs_on_digits(axis, kernel):
         return None
     exact = nearest(axis, kernel)
     return any((_rounded(places, axis, kernel) != exact).any() for places in in_float32(axis, mode))

@@ -266,10 +266,22 @@ def test_scatters_along_an_axis(reduction: str, dynamic: str, data: st.DataObjec
     assert_equal(proto, rewritten, **feeds)
 
 
-def test_neighbours_of_integers_by_a_scale_that_no_float_has_are_left() -> None:
-    modes = 'mode = "nearest", coordinate_transformation_mode = "asymmetric", nearest_mode = "floor"'
+@pytest.mark.parametrize(
+    ("modes", "scale", "count"),
+    [
+        ("asymmetric floor", 0.6, 15),
+        # Its corners are those of 25 and 37.5, or of 25 and 37; one element of 1.5; and what is copied, or is not.
+        ("align_corners floor", 1.5, 37),
+        ("pytorch_half_pixel floor", 0.06, 1),
+        ("half_pixel floor", 1.02, 25),
+    ],
+)
+def test_neighbours_of_integers_that_may_be_read_otherwise_are_left(modes: str, scale: float, count: int) -> None:
+    coordinates, rounding = modes.split()
     text = f"""<ir_version: 9, opset_import: ["": 17]>
-    g (int32[1,1,4,25] x) => (int32[1,1,4,15] y) <float[4] s = {{1, 1, 1, 0.6}}> {{ y = Resize <{modes}> (x, , s) }}"""
+    g (int32[1,1,4,25] x) => (int32[1,1,4,{count}] y) <float[4] s = {{1, 1, 1, {scale}}}>
+    {{ y = Resize <mode = "nearest", coordinate_transformation_mode = "{coordinates}", nearest_mode = "{rounding}">
+           (x, , s) }}"""
     done = run_passes(wrap(parser.parse_model(text)), PASSES, RTX)
     reasons = [skip.reason for skip in done.skipped]
     assert reasons == ["which elements are the nearest depends on how its scales are rounded"]
@@ -601,12 +613,20 @@ def test_integers_that_are_exponents_of_floats_on_tensorrt_8(kind: str, exponent
     assert "multiply-for-power" not in both(text, 17)[2]
 
 
-@pytest.mark.parametrize(("kind", "exponent"), [("float16", 2049), ("float", 16777217)])
-def test_integers_that_a_float_has_not_are_no_exponents(kind: str, exponent: int) -> None:
+@pytest.mark.parametrize(
+    ("kind", "exponent", "is_written"),
+    [
+        ("float16", 2049, False),
+        ("float16", 2048, True),
+        ("float16", 70000, False),
+        ("float", 16777217, False),
+        ("float", 16777216, True),
+    ],
+)
+@pytest.mark.filterwarnings("error")
+def test_integers_that_a_float_has_not_are_no_exponents(kind: str, exponent: int, is_written: bool) -> None:
     text = f"({kind}[2] x) => ({kind}[2] y) <int64 e = {{{exponent}}}> {{ y = Pow (x, e) }}"
-    assert both(text, 17, Target("tensorrt", (8, 6)))[2] == set()
-    fine = text.replace(str(exponent), str(exponent - 1))
-    assert both(fine, 17, Target("tensorrt", (8, 6)))[2] == {"multiply-for-power"}
+    assert both(text, 17, Target("tensorrt", (8, 6)))[2] == ({"multiply-for-power"} if is_written else set())
 
 
 @pytest.mark.parametrize("size", ["scales", "sizes"])

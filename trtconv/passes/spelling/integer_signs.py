@@ -102,7 +102,7 @@ class MultiplyForPower(Spelling):
             raise Unwritable
         if dtype.kind != "i":
             exponents = writer.resolve(writer.input(1))
-            if exponents is not None and not np.array_equal(exponents.astype(dtype).astype(np.float64), exponents):
+            if exponents is not None and not _has_all(dtype, exponents):
                 raise Unwritable(f"its exponents are no numbers of {dtype.name}")
             writer.again([base, writer.cast_or_fold(writer.input(1), dtype)])
             return f"its exponents are made {dtype.name}"
@@ -113,6 +113,12 @@ class MultiplyForPower(Spelling):
             raise Unwritable(f"not all of its exponents are whole numbers from 0 to {_LARGEST_POWER}")
         _write_products(writer, base, powers, dtype)
         return None
+
+
+def _has_all(dtype: np.dtype[Any], numbers: NDArray[Any]) -> bool:
+    """Whether a type of floats has all of some integers."""
+    with np.errstate(over="ignore"):
+        return np.array_equal(numbers.astype(dtype).astype(np.float64), numbers)
 
 
 def _write_products(writer: Writer, base: str, powers: NDArray[np.int64], dtype: np.dtype[Any]) -> None:

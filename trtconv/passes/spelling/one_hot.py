@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from onnx import helper
@@ -18,6 +18,7 @@ from trtconv.passes.spelling.writer import Unwritable, Writer
 
 _ONE_AXIS_OPSET = 13
 """From which a Hardmax looks at one axis alone."""
+_DOMAINS = set(ONNX_DOMAINS)
 _LONGEST = 4096
 """The longest list that is written of a OneHot."""
 
@@ -39,7 +40,7 @@ class ComparePositions(Spelling):
     """
 
     name = "compare-positions"
-    ops = frozenset({"EyeLike", "OneHot", "Hardmax", "Reshape"})
+    ops = frozenset({"EyeLike", "OneHot", "Hardmax"})
 
     def lacks(self, scope: Scope, index: int, target: Target) -> bool:
         columns = scope.columns
@@ -47,9 +48,11 @@ class ComparePositions(Spelling):
             return True
         if columns.ops[index] == "EyeLike":
             return None in (scope.shape(columns.inputs[index][0]) or ())
-        if columns.ops[index] == "Reshape":
-            return target.before(9) and _is_list_of_hits(scope, index)
         return scope.constant(columns.inputs[index][1]) is None or target.before(9)
+
+    def _sites(self, scope: Scope, target: Target) -> list[int]:
+        sites = super()._sites(scope, target)
+        return sorted([*sites, *_lists_of_hits(scope)]) if target.before(9) else sites
 
     def write(self, writer: Writer, target: Target) -> str | None:
         if writer.node.op_type == "Hardmax":
@@ -111,12 +114,17 @@ class ComparePositions(Spelling):
         writer.reshape(result, writer("Shape", name), to=writer.output())
 
 
-def _is_list_of_hits(scope: Scope, index: int) -> bool:
-    """Whether a Reshape makes a list of what a OneHot at constant positions made."""
-    (data, *_), (output, *_) = scope.columns.inputs[index], scope.columns.outputs[index]
-    source = scope.producer(data)
-    is_one_hot = source is not None and source.op_type == "OneHot" and source.domain in ONNX_DOMAINS
-    return is_one_hot and len(scope.shape(output) or ()) == 1
+def _lists_of_hits(scope: Scope) -> Iterator[int]:
+    """Yields the Reshapes that make a list of what a OneHot made."""
+    columns = scope.columns
+    for index in scope.by_op.get("OneHot", ()):
+        for reader in scope.readers.get(columns.outputs[index][0], ()):
+            is_reshape = (
+                columns.ops[reader] == "Reshape" and {columns.domains[at] for at in (index, reader)} <= _DOMAINS
+            )
+            is_data = is_reshape and columns.inputs[reader][0] == columns.outputs[index][0]
+            if is_data and len(scope.shape(columns.outputs[reader][0]) or ()) == 1:
+                yield reader
 
 
 def _list_hits(writer: Writer) -> None:

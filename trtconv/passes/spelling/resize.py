@@ -82,7 +82,7 @@ class ResizeByMatrix(Spelling):
             return f"{_FOR_NEAREST} rounded down written as half_pixel rounded to the nearest"
         axes = self._axes(writer, shape)
         by_scales = kernel.mode == "nearest" and not writer.input(_SIZES)
-        if by_scales and any(hangs_on_digits(axis, kernel) for axis in axes.values()):
+        if by_scales and any(hangs_on_digits(axis, kernel) or _has_two_scales(axis, kernel) for axis in axes.values()):
             raise Unwritable("which elements are the nearest depends on how its scales are rounded")
         writer("Identity", self._resize(writer, kernel, axes, len(shape)), to=writer.output())
         return _summary_of(kernel, axes)
@@ -216,12 +216,19 @@ def _is_doubtful(axis: ResizedAxis, kernel: Interpolation) -> bool | None:
     """Whether TensorRT may take another element along an axis; None where that depends on digits."""
     if not 0 < axis.count <= _MOST_COUNT or axis.size < 1:
         return False
-    mode = kernel.coordinate_transformation_mode
-    hangs_on_length = mode == "align_corners" or (mode == "pytorch_half_pixel" and axis.count == 1)
-    if hangs_on_length and axis.scale != axis.count / axis.size:
-        # It is that of the scale, which is no whole number, or what that is rounded to.
+    if _has_two_scales(axis, kernel):
         return None
-    return lies_halfway(axis, mode) if kernel.chooses else misses_borders(axis, kernel)
+    if kernel.chooses:
+        return lies_halfway(axis, kernel.coordinate_transformation_mode)
+    return misses_borders(axis, kernel)
+
+
+def _has_two_scales(axis: ResizedAxis, kernel: Interpolation) -> bool:
+    """Whether elements hang on whether a length counts as the scale makes it, or as that is rounded; and what keeps its
+    size is copied, or is not."""
+    mode = kernel.coordinate_transformation_mode
+    hangs = mode == "align_corners" or (mode == "pytorch_half_pixel" and axis.count == 1) or axis.size == axis.count
+    return hangs and axis.size > 0 and axis.scale != axis.count / axis.size
 
 
 def _summary_of(kernel: Interpolation, axes: Mapping[int, ResizedAxis]) -> str:
