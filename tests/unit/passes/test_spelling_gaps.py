@@ -512,7 +512,7 @@ def test_what_lies_on_a_border_is_gathered_where_float32_misses_it(modes: str, s
 @pytest.mark.parametrize("mode", ["half_pixel", "tf_half_pixel_for_nn"])
 @pytest.mark.parametrize("is_listed", [False, True])
 def test_an_axis_is_gathered_alone_where_digits_decide_along_another(mode: str, is_listed: bool) -> None:
-    more, scales = ("axes = [-1, 1], ", "0.6, 3") if is_listed else ("", "1, 3, 0.6")
+    more, scales = ("axes = [2, 1], ", "0.6, 3") if is_listed else ("", "1, 3, 0.6")
     text = f"""(float[2,5,5] x) => (float[2,15,3] y) <float[{2 if is_listed else 3}] s = {{{scales}}}>
     {{ y = Resize <{more}mode = "nearest", coordinate_transformation_mode = "{mode}",
                    nearest_mode = "{"ceil" if mode == "half_pixel" else "floor"}"> (x, "", s) }}"""
