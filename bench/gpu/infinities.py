@@ -28,9 +28,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 from node_suite import gpu  # noqa: E402
-
-import trtconv  # noqa: E402
-from trtconv import BuildRequest, RunRequest  # noqa: E402
+from outputs import outputs_of  # noqa: E402
 
 Array = NDArray[Any]
 
@@ -162,24 +160,15 @@ def networks() -> Iterator[tuple[str, str, Network]]:
 
 def verdict(network: Network, folder: Path, *, rewrite: bool) -> str:
     """Builds and runs; returns "right", or what is wrong."""
-    path, engine, inputs, outputs = (folder / name for name in ("m.onnx", "m.engine", "in.npz", "out.npz"))
-    onnx.save_model(network.proto(), path)
-    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    proto = network.proto()
+    session = onnxruntime.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
     taken = {value.name for value in session.get_inputs()}
     feeds = {name: array for name, array in network.feeds.items() if name in taken}
     (expected,) = session.run(None, feeds)
-    np.savez(inputs, **feeds)
-    engine.unlink(missing_ok=True)
-    try:
-        report = trtconv.build(
-            BuildRequest(path, engine=engine, rewrite=rewrite, prove="none", fail_on=None, force=True)
-        )
-        if report.exit_code:
-            return "refused: " + "; ".join(finding.message for finding in report.findings)
-        trtconv.run(RunRequest(engine, inputs=inputs, output=outputs))
-    except trtconv.TrtconvError as error:
-        return error.message
-    got = np.load(outputs)["y"]
+    outputs = outputs_of(proto, feeds, folder, rewrite=rewrite)
+    if isinstance(outputs, str):
+        return outputs
+    got = outputs["y"]
     off = ~np.isclose(got, expected, rtol=1e-3, atol=1e-3, equal_nan=True)
     first = f"the first {got[off][0]:.3g} for {expected[off][0]:.3g}" if off.any() else ""
     return f"{int(off.sum())} of {off.size} elements are off, {first}" if off.any() else "right"

@@ -34,9 +34,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 from node_suite import gpu  # noqa: E402
-
-import trtconv  # noqa: E402
-from trtconv import BuildRequest, RunRequest  # noqa: E402
+from outputs import outputs_of  # noqa: E402
 
 Array = NDArray[Any]
 
@@ -64,24 +62,6 @@ def network(coordinates: str, rounding: str, by: str) -> onnx.ModelProto:
             outputs.append(helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [1, 1, 1, size]))
     graph = helper.make_graph(nodes, "g", inputs, outputs, constants)
     return helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", OPSET)])
-
-
-def taken(proto: onnx.ModelProto, feeds: dict[str, Array], folder: Path, *, rewrite: bool) -> dict[str, Array] | str:
-    """Returns what the engine's outputs are, or why there is none."""
-    path, engine, inputs, outputs = (folder / name for name in ("m.onnx", "m.engine", "in.npz", "out.npz"))
-    onnx.save_model(proto, path)
-    np.savez(inputs, **feeds)
-    engine.unlink(missing_ok=True)
-    try:
-        report = trtconv.build(
-            BuildRequest(path, engine=engine, rewrite=rewrite, prove="none", fail_on=None, force=True)
-        )
-        if report.exit_code:
-            return "refused: " + "; ".join(finding.message for finding in report.findings)[:300]
-        trtconv.run(RunRequest(engine, inputs=inputs, output=outputs))
-    except trtconv.TrtconvError as error:
-        return error.message[:300]
-    return dict(np.load(outputs))
 
 
 def _is_off(got: Array, right: Sequence[Array]) -> bool:
@@ -128,9 +108,9 @@ def row(case: tuple[str, str, str]) -> dict[str, Any]:
     result: dict[str, Any] = {"coordinates": case[0], "rounding": case[1], "by": case[2]}
     with tempfile.TemporaryDirectory() as folder:
         for way in ("raw", "trtconv"):
-            got = taken(proto, feeds, Path(folder), rewrite=way == "trtconv")
+            got = outputs_of(proto, feeds, Path(folder), rewrite=way == "trtconv")
             if isinstance(got, str):
-                result[way] = got
+                result[way] = got[:300]
                 continue
             off = [name for name in right if _is_off(got[name], right[name])]
             result[way] = {
