@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from trtconv.core.findings import Location
 from trtconv.graph.nodes import Columns
 from trtconv.graph.types import ONNX_DOMAINS, known_dtype_name
-from trtconv.graph.walk import constant_of, reads
+from trtconv.graph.walk import constant_of, positions_of_readers, reads
 
 _STACK_TRACES = ("pkg.torch.onnx.stack_trace", "pkg.onnxscript.stack_trace")
 SOURCE_KEY = "trtconv.source"
@@ -147,20 +147,13 @@ class Scope:
     @functools.cached_property
     def consumers(self) -> dict[str, list[onnx.NodeProto]]:
         """Tensor name to the nodes of this graph that take it."""
-        consumers: dict[str, list[onnx.NodeProto]] = {}
-        for node, inputs in zip(self.columns.nodes, self.columns.inputs, strict=True):
-            for name in inputs:
-                consumers.setdefault(name, []).append(node)
-        return consumers
+        nodes = self.columns.nodes
+        return {name: [nodes[index] for index in readers] for name, readers in self.readers.items()}
 
     @functools.cached_property
     def readers(self) -> dict[str, list[int]]:
         """Tensor name to the positions of the nodes of this graph that take it, in their order."""
-        readers: dict[str, list[int]] = {}
-        for index, inputs in enumerate(self.columns.inputs):
-            for name in inputs:
-                readers.setdefault(name, []).append(index)
-        return readers
+        return positions_of_readers(self.columns.inputs)
 
     def seen_from(self, name: str) -> Iterator[Scope]:
         """Yields the graphs that mention a tensor of this graph: not those that have another one so named."""

@@ -70,6 +70,15 @@ def reads(node: onnx.NodeProto) -> set[str]:
     return names - {""}
 
 
+def positions_of_readers(rows: Iterable[Iterable[str]]) -> dict[str, list[int]]:
+    """Returns tensor name to the positions of the nodes that take it, in their order, of the inputs of nodes."""
+    readers: dict[str, list[int]] = {}
+    for index, names in enumerate(rows):
+        for name in names:
+            readers.setdefault(name, []).append(index)
+    return readers
+
+
 def captured(body: onnx.GraphProto) -> set[str]:
     """Returns the tensors that a graph takes from around it."""
     own = {value.name for value in (*body.input, *body.initializer)}

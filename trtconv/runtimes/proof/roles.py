@@ -11,6 +11,7 @@ import onnx
 from trtconv.core.dims import InputSpec
 from trtconv.graph.attributes import attribute
 from trtconv.graph.model import OnnxModel
+from trtconv.graph.walk import positions_of_readers
 from trtconv.runtimes.proof.feeds import Role
 from trtconv.runtimes.proof.lattice_shapes import shapes_by_lattice
 
@@ -147,7 +148,7 @@ def role_of(
         among: The nodes that count; None: all of them.
     """
     nodes = model.main.columns.nodes if among is None else among
-    readers = model.main.readers if among is None else _readers(among)
+    readers = model.main.readers if among is None else positions_of_readers(node.input for node in among)
     names, bounds, ahead, index = {name}, [], list(readers.get(name, ())), -1
     while ahead:
         # A node that takes several of them is ahead as often.
@@ -178,14 +179,6 @@ def _role_at(node: onnx.NodeProto, slots: Collection[int]) -> Role | None:
     if any(slot in sizing_slots(node.op_type) for slot in slots):
         return Role.SIZES
     return Role.LENGTH if _LENGTHS.get(node.op_type) in slots else None
-
-
-def _readers(nodes: Sequence[onnx.NodeProto]) -> dict[str, list[int]]:
-    readers: dict[str, list[int]] = {}
-    for index, node in enumerate(nodes):
-        for name in node.input:
-            readers.setdefault(name, []).append(index)
-    return readers
 
 
 def _steps(model: OnnxModel, node: onnx.NodeProto, shapes: Mapping[str, tuple[int | None, ...]]) -> int:
