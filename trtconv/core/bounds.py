@@ -56,6 +56,23 @@ def make_profile(
     return ShapeProfile(shapes, ranges, _checked_values(inputs, values or {}, shapes))
 
 
+def shapes_with_sizes(
+    inputs: Sequence[InputSpec], sizes: Mapping[str, int], values: Mapping[str, InputRange] | None = None
+) -> dict[str, Shape]:
+    """Returns the shape of each input where dimensions have one size each.
+
+    Args:
+        inputs: The inputs of a model.
+        sizes: Dimension to its size.
+        values: As for `make_profile`.
+
+    Raises:
+        InputError: As by `make_profile`.
+    """
+    profile = make_profile(inputs, {name: Range(size, size, size) for name, size in sizes.items()}, values)
+    return {name: shapes.opt for name, shapes in profile.inputs.items()}
+
+
 def _checked_values(
     inputs: Sequence[InputSpec], values: Mapping[str, InputRange], shapes: Mapping[str, InputRange]
 ) -> Mapping[str, InputRange]:

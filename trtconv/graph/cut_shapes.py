@@ -16,8 +16,8 @@ import onnx
 from numpy.typing import NDArray
 from onnx import helper
 
-from trtconv.core.bounds import make_profile
-from trtconv.core.dims import InputRange, Range, Shape, ShapeProfile
+from trtconv.core.bounds import shapes_with_sizes
+from trtconv.core.dims import Range, Shape, ShapeProfile
 from trtconv.core.documents.pipeline import PartTensor
 from trtconv.core.errors import InputError
 from trtconv.core.frozen import frozen
@@ -156,14 +156,10 @@ class CutShapes:
 
     def _shapes_at(self, number: int, sizes: Mapping[str, int]) -> dict[str, Shape]:
         """Returns the shapes of inputs whose dimensions have these sizes; nothing where they cannot have them."""
-        dims = {dim: Range(size, size, size) for dim, size in sizes.items()}
         try:
-            shapes: Mapping[str, InputRange] = make_profile(
-                self._model.inputs, dims, self._profiles[number].values
-            ).inputs
+            return shapes_with_sizes(self._model.inputs, sizes, self._profiles[number].values)
         except InputError:
             return {}
-        return {tensor: bounds.opt for tensor, bounds in shapes.items()}
 
     @functools.cached_property
     def _by_values(self) -> frozenset[str]:

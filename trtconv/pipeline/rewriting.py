@@ -6,8 +6,8 @@ import math
 from collections.abc import Mapping
 
 from trtconv.core import foreign
-from trtconv.core.bounds import make_profile
-from trtconv.core.dims import Range, Shape
+from trtconv.core.bounds import shapes_with_sizes
+from trtconv.core.dims import Shape
 from trtconv.core.documents.build import BuildPlan
 from trtconv.core.documents.parts import FileIdentity
 from trtconv.core.documents.rewrite import Comparison, RewriteReport
@@ -85,14 +85,9 @@ def _examples(original: OnnxModel, rewritten: OnnxModel) -> tuple[_Shapes, _Shap
     """Returns the input shapes that a model was traced at, where these are baked into it, and those that were freed."""
     examples = baked_in(original).examples()
     others = baked_in(rewritten).cheap([*examples[0].multiples(), *examples[0].parts()]) if examples else []
-    return [_shapes_at(original, example.point) for example in examples], [
-        _shapes_at(original, point) for point in others
+    return [shapes_with_sizes(original.inputs, example.point) for example in examples], [
+        shapes_with_sizes(original.inputs, point) for point in others
     ]
-
-
-def _shapes_at(model: OnnxModel, point: Mapping[str, int]) -> Mapping[str, Shape]:
-    profile = make_profile(model.inputs, {name: Range(size, size, size) for name, size in point.items()})
-    return {name: shapes.opt for name, shapes in profile.inputs.items()}
 
 
 def _selected(request: RewriteRequest) -> tuple[Pass, ...]:

@@ -6,8 +6,7 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 
-from trtconv.core.bounds import make_profile
-from trtconv.core.dims import Range
+from trtconv.core.bounds import shapes_with_sizes
 from trtconv.core.errors import TrtconvError
 from trtconv.graph.model import OnnxModel
 
@@ -36,11 +35,7 @@ class SizeTrials:
         if seconds <= 0:
             return False
         try:
-            profiles = [
-                make_profile(self._model.inputs, {name: Range(size, size, size) for name, size in point.items()})
-                for point in points
-            ]
-            sizes = [{name: shapes.opt for name, shapes in profile.inputs.items()} for profile in profiles]
+            sizes = [shapes_with_sizes(self._model.inputs, point) for point in points]
             return runs_at(self._model, sizes, seconds)
         except TrtconvError:
             return False

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from trtconv.core.bounds import make_profile
+from trtconv.core.bounds import make_profile, shapes_with_sizes
 from trtconv.core.dims import Range, Shape, ShapeProfile
 from trtconv.core.documents.traffic import PlanCost, PlannedProfile, PlannedRun
 from trtconv.core.errors import InputError
@@ -170,8 +170,7 @@ class Planner:
         return float(self._away[run, opt])
 
     def _shapes(self, point: Point) -> dict[str, Shape]:
-        profile = make_profile(self._model.inputs, {name: Range(size, size, size) for name, size in point.items()})
-        return {name: shapes.opt for name, shapes in profile.inputs.items()}
+        return shapes_with_sizes(self._model.inputs, point)
 
     def _auto(self, opt: int) -> tuple[float, int]:
         """Returns what the requests cost in the profiles of `--split auto`, at best, and how many these are."""
